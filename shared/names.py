@@ -1,0 +1,73 @@
+"""Names on which infrastructure and code must agree; the only product module that ``infra`` imports."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Function(StrEnum):
+    """The Lambda functions, one a verb; each lives in ``functions/<value>/handler.py``."""
+
+    INTAKE = "intake"
+    DISCOVER_RESERVATIONS = "discover_reservations"
+    DISCOVER_OFFERINGS = "discover_offerings"
+    PROVISION = "provision"
+    LAUNCH = "launch"
+    REACT = "react"
+    EXPIRE = "expire"
+    DISRUPT = "disrupt"
+    COLLECT = "collect"
+    APPLY = "apply"  # custom resource: applies the manifests folder at `cdk deploy`
+
+
+class Table(StrEnum):
+    """The DynamoDB tables; the value names the environment variable that carries the table's name."""
+
+    RESERVATIONS = "RESERVATIONS_TABLE"
+    OFFERINGS = "OFFERINGS_TABLE"
+    WORKLOADS = "WORKLOADS_TABLE"
+    NODE_CLAIMS = "NODE_CLAIMS_TABLE"
+    POLICY = "POLICY_TABLE"
+    DECISIONS = "DECISIONS_TABLE"
+
+
+# Every table: partition key "id" (string). Rows that a hot path lists carry LISTING_KEY, the partition key of the
+# sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out.
+KEY: Final = "id"
+LISTING_INDEX: Final = "listing"
+LISTING_KEY: Final = "listing"
+TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
+
+# NodeClaims has two more sparse indexes (partition key as named, sort key "id", keys only).
+INSTANCE_INDEX: Final = "by-instance"
+INSTANCE_KEY: Final = "instance_id"
+LEASE_INDEX: Final = "by-lease"
+LEASE_KEY: Final = "leased_reservation_id"
+
+
+class Queue(StrEnum):
+    """The queues; the value names the environment variable that carries the queue's URL. Each has a DLQ."""
+
+    DEMAND = "DEMAND_QUEUE_URL"  # standard: workload messages
+    PLANNING = "PLANNING_QUEUE_URL"  # FIFO, content-based deduplication off, one message group: wake-ups
+    LAUNCHES = "LAUNCHES_QUEUE_URL"  # standard: one message a launch batch
+    REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
+
+
+PLANNING_MESSAGE_GROUP: Final = "plan"
+
+EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
+EVENT_SOURCE: Final = "reservoir"
+DEMAND_DEAD_LETTER_QUEUE: Final = "DEMAND_DEAD_LETTER_QUEUE_URL"  # intake writes rejected messages with their reason here
+SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"  # environment variable
+DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # environment variable: EventBridge Scheduler group
+DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"  # environment variable
+DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # environment variable: planning-independent timer target
+METRICS_NAMESPACE: Final = "Reservoir"
+
+# Tags on everything that Reservoir creates in EC2. IAM conditions name OWNER_TAG, so it is never configurable per request.
+OWNER_TAG: Final = "reservoir:deployment"
+NODE_CLAIM_TAG: Final = "reservoir:nodeclaim"
+BATCH_TAG: Final = "reservoir:batch"
+NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
+NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
+DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name
