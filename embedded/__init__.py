@@ -1,0 +1,1 @@
+"""AWS in one process, on loopback only, for the demo and the tests (see ``docs/embedded-aws.md``)."""
