@@ -1,0 +1,78 @@
+"""Capacity reservations as EC2 describes them, with the units that the ledger says are still free."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+ACTIVE: Final = "active"
+# States in which a reservation is expected to become active; EC2 may add others, so states stay strings.
+UPCOMING_STATES: Final = frozenset({"assessing", "scheduled", "pending", "delayed", "payment-pending"})
+
+# EC2 begins to terminate a Capacity Block's instances this long before the block ends ...
+RECLAIM_LEAD: Final = timedelta(minutes=30)
+RECLAIM_LEAD_ULTRA_SERVER: Final = timedelta(minutes=60)
+# ... and we are through with draining this long before EC2 begins.
+DRAIN_MARGIN: Final = timedelta(minutes=10)
+
+
+class ReservationKind(StrEnum):
+    """What a reservation is; default and capacity-block are also the values of the reservation-type label."""
+
+    DEFAULT = "default"
+    CAPACITY_BLOCK = "capacity-block"
+    INTERRUPTIBLE = "interruptible"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReservation:
+    """One reservation.
+
+    ``available_count`` is what EC2 last said; ``free_units`` is what may still be promised (ledger: EC2's number minus
+    leases that the observation cannot have contained). 0 <= free_units <= total_count.
+    """
+
+    id: str
+    owner_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    kind: ReservationKind
+    state: str
+    total_count: int
+    available_count: int
+    free_units: int
+    instance_match_criteria: str = "targeted"  # targeted | open
+    platform: str = "Linux/UNIX"
+    tenancy: str = "default"
+    start_at: datetime | None = None
+    end_at: datetime | None = None
+    ultra_server: bool = False
+    placement_group_arn: str | None = None
+    capacity_block_id: str | None = None
+    resource_group_arns: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    stale: bool = False  # the last discovery failed; these are the last good facts
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether instances can be launched into it at ``now``: active, started, and not yet draining."""
+        if self.state != ACTIVE or (self.end_at is not None and self.end_at <= now):
+            return False
+        drain_at = self.drain_at()
+        return drain_at is None or now < drain_at
+
+    def is_upcoming(self, now: datetime) -> bool:
+        """Whether it is known to become usable later (scheduled reservations are planned against, DESIGN section 6)."""
+        return self.state in UPCOMING_STATES and self.start_at is not None and self.start_at > now
+
+    def reclaim_at(self) -> datetime | None:
+        """When EC2 begins to terminate the instances; None for kinds whose end leaves instances running."""
+        if self.kind is not ReservationKind.CAPACITY_BLOCK or self.end_at is None:
+            return None
+        return self.end_at - (RECLAIM_LEAD_ULTRA_SERVER if self.ultra_server else RECLAIM_LEAD)
+
+    def drain_at(self, extra_notice: timedelta = timedelta()) -> datetime | None:
+        """When draining starts: 10 minutes before EC2 reclaims, earlier by a workload's extra notice (DESIGN section 6)."""
+        reclaim_at = self.reclaim_at()
+        return None if reclaim_at is None else reclaim_at - DRAIN_MARGIN - extra_notice

@@ -1,0 +1,100 @@
+"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass, in domain terms), with what was found for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class FleetTargetingMode(StrEnum):
+    """How CreateFleet is told which reservation to use."""
+
+    LAUNCH_TEMPLATE = "template-per-reservation"
+    RESERVED_CAPACITY = "reserved-capacity"
+
+
+class OpenReservationPreference(StrEnum):
+    """Whether plain on-demand and spot launches may fall into open reservations that were not selected."""
+
+    NONE = "none"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReservationSelectorTerm:
+    """One term; the fields of a term are ANDed, terms are ORed (R-87). ``tags`` value "*" means the key exists."""
+
+    id: str | None = None
+    owner_id: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    instance_match_criteria: str | None = None
+    reservation_group_arn: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SelectorTerm:
+    """One subnet, security-group or AMI selector term; ``alias``, ``owner`` and ``ssm_parameter`` are for AMIs only."""
+
+    id: str | None = None
+    name: str | None = None
+    owner: str | None = None
+    alias: str | None = None
+    ssm_parameter: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Subnet:
+    """A subnet that the class may launch into."""
+
+    id: str
+    zone: str
+    zone_id: str
+    available_ip_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class MachineImage:
+    """An AMI that the class may launch, for one architecture (amd64 | arm64)."""
+
+    id: str
+    architecture: str
+    name: str = ""
+    created_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClassStatus:
+    """What discovery found for the class. Reservations are ids into the snapshot's reservations, sorted."""
+
+    reservation_ids: tuple[str, ...] = ()
+    subnets: tuple[Subnet, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    machine_images: tuple[MachineImage, ...] = ()
+    instance_profile: str | None = None
+    launch_blocked_reason: str | None = None  # configuration or permission error: no launches until it changes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """A class: what to select and how to launch. ``spec`` keeps the launch-only fields in EC2's own shape."""
+
+    name: str
+    capacity_reservation_selector_terms: tuple[CapacityReservationSelectorTerm, ...] = ()
+    subnet_selector_terms: tuple[SelectorTerm, ...] = ()
+    security_group_selector_terms: tuple[SelectorTerm, ...] = ()
+    ami_selector_terms: tuple[SelectorTerm, ...] = ()
+    role: str | None = None
+    instance_profile: str | None = None
+    user_data: str | None = None
+    block_device_mappings: tuple[Mapping[str, object], ...] = ()
+    metadata_options: Mapping[str, object] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    placement_group: str | None = None
+    detailed_monitoring: bool = False
+    associate_public_ip_address: bool | None = None
+    open_reservation_preference: OpenReservationPreference = OpenReservationPreference.NONE
+    fleet_targeting_mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
+    platform: str = "Linux/UNIX"
+    tenancy: str = "default"
+    static_hash: str = ""
+    status: NodeClassStatus = NodeClassStatus()
