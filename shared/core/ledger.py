@@ -1,0 +1,64 @@
+"""The ledger's arithmetic (DESIGN section 4); the store commits it in conditional transactions.
+
+free = what EC2 last said is available - leases whose effect that observation cannot have contained
+
+An observation contains a launch for certain only if the call to EC2 began after the launch had settled, plus the time
+that EC2's count may lag. Until then the lease stays open beside the observation. Counting a launch twice for a minute
+leaves a unit idle for a minute; counting it never would promise one unit twice, so the estimate errs to the first.
+
+::
+
+    lease:        held ------ settled_at ----- lag ----> may be absorbed by observations that begin here or later
+    observation:      started_at ... answered             (began before: the lease stays open beside it)
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.node_claim import Lease, LeaseState
+
+# AWS documents no figure for the lag of AvailableInstanceCount; its guidance is to poll with back-off from 2 s up.
+# 30 s is half of our own polling period: a lease outlives its launch by at most two observations.
+COUNT_LAG: Final = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """One reservation's counters. Invariant: ``free_units == max(0, available_count) - outstanding_count``, may be < 0.
+
+    It goes below zero when EC2's number falls under what is already promised (an outsider took units, the owner shrank
+    the reservation); then nothing may be leased until it recovers.
+    """
+
+    available_count: int
+    outstanding_count: int
+
+    @property
+    def free_units(self) -> int:
+        """Units that may still be promised."""
+        return self.available_count - self.outstanding_count
+
+
+def is_absorbed_by(lease: Lease, observation_started_at: datetime, lag: timedelta = COUNT_LAG) -> bool:
+    """Whether an observation that began at ``observation_started_at`` is certain to contain the lease's launch."""
+    return (
+        lease.state is LeaseState.SETTLED
+        and lease.settled_at is not None
+        and lease.settled_at + lag <= observation_started_at
+    )
+
+
+def observed(balance: Balance, available_count: int, absorbed_count: int) -> Balance:
+    """Balance after an observation of ``available_count`` that replaces ``absorbed_count`` leases."""
+    assert 0 <= absorbed_count <= balance.outstanding_count
+    return Balance(available_count, balance.outstanding_count - absorbed_count)
+
+
+def exhausted(balance: Balance) -> Balance:
+    """Balance after EC2 refused a unit (ReservationCapacityExceeded): nothing is free until the next observation.
+
+    ``available_count`` drops to what is still outstanding, so that returning the refused lease does not free a unit
+    that EC2 has just denied.
+    """
+    return Balance(min(balance.available_count, 0), balance.outstanding_count)

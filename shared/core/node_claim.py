@@ -1,0 +1,134 @@
+"""NodeClaim: one wanted machine, from the plan to its end.
+
+The state machine is one table (``ALLOWED_TRANSITIONS``); late, repeated and reordered events cannot move a claim
+backwards, because every move is checked against it and committed under the claim's revision.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from shared.core.plan import OfferingKey
+from shared.core.resources import Resources
+from shared.core.snapshot import PlacedReplicas
+from shared.core.taint import Taint
+
+
+class ClaimState(StrEnum):
+    """Where a claim is in its life."""
+
+    PLANNED = "planned"  # committed with its lease; EC2 knows nothing yet
+    LAUNCHING = "launching"  # the intent to call CreateFleet is recorded; the call may or may not have happened
+    LAUNCHED = "launched"  # EC2 answered with an instance
+    RUNNING = "running"  # the instance reported running
+    DRAINING = "draining"  # its workloads were told, with a deadline
+    TERMINATING = "terminating"  # TerminateInstances was asked for
+    TERMINATED = "terminated"  # the instance is gone
+    FAILED = "failed"  # no instance ever came of it
+
+
+ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {
+    ClaimState.PLANNED: frozenset({ClaimState.LAUNCHING, ClaimState.FAILED}),
+    ClaimState.LAUNCHING: frozenset({ClaimState.LAUNCHED, ClaimState.FAILED}),
+    ClaimState.LAUNCHED: frozenset(
+        {ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}
+    ),
+    ClaimState.RUNNING: frozenset({ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}),
+    ClaimState.DRAINING: frozenset({ClaimState.TERMINATING, ClaimState.TERMINATED}),
+    ClaimState.TERMINATING: frozenset({ClaimState.TERMINATED}),
+    ClaimState.TERMINATED: frozenset(),
+    ClaimState.FAILED: frozenset(),
+}
+
+LIVE_STATES: Final = frozenset(ClaimState) - {ClaimState.TERMINATED, ClaimState.FAILED}
+
+
+class LeaseState(StrEnum):
+    """The life of a lease on one reservation unit (DESIGN section 4)."""
+
+    HELD = "held"  # promised; the launch has not settled
+    SETTLED = "settled"  # the instance exists in EC2 since ``settled_at``; no observation has replaced the lease yet
+    ABSORBED = "absorbed"  # an observation that began after settling contains it
+    RETURNED = "returned"  # the launch is known to have failed: the unit was given back
+
+
+OPEN_LEASE_STATES: Final = frozenset({LeaseState.HELD, LeaseState.SETTLED})
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One unit of a reservation promised to one claim."""
+
+    reservation_id: str
+    state: LeaseState = LeaseState.HELD
+    settled_at: datetime | None = None
+
+
+class DrainReason(StrEnum):
+    """Why a node must go; the reason in ``Node Draining``."""
+
+    CAPACITY_BLOCK_ENDING = "CapacityBlockEnding"
+    INTERRUPTION = "Interruption"
+    SCHEDULED_CHANGE = "ScheduledChange"
+    REBALANCE = "Rebalance"
+    WITHDRAWN = "Withdrawn"
+    EMPTY = "Empty"
+    CONSOLIDATION = "Consolidation"
+    DRIFT = "Drift"
+    EXPIRED = "Expired"
+    UNHEALTHY = "Unhealthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A started drain. ``id`` is the same in every repeat of the notification."""
+
+    id: str
+    reason: DrainReason
+    notified_at: datetime
+    deadline: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """The stored claim. ``placements`` count the replicas that are on it and not yet returned to demand."""
+
+    id: str
+    state: ClaimState
+    revision: int
+    node_pool_name: str
+    node_class_name: str
+    batch_id: str  # claims of one CreateFleet call
+    attempt: int
+    offering: OfferingKey
+    price_atto_usd_per_hour: int
+    placements: tuple[PlacedReplicas, ...]
+    allocatable: Resources
+    created_at: datetime
+    alternatives: tuple[OfferingKey, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    lease: Lease | None = None
+    gang_key: str | None = None
+    plan_id: str | None = None
+    instance_id: str | None = None
+    launched_at: datetime | None = None
+    running_at: datetime | None = None
+    drain: Drain | None = None
+    drain_at: datetime | None = None  # when the Capacity Block under it starts to drain
+    terminated_at: datetime | None = None
+    node_pool_hash: str = ""
+    node_class_hash: str = ""
+    image_id: str | None = None
+    failure: str | None = None
+
+    def may_become(self, state: ClaimState) -> bool:
+        """Whether the transition table allows the move."""
+        return state in ALLOWED_TRANSITIONS[self.state]
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the claim still holds or may come to hold an instance."""
+        return self.state in LIVE_STATES
