@@ -1,0 +1,46 @@
+"""Queues, timers and the outbound bus."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+
+class WorkQueue(Protocol):
+    """Wakes the planner and hands launch batches on."""
+
+    def wake_planner(self, *, reason: str) -> None:
+        """Ask for a planning pass; repeats within moments collapse into one."""
+        ...
+
+    def send_launches(self, batch_ids: Sequence[str]) -> None:
+        """Enqueue launch batches by id (the claims are in the store); a repeat is harmless."""
+        ...
+
+
+class OutboundEvent(Protocol):
+    """An event model of ``shared.manifests.events``: its EventBridge detail-type and its detail."""
+
+    @property
+    def detail_type(self) -> str:
+        """The EventBridge detail-type, such as ``Node Draining``."""
+        ...
+
+    def detail(self) -> dict[str, Any]:
+        """The detail as JSON-ready values."""
+        ...
+
+
+class EventPublisher(Protocol):
+    """The outbound bus."""
+
+    def publish(self, events: Sequence[OutboundEvent]) -> None:
+        """Publish all events; raises when any was not accepted, so that the caller is retried."""
+        ...
+
+
+class DrainTimers(Protocol):
+    """Exact one-time timers, one a Capacity Block."""
+
+    def set_timer(self, reservation_id: str, at: datetime) -> None:
+        """Fire the expire function at ``at``; replaces the reservation's earlier timer, a repeat changes nothing."""
+        ...

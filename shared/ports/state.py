@@ -1,0 +1,256 @@
+"""The state that use cases read and move; every write names the revision that it saw.
+
+Each mutating method is one transaction: it happens whole or not at all, and repeating it after an unknown outcome is
+safe, because the revision or state that it requires is gone once it has happened.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Protocol
+
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.instance_type import InstanceType
+from shared.core.ledger import Balance
+from shared.core.node_claim import NodeClaim
+from shared.core.plan import OfferingKey, UnplacedReplicas
+from shared.core.workload import Workload
+
+
+class ConflictError(Exception):
+    """The row moved on since it was read (or free units ran out): read again and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRecord:
+    """A workload as stored. ``workload`` is None for the tombstone of a withdraw that came before any submit.
+
+    ``placed_count`` is the number of its replicas on live claims; what is pending follows from it and is never stored.
+    """
+
+    key: str
+    generation: int
+    revision: int
+    workload: Workload | None
+    withdrawn: bool = False
+    placed_count: int = 0
+    submitted_at: datetime | None = None
+    pending_since: datetime | None = None
+    unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
+
+    @property
+    def pending_count(self) -> int:
+        """Replicas that want a place."""
+        if self.withdrawn or self.workload is None:
+            return 0
+        return max(0, self.workload.replicas - self.placed_count)
+
+    @property
+    def surplus_count(self) -> int:
+        """Replicas that have a place and no longer want one."""
+        wanted = 0 if self.withdrawn or self.workload is None else self.workload.replicas
+        return max(0, self.placed_count - wanted)
+
+    @property
+    def needs_planning(self) -> bool:
+        """Whether the planner must look at it; rows for which this holds are in the listing index."""
+        return self.pending_count > 0 or self.surplus_count > 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationRecord:
+    """A reservation as stored: EC2's facts, the ledger's balance, and when the facts were observed."""
+
+    reservation: CapacityReservation  # free_units agrees with balance
+    balance: Balance
+    observed_at: datetime  # when the observation *began*
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCommit:
+    """One transaction of a plan: new claims with their leases, and replicas added to claims that exist.
+
+    ``claims`` are in state planned, a lease held where ``lease`` is set. ``existing`` maps a claim as it was read to
+    the claim as it shall be (placements grown). At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    """
+
+    claims: tuple[NodeClaim, ...] = ()
+    existing: tuple[tuple[NodeClaim, NodeClaim], ...] = ()
+
+    def placed_by_workload(self) -> Mapping[str, int]:
+        """Replicas that the commit adds, by workload key."""
+        counts: dict[str, int] = {}
+        for claim in self.claims:
+            for placed in claim.placements:
+                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+        for before, after in self.existing:
+            for placed in after.placements:
+                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+            for placed in before.placements:
+                counts[placed.workload_key] = counts.get(placed.workload_key, 0) - placed.count
+        return counts
+
+    def leased_by_reservation(self) -> Mapping[str, int]:
+        """Units that the commit leases, by reservation id."""
+        counts: dict[str, int] = {}
+        for claim in self.claims:
+            if claim.lease is not None:
+                counts[claim.lease.reservation_id] = counts.get(claim.lease.reservation_id, 0) + 1
+        return counts
+
+
+COMMIT_ITEMS_MAX = 100  # DynamoDB's limit of items in one transaction
+
+
+class WorkloadStore(Protocol):
+    """Workloads."""
+
+    def get(self, key: str) -> WorkloadRecord | None:
+        """Return the record (consistent read), None when there is none."""
+        ...
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        """Return the records that exist."""
+        ...
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        """Return records with pending or surplus replicas, by key; may lag a write by moments."""
+        ...
+
+    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> None:
+        """Write ``record`` if the stored revision is ``expected_revision`` (None: no row). Raises ConflictError."""
+        ...
+
+
+class ReservationStore(Protocol):
+    """Reservations with their balances."""
+
+    def get(self, reservation_id: str) -> ReservationRecord | None:
+        """Return the record (consistent read)."""
+        ...
+
+    def list_current(self) -> tuple[ReservationRecord, ...]:
+        """Return reservations that are or may become usable, by id."""
+        ...
+
+    def save_observation(
+        self,
+        reservation: CapacityReservation,
+        *,
+        observed_at: datetime,
+        absorbed: Sequence[NodeClaim],
+        expected: ReservationRecord | None,
+    ) -> ReservationRecord:
+        """Replace the facts by an observation that began at ``observed_at`` and close the leases in ``absorbed``.
+
+        ``reservation.free_units`` is ignored and computed. Never moves ``observed_at`` backwards. Writes nothing when
+        neither facts nor leases changed. Raises ConflictError if the row is not as ``expected``.
+        """
+        ...
+
+    def mark_exhausted(self, reservation_id: str) -> None:
+        """EC2 refused a unit: nothing is free until the next observation."""
+        ...
+
+
+class NodeClaimStore(Protocol):
+    """NodeClaims, and the transactions that move claims, leases and workload counts together."""
+
+    def get(self, claim_id: str) -> NodeClaim | None:
+        """Return the claim (consistent read)."""
+        ...
+
+    def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        """Return the claims that exist (consistent read)."""
+        ...
+
+    def list_live(self) -> tuple[NodeClaim, ...]:
+        """Return claims in a live state, by id; may lag a write by moments."""
+        ...
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        """Return claims by EC2 instance id."""
+        ...
+
+    def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
+        """Return claims with an open lease on the reservation, by id; may lag a write by moments."""
+        ...
+
+    def commit(self, commit: PlannedCommit) -> None:
+        """Write claims, leases and workload counts in one transaction.
+
+        Requires: claim ids unused, existing claims at their read revision and able to take replicas, every leased
+        reservation with enough free units, every workload with at least that many replicas pending. Raises
+        ConflictError otherwise.
+        """
+        ...
+
+    def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        """Write a claim whose leases, placements and instance are unchanged in the ledger's eyes; returns it re-read."""
+        ...
+
+    def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``."""
+        ...
+
+    def return_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+    ) -> NodeClaim:
+        """Write ``claim`` and take ``placements`` (workload key -> replicas) off it, back to demand, exactly once.
+
+        ``claim`` carries the new state; its placements are reduced here. A lease that is still open is given back to
+        its reservation when the new state is failed (no instance came of it), and left to be absorbed otherwise.
+        """
+        ...
+
+    def absorb_leases_of_ended(self, claims: Sequence[NodeClaim]) -> None:
+        """Close open leases of claims whose instances are gone and whose reservation is no longer known."""
+        ...
+
+
+class OfferingStore(Protocol):
+    """Instance types with their offerings, and known shortages."""
+
+    def load_catalogue(self) -> tuple[InstanceType, ...]:
+        """Return all types with prices; shortages that have not expired are applied to the offerings."""
+        ...
+
+    def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
+        """Replace the catalogue; returns how many rows were written (unchanged rows are not)."""
+        ...
+
+    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
+        """Remember a shortage until ``until``; a later instant wins over an earlier one."""
+        ...
+
+    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+        """Return shortages that have not expired."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed."""
+
+    plan_id: str
+    made_at: datetime
+    plan_json: str
+    summary: Mapping[str, int] = field(default_factory=dict)
+
+
+class DecisionStore(Protocol):
+    """Plans and their snapshots, for a limited time."""
+
+    def save(self, decision: Decision, snapshot_json: str) -> None:
+        """Keep a decision and its snapshot."""
+        ...
+
+    def load(self, plan_id: str) -> tuple[Decision, str] | None:
+        """Return a decision and its snapshot, None when unknown or expired."""
+        ...
+
+
+def with_state_revision(claim: NodeClaim) -> NodeClaim:
+    """Return the claim at its next revision."""
+    return replace(claim, revision=claim.revision + 1)
