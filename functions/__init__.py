@@ -1,0 +1,1 @@
+"""The Lambda functions, one package a verb; a handler parses, calls one use case and maps the outcome."""
