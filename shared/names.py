@@ -57,14 +57,15 @@ PLANNING_MESSAGE_GROUP: Final = "plan"
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"
-DEMAND_DEAD_LETTER_QUEUE: Final = "DEMAND_DEAD_LETTER_QUEUE_URL"  # intake writes rejected messages with their reason here
-SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"  # environment variable
-DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # environment variable: EventBridge Scheduler group
-DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"  # environment variable
-DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # environment variable: planning-independent timer target
+# Environment variables: where intake puts rejected messages with their reason, the snapshots, the drain timers.
+DEMAND_DEAD_LETTER_QUEUE: Final = "DEMAND_DEAD_LETTER_QUEUE_URL"
+SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
+DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
+DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
+DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
 METRICS_NAMESPACE: Final = "Reservoir"
 
-# Tags on everything that Reservoir creates in EC2. IAM conditions name OWNER_TAG, so it is never configurable per request.
+# Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.
 OWNER_TAG: Final = "reservoir:deployment"
 NODE_CLAIM_TAG: Final = "reservoir:nodeclaim"
 BATCH_TAG: Final = "reservoir:batch"

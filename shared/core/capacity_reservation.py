@@ -73,6 +73,6 @@ class CapacityReservation:
         return self.end_at - (RECLAIM_LEAD_ULTRA_SERVER if self.ultra_server else RECLAIM_LEAD)
 
     def drain_at(self, extra_notice: timedelta = timedelta()) -> datetime | None:
-        """When draining starts: 10 minutes before EC2 reclaims, earlier by a workload's extra notice (DESIGN section 6)."""
+        """When draining starts: 10 minutes before EC2 reclaims, earlier by a workload's extra notice."""
         reclaim_at = self.reclaim_at()
         return None if reclaim_at is None else reclaim_at - DRAIN_MARGIN - extra_notice

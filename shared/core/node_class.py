@@ -1,4 +1,4 @@
-"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass, in domain terms), with what was found for it."""
+"""NodeClass: the AWS side of a pool (karpenter.k8s.aws/v1 EC2NodeClass), with what was found for it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from shared.core.instance_type import CapacityType
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.taint import Toleration
+
+
+NO_REQUIREMENTS: Final = Requirements.of()
 
 
 class WhenUnsatisfiable(StrEnum):
@@ -62,7 +66,7 @@ def _expression_holds(expression: LabelSelectorExpression, labels: Mapping[str, 
 
 @dataclass(frozen=True, slots=True)
 class TopologySpreadConstraint:
-    """Spread replicas that ``selector`` matches evenly over the domains of ``topology_key`` (zone, host, capacity type)."""
+    """Spread replicas that ``selector`` matches evenly over the domains of ``topology_key``."""
 
     topology_key: str
     max_skew: int
@@ -94,7 +98,7 @@ class PreferredNodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class FallbackStep:
-    """One rung of the ladder: this capacity type too, after all earlier rungs' times have passed. ``for_s`` None: for ever."""
+    """One rung of the ladder: this type too, once all earlier rungs' times have passed; ``for_s`` None: for ever."""
 
     capacity_type: CapacityType
     for_s: int | None = None
@@ -119,7 +123,7 @@ class Workload:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
-    node_selector: Requirements = Requirements.of()
+    node_selector: Requirements = NO_REQUIREMENTS
     required_node_terms: tuple[Requirements, ...] = ()  # ORed, in order
     preferred_node_terms: tuple[PreferredNodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()

@@ -22,11 +22,11 @@ class OutboundEvent(Protocol):
 
     @property
     def detail_type(self) -> str:
-        """The EventBridge detail-type, such as ``Node Draining``."""
+        """Name the EventBridge detail-type, such as ``Node Draining``."""
         ...
 
     def detail(self) -> dict[str, Any]:
-        """The detail as JSON-ready values."""
+        """Return the detail as JSON-ready values."""
         ...
 
 

@@ -187,7 +187,7 @@ class NodeClaimStore(Protocol):
         ...
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
-        """Write a claim whose leases, placements and instance are unchanged in the ledger's eyes; returns it re-read."""
+        """Write a claim whose lease and placements are unchanged; returns it at its new revision."""
         ...
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
