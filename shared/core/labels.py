@@ -1,0 +1,175 @@
+"""Label keys that the product knows, and what they mean.
+
+Names and meaning are Karpenter's (well-known labels, R-9, R-12, R-16), so that its manifests mean the same here.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import Final
+
+ARCH: Final = "kubernetes.io/arch"
+OS: Final = "kubernetes.io/os"
+HOSTNAME: Final = "kubernetes.io/hostname"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
+REGION: Final = "topology.kubernetes.io/region"
+ZONE: Final = "topology.kubernetes.io/zone"
+ZONE_ID: Final = "topology.k8s.aws/zone-id"
+
+NODE_POOL: Final = "karpenter.sh/nodepool"
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"  # an annotation, on workloads and nodes
+
+_AWS: Final = "karpenter.k8s.aws/"
+NODE_CLASS: Final = _AWS + "ec2nodeclass"
+CAPACITY_RESERVATION_ID: Final = _AWS + "capacity-reservation-id"
+CAPACITY_RESERVATION_TYPE: Final = _AWS + "capacity-reservation-type"
+CAPACITY_RESERVATION_INTERRUPTIBLE: Final = _AWS + "capacity-reservation-interruptible"
+CAPACITY_RESERVATION_SETTING: Final = _AWS + "capacity-reservation-setting"
+INSTANCE_HYPERVISOR: Final = _AWS + "instance-hypervisor"
+INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED: Final = _AWS + "instance-encryption-in-transit-supported"
+INSTANCE_CATEGORY: Final = _AWS + "instance-category"
+INSTANCE_FAMILY: Final = _AWS + "instance-family"
+INSTANCE_GENERATION: Final = _AWS + "instance-generation"
+INSTANCE_SIZE: Final = _AWS + "instance-size"
+INSTANCE_CAPABILITY_FLEX: Final = _AWS + "instance-capability-flex"
+INSTANCE_TENANCY: Final = _AWS + "instance-tenancy"
+INSTANCE_CPU: Final = _AWS + "instance-cpu"
+INSTANCE_CPU_MANUFACTURER: Final = _AWS + "instance-cpu-manufacturer"
+INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ: Final = _AWS + "instance-cpu-sustained-clock-speed-mhz"
+INSTANCE_MEMORY: Final = _AWS + "instance-memory"
+INSTANCE_EBS_BANDWIDTH: Final = _AWS + "instance-ebs-bandwidth"
+INSTANCE_NETWORK_BANDWIDTH: Final = _AWS + "instance-network-bandwidth"
+INSTANCE_LOCAL_NVME: Final = _AWS + "instance-local-nvme"
+INSTANCE_PODS: Final = _AWS + "instance-pods"
+INSTANCE_GPU_NAME: Final = _AWS + "instance-gpu-name"
+INSTANCE_GPU_MANUFACTURER: Final = _AWS + "instance-gpu-manufacturer"
+INSTANCE_GPU_COUNT: Final = _AWS + "instance-gpu-count"
+INSTANCE_GPU_MEMORY: Final = _AWS + "instance-gpu-memory"
+INSTANCE_ACCELERATOR_NAME: Final = _AWS + "instance-accelerator-name"
+INSTANCE_ACCELERATOR_MANUFACTURER: Final = _AWS + "instance-accelerator-manufacturer"
+INSTANCE_ACCELERATOR_COUNT: Final = _AWS + "instance-accelerator-count"
+PLACEMENT_GROUP_ID: Final = _AWS + "placement-group-id"
+PLACEMENT_GROUP_PARTITION: Final = _AWS + "placement-group-partition"
+
+# Labels that only nodes in a reservation carry; other offerings say DoesNotExist for them (R-23).
+RESERVATION_LABELS: Final = frozenset(
+    {
+        CAPACITY_RESERVATION_ID,
+        CAPACITY_RESERVATION_TYPE,
+        CAPACITY_RESERVATION_INTERRUPTIBLE,
+        CAPACITY_RESERVATION_SETTING,
+    }
+)
+
+# Keys that a pool need not define for a workload to require them: the offering will (R-12).
+WELL_KNOWN: Final = RESERVATION_LABELS | frozenset(
+    {
+        ARCH,
+        OS,
+        INSTANCE_TYPE,
+        WINDOWS_BUILD,
+        REGION,
+        ZONE,
+        ZONE_ID,
+        NODE_POOL,
+        CAPACITY_TYPE,
+        INSTANCE_HYPERVISOR,
+        INSTANCE_ENCRYPTION_IN_TRANSIT_SUPPORTED,
+        INSTANCE_CATEGORY,
+        INSTANCE_FAMILY,
+        INSTANCE_GENERATION,
+        INSTANCE_SIZE,
+        INSTANCE_CAPABILITY_FLEX,
+        INSTANCE_TENANCY,
+        INSTANCE_CPU,
+        INSTANCE_CPU_MANUFACTURER,
+        INSTANCE_CPU_SUSTAINED_CLOCK_SPEED_MHZ,
+        INSTANCE_MEMORY,
+        INSTANCE_EBS_BANDWIDTH,
+        INSTANCE_NETWORK_BANDWIDTH,
+        INSTANCE_LOCAL_NVME,
+        INSTANCE_PODS,
+        INSTANCE_GPU_NAME,
+        INSTANCE_GPU_MANUFACTURER,
+        INSTANCE_GPU_COUNT,
+        INSTANCE_GPU_MEMORY,
+        INSTANCE_ACCELERATOR_NAME,
+        INSTANCE_ACCELERATOR_MANUFACTURER,
+        INSTANCE_ACCELERATOR_COUNT,
+        PLACEMENT_GROUP_ID,
+        PLACEMENT_GROUP_PARTITION,
+    }
+)
+
+# Values that a well-known label can have at all; a value outside is a typing error, not a wish.
+KNOWN_VALUES: Final = {
+    ARCH: ("amd64", "arm64"),
+    OS: ("linux", "windows"),
+    CAPACITY_TYPE: ("on-demand", "reserved", "spot"),
+    CAPACITY_RESERVATION_TYPE: ("capacity-block", "default"),
+    CAPACITY_RESERVATION_INTERRUPTIBLE: ("false", "true"),
+    INSTANCE_TENANCY: ("dedicated", "default"),
+}
+
+# Older names of the same thing, rewritten wherever a requirement is made (R-9).
+_STABLE_KEYS: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+}
+_STABLE_VALUES: Final = {ARCH: {"x86_64": "amd64", "aarch64": "arm64"}}
+
+_RESTRICTED_DOMAINS: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
+# Sub-domains of the restricted ones that carry ordinary user labels.
+_DOMAIN_EXCEPTIONS: Final = ("kops.k8s.io", "node.kubernetes.io", "node-restriction.kubernetes.io")
+
+
+def stable_key(key: str) -> str:
+    """Return the stable name of a label key (R-9)."""
+    return _STABLE_KEYS.get(key, key)
+
+
+def stable_value(key: str, value: str) -> str:
+    """Return the normal spelling of a value of the (stable) key (R-9)."""
+    spellings = _STABLE_VALUES.get(key)
+    return value if spellings is None else spellings.get(value, value)
+
+
+def domain(key: str) -> str:
+    """Return the part of a key before its slash, or nothing."""
+    prefix, slash, _ = key.partition("/")
+    return prefix if slash else ""
+
+
+def restriction(key: str) -> str | None:
+    """Say why users may not require or set this key, or None when they may (R-16)."""
+    if key == HOSTNAME:
+        return f"{HOSTNAME} names one node and is chosen at launch"
+    if key in WELL_KNOWN:
+        return None
+    label_domain = domain(key)
+    if any(_is_within(label_domain, exception) for exception in _DOMAIN_EXCEPTIONS):
+        return None
+    for restricted in _RESTRICTED_DOMAINS:
+        if _is_within(label_domain, restricted):
+            return f"the domain {restricted} is reserved and {key} is not one of its known labels"
+    return None
+
+
+def _is_within(label_domain: str, parent: str) -> bool:
+    return label_domain == parent or label_domain.endswith("." + parent)
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that ``name`` was probably meant to be, or None.
+
+    Ties go to the lexicographically first, and very long names are not compared (the cost grows with their length).
+    """
+    if len(name) > 253:  # the longest label key that Kubernetes allows
+        return None
+    matches = difflib.get_close_matches(name, sorted(set(known)), n=1, cutoff=0.75)
+    return matches[0] if matches and matches[0] != name else None
