@@ -11,7 +11,6 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.taint import Toleration
 
-
 NO_REQUIREMENTS: Final = Requirements.of()
 
 

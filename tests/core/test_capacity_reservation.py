@@ -1,0 +1,72 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+
+NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
+
+
+def block(*, end_in: timedelta, ultra_server: bool = False, state: str = "active") -> CapacityReservation:
+    return CapacityReservation(
+        id="cr-1",
+        owner_id="123456789012",
+        instance_type="p5.48xlarge",
+        zone="us-east-1a",
+        zone_id="use1-az1",
+        kind=ReservationKind.CAPACITY_BLOCK,
+        state=state,
+        total_count=4,
+        available_count=4,
+        free_units=4,
+        start_at=NOW - timedelta(days=1),
+        end_at=NOW + end_in,
+        ultra_server=ultra_server,
+    )
+
+
+@pytest.mark.parametrize(
+    ("end_in_min", "ultra_server", "usable"),
+    [
+        (41, False, True),
+        (40, False, False),  # drains 10 minutes before EC2 reclaims at end - 30
+        (71, True, True),
+        (70, True, False),  # L-10: UltraServers are reclaimed 60 minutes before the end
+        (65, True, False),
+    ],
+)
+def test_a_block_takes_no_work_once_its_drain_starts(end_in_min: int, ultra_server: bool, usable: bool) -> None:
+    reservation = block(end_in=timedelta(minutes=end_in_min), ultra_server=ultra_server)
+
+    assert reservation.is_active(NOW) is usable
+
+
+def test_extra_notice_moves_the_drain_forward() -> None:
+    reservation = block(end_in=timedelta(hours=2))
+
+    assert reservation.drain_at(timedelta(minutes=15)) == NOW + timedelta(minutes=120 - 40 - 15)
+
+
+@pytest.mark.parametrize("kind", [ReservationKind.DEFAULT, ReservationKind.INTERRUPTIBLE])
+def test_other_kinds_are_never_drained_for_their_end(kind: ReservationKind) -> None:
+    reservation = replace(block(end_in=timedelta(minutes=1)), kind=kind)
+
+    assert reservation.reclaim_at() is None
+    assert reservation.drain_at() is None
+    assert reservation.is_active(NOW)
+
+
+@pytest.mark.parametrize("state", ["expired", "cancelled", "failed", "unavailable", "a-state-of-the-future"])
+def test_only_active_reservations_take_work(state: str) -> None:
+    reservation = block(end_in=timedelta(days=1), state=state)
+
+    assert not reservation.is_active(NOW)
+    assert not reservation.is_upcoming(NOW)
+
+
+def test_a_scheduled_reservation_is_upcoming_until_it_starts() -> None:
+    reservation = replace(block(end_in=timedelta(days=2), state="scheduled"), start_at=NOW + timedelta(hours=1))
+
+    assert reservation.is_upcoming(NOW)
+    assert not reservation.is_upcoming(NOW + timedelta(hours=1))

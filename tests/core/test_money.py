@@ -1,0 +1,25 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
+
+DEAREST = 407_680_000  # u7in-32tb.224xlarge in the ODCR RFC's example
+CHEAPEST_SPOT = 1_500  # t4g.nano
+
+
+def test_divisor_is_the_rfcs_ratio_times_a_million() -> None:
+    assert reserved_price_divisor(DEAREST, CHEAPEST_SPOT) == 271_787 * 1_000_000
+
+
+def test_divisor_survives_an_unknown_spot_price() -> None:
+    assert reserved_price_divisor(DEAREST, 0) == DEAREST * 1_000_000
+
+
+@given(st.integers(1, DEAREST), st.integers(1, DEAREST))
+def test_reserved_prices_keep_on_demand_order_and_stay_below_every_spot_price(one: int, other: int) -> None:
+    divisor = reserved_price_divisor(DEAREST, CHEAPEST_SPOT)
+
+    one_price, other_price = reserved_price_atto_usd(one, divisor), reserved_price_atto_usd(other, divisor)
+
+    assert (one_price > other_price) == (one > other)
+    assert 0 < one_price < CHEAPEST_SPOT * ATTO_USD_PER_MICRO_USD

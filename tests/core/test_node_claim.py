@@ -1,0 +1,57 @@
+from datetime import UTC, datetime
+
+import pytest
+
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState, NodeClaim
+from shared.core.plan import OfferingKey
+from shared.core.resources import Resources
+
+
+def claim(state: ClaimState) -> NodeClaim:
+    return NodeClaim(
+        id="nc-1",
+        state=state,
+        revision=1,
+        node_pool_name="default",
+        node_class_name="default",
+        batch_id="b-1",
+        attempt=0,
+        offering=OfferingKey("m5.large", "us-east-1a", "use1-az1", CapacityType.ON_DEMAND),
+        price_atto_usd_per_hour=0,
+        placements=(),
+        allocatable=Resources.of({}),
+        created_at=datetime(2026, 1, 15, tzinfo=UTC),
+    )
+
+
+def reachable(state: ClaimState) -> set[ClaimState]:
+    seen: set[ClaimState] = set()
+    frontier = {state}
+    while frontier:
+        seen |= frontier
+        frontier = {after for before in frontier for after in ALLOWED_TRANSITIONS[before]} - seen
+    return seen
+
+
+def test_every_state_has_a_row_in_the_table() -> None:
+    assert set(ALLOWED_TRANSITIONS) == set(ClaimState)
+
+
+@pytest.mark.parametrize("state", ClaimState)
+def test_no_event_moves_a_claim_backwards(state: ClaimState) -> None:
+    for after in ALLOWED_TRANSITIONS[state]:
+        assert state not in reachable(after)
+
+
+@pytest.mark.parametrize("state", sorted(LIVE_STATES))
+def test_every_live_claim_can_end(state: ClaimState) -> None:
+    assert reachable(state) & {ClaimState.TERMINATED, ClaimState.FAILED}
+
+
+def test_a_late_running_event_does_not_revive_a_terminated_claim() -> None:
+    assert not claim(ClaimState.TERMINATED).may_become(ClaimState.RUNNING)
+
+
+def test_a_claim_with_an_instance_cannot_fail_silently() -> None:
+    assert not claim(ClaimState.LAUNCHED).may_become(ClaimState.FAILED)
