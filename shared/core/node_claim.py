@@ -92,6 +92,19 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class DisruptionMark:
+    """A claim chosen for disruption. It takes no new replicas; it drains once its replacements run.
+
+    With ``terminate_first`` it goes before its replacement is launched, because only its own slot can host that one.
+    """
+
+    command_id: str
+    reason: DrainReason
+    started_at: datetime
+    terminate_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NodeClaim:
     """The stored claim. ``placements`` count the replicas that are on it and not yet returned to demand."""
 
@@ -122,6 +135,11 @@ class NodeClaim:
     node_pool_hash: str = ""
     node_class_hash: str = ""
     image_id: str | None = None
+    subnet_id: str | None = None
+    security_group_ids: tuple[str, ...] = ()
+    placements_changed_at: datetime | None = None  # consolidateAfter counts from here
+    disruption: DisruptionMark | None = None
+    replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
     failure: str | None = None
 
     def may_become(self, state: ClaimState) -> bool:
