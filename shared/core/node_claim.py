@@ -139,6 +139,7 @@ class NodeClaim:
     security_group_ids: tuple[str, ...] = ()
     placements_changed_at: datetime | None = None  # consolidateAfter counts from here
     disruption: DisruptionMark | None = None
+    nominated_until: datetime | None = None  # replicas are on their way here: not to be disrupted before
     replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
     failure: str | None = None
 
