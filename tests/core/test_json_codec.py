@@ -1,0 +1,161 @@
+"""Every value that is stored or replayed survives its way through JSON."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.instance_type import CapacityType, InstanceType, Offering
+from shared.core.json_codec import CodecError, dumps, from_json, loads, to_json
+from shared.core.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
+from shared.core.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
+from shared.core.node_pool import Budget, Disruption, DisruptionReason, NodePool
+from shared.core.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.taint import Taint, Toleration
+from shared.core.workload import (
+    AffinityTerm,
+    Demand,
+    FallbackStep,
+    Gang,
+    LabelSelector,
+    LabelSelectorExpression,
+    LabelSelectorOperator,
+    TopologySpreadConstraint,
+    Workload,
+)
+
+NOW = datetime(2026, 1, 15, 12, 30, tzinfo=UTC)
+KEY = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.RESERVED, "cr-1")
+REQUIREMENTS = Requirements.of(
+    Requirement.new("a", Operator.IN, ("x", "y"), 2),
+    Requirement.new("b", Operator.NOT_IN, ("z",)),
+    Requirement.new("c", Operator.GT, ("7",)),
+    Requirement.new("d", Operator.DOES_NOT_EXIST),
+)
+WORKLOAD = Workload(
+    namespace="research",
+    name="train",
+    generation=3,
+    replicas=4,
+    requests=Resources.of({"cpu": 1500, "nvidia.com/gpu": 8}),
+    labels={"team": "a"},
+    node_selector=REQUIREMENTS,
+    required_node_terms=(REQUIREMENTS,),
+    tolerations=(Toleration("k"),),
+    topology_spread=(TopologySpreadConstraint("zone", 1, LabelSelector((("a", "b"),))),),
+    anti_affinity=(
+        AffinityTerm(
+            "host",
+            LabelSelector(
+                match_expressions=(LabelSelectorExpression("a", LabelSelectorOperator.IN, frozenset({"1", "2"})),)
+            ),
+            weight=3,
+        ),
+    ),
+    gang=Gang("zone"),
+    fallback=(FallbackStep(CapacityType.RESERVED, 60), FallbackStep(CapacityType.SPOT)),
+)
+CLAIM = NodeClaim(
+    id="nc-1",
+    state=ClaimState.DRAINING,
+    revision=4,
+    node_pool_name="gpu",
+    node_class_name="default",
+    batch_id="b-1",
+    attempt=2,
+    offering=KEY,
+    price_atto_usd_per_hour=10**20,
+    placements=(PlacedReplicas("research/train", 2),),
+    allocatable=Resources.of({"cpu": 1}),
+    created_at=NOW,
+    alternatives=(KEY,),
+    taints=(Taint("k", "v"),),
+    lease=Lease("cr-1", LeaseState.SETTLED, NOW),
+    drain=Drain("d-1", DrainReason.INTERRUPTION, NOW, NOW),
+)
+RESERVATION = CapacityReservation(
+    "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3, 2,
+    end_at=NOW, tags={"b": "2", "a": "1"},
+)  # fmt: skip
+SNAPSHOT = Snapshot(
+    instance_types=(
+        InstanceType(
+            "p5.48xlarge",
+            REQUIREMENTS,
+            Resources.of({"cpu": 192000}),
+            Resources.of({"cpu": 1000}),
+            (Offering("us-east-1a", "use1-az1", CapacityType.SPOT, 12, NOW),),
+            13,
+        ),
+    ),
+    reservations=(RESERVATION,),
+    node_pools=(
+        NodePool(
+            "gpu", "default", REQUIREMENTS, limits=Resources.of({"cpu": 0}),
+            disruption=Disruption(budgets=(Budget("1", frozenset(DisruptionReason), "@daily", 60),)),
+        ),
+    ),
+    node_classes=(
+        NodeClass(
+            "default",
+            (CapacityReservationSelectorTerm(tags={"a": "*"}),),
+            block_device_mappings=({"deviceName": "/dev/xvda", "ebs": {"volumeSize": "10Gi", "encrypted": True}},),
+            status=NodeClassStatus(("cr-1",), (Subnet("subnet-1", "us-east-1a", "use1-az1", 9),)),
+        ),
+    ),
+    nodes=(
+        Node("nc-1", "gpu", "default", "p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.RESERVED, {"a": "b"},
+             Resources.of({"cpu": 1}), Resources.of({})),
+    ),
+    demands=(Demand(WORKLOAD, 2, NOW),),
+    workloads={WORKLOAD.key: WORKLOAD},
+)  # fmt: skip
+PLAN = Plan(
+    launches=(PlannedNodes("gpu", "default", KEY, 5, 2, (PlacedReplicas("a/b", 1),), labels={"x": "y"}),),
+    unplaced=(UnplacedReplicas("a/b", 1, ReasonCode.TOPOLOGY, "why", KEY, NOW),),
+)
+
+
+@pytest.mark.parametrize(
+    "value", [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN], ids=lambda value: type(value).__name__
+)
+def test_what_is_written_is_read_back(value: object) -> None:
+    text = dumps(value)
+
+    assert loads(type(value), text) == value
+    assert dumps(loads(type(value), text)) == text
+
+
+def test_derived_fields_are_not_stored_and_come_back() -> None:
+    (stored,) = to_json(SNAPSHOT)["instance_types"]
+
+    assert "allocatable" not in stored
+    assert from_json(Snapshot, to_json(SNAPSHOT)).instance_types[0].allocatable == Resources.of({"cpu": 191000})
+
+
+def test_equal_values_give_equal_bytes_in_whatever_order_they_were_made() -> None:
+    other = CapacityReservation(
+        "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3, 2,
+        end_at=NOW, tags={"a": "1", "b": "2"},
+    )  # fmt: skip
+
+    assert dumps(other) == dumps(RESERVATION)
+
+
+def test_rows_of_older_and_newer_forms_can_be_read() -> None:
+    data = to_json(WORKLOAD)
+    data["added_later"] = 1
+    del data["fallback"]
+
+    assert from_json(Workload, data).fallback == ()
+
+
+@pytest.mark.parametrize("data", [{}, {"id": "nc-1"}, [], None, {**to_json(CLAIM), "state": "dreaming"}])
+def test_other_json_is_refused(data: object) -> None:
+    with pytest.raises(CodecError):
+        from_json(NodeClaim, json.loads(json.dumps(data)))
