@@ -116,7 +116,7 @@ complete = st.fixed_dictionaries({key: st.sampled_from(["a", "b", "c"]) for key 
 def test_a_node_meets_a_merger_exactly_when_it_meets_both(
     a: Requirements, b: Requirements, node: dict[str, str]
 ) -> None:
-    # Only for nodes that have the labels: Exists merged with NotIn is NotIn, which forgets that Exists asked for one.
+    # Only for nodes that have the labels: Exists merged with NotIn is NotIn, and forgets that one must exist.
     described = Requirements.from_labels(node)
     both = described.compatible(a) is None and described.compatible(b) is None
     assert (described.compatible(a.merged(b)) is None) == both
