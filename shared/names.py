@@ -37,18 +37,22 @@ LISTING_INDEX: Final = "listing"
 LISTING_KEY: Final = "listing"
 TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
 
-# NodeClaims has two more sparse indexes (partition key as named, sort key "id", keys only).
+# NodeClaims has three more sparse indexes (partition key as named, sort key "id", keys only).
 INSTANCE_INDEX: Final = "by-instance"
 INSTANCE_KEY: Final = "instance_id"
 LEASE_INDEX: Final = "by-lease"
 LEASE_KEY: Final = "leased_reservation_id"
+BATCH_INDEX: Final = "by-batch"
+BATCH_KEY: Final = "batch_id"
 
 
 class Queue(StrEnum):
     """The queues; the value names the environment variable that carries the queue's URL. Each has a DLQ."""
 
     DEMAND = "DEMAND_QUEUE_URL"  # standard: workload messages
-    PLANNING = "PLANNING_QUEUE_URL"  # FIFO, content-based deduplication off, one message group: wake-ups
+    # FIFO, one message group: wake-ups. Senders name a deduplication id (content-based deduplication is on only for
+    # the minute's schedule, which cannot).
+    PLANNING = "PLANNING_QUEUE_URL"
     LAUNCHES = "LAUNCHES_QUEUE_URL"  # standard: one message a launch batch
     REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
 
@@ -72,3 +76,8 @@ BATCH_TAG: Final = "reservoir:batch"
 NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name
+
+
+def output_name(variable: str) -> str:
+    """Return the stack output that carries an environment variable's value: ``EVENT_BUS_NAME`` -> ``EventBusName``."""
+    return variable.title().replace("_", "")

@@ -83,12 +83,17 @@ class DrainReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """A started drain. ``id`` is the same in every repeat of the notification."""
+    """A started drain. ``id`` is the same in every repeat of the notification.
+
+    The replicas on the node went back to demand when the drain started, so that they are replaced before it is over;
+    ``awaiting`` are those that still run there and have not been released.
+    """
 
     id: str
     reason: DrainReason
     notified_at: datetime
     deadline: datetime
+    awaiting: tuple[PlacedReplicas, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

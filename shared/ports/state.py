@@ -5,7 +5,7 @@ safe, because the revision or state that it requires is gone once it has happene
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
@@ -18,7 +18,11 @@ from shared.core.workload import Workload
 
 
 class ConflictError(Exception):
-    """The row moved on since it was read (or free units ran out): read again and decide again."""
+    """Some rows moved on since they were read (or free units ran out): read again and decide again."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        super().__init__(f"lost the race for {', '.join(rows)}")
+        self.rows = tuple(rows)  # ids of the rows that were not as required
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,34 +41,37 @@ class WorkloadRecord:
     submitted_at: datetime | None = None
     pending_since: datetime | None = None
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
+    expires_at: datetime | None = None  # a tombstone is forgotten then; set when nothing of it runs any more
+
+    @property
+    def open_count(self) -> int:
+        """Replicas wanted minus replicas placed; negative when some are surplus."""
+        wanted = 0 if self.withdrawn or self.workload is None else self.workload.replicas
+        return wanted - self.placed_count
 
     @property
     def pending_count(self) -> int:
         """Replicas that want a place."""
-        if self.withdrawn or self.workload is None:
-            return 0
-        return max(0, self.workload.replicas - self.placed_count)
+        return max(0, self.open_count)
 
     @property
     def surplus_count(self) -> int:
         """Replicas that have a place and no longer want one."""
-        wanted = 0 if self.withdrawn or self.workload is None else self.workload.replicas
-        return max(0, self.placed_count - wanted)
+        return max(0, -self.open_count)
 
     @property
     def needs_planning(self) -> bool:
         """Whether the planner must look at it; rows for which this holds are in the listing index."""
-        return self.pending_count > 0 or self.surplus_count > 0
+        return self.open_count != 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationRecord:
     """A reservation as stored: EC2's facts, the ledger's balance, and when the facts were observed."""
 
-    reservation: CapacityReservation  # free_units agrees with balance
+    reservation: CapacityReservation  # available_count and free_units (at least 0) agree with balance
     balance: Balance
-    observed_at: datetime  # when the observation *began*
-    revision: int
+    observed_at: datetime  # when the last observation that changed anything *began*
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +79,13 @@ class PlannedCommit:
     """One transaction of a plan: new claims with their leases, and replicas added to claims that exist.
 
     ``claims`` are in state planned, a lease held where ``lease`` is set. ``existing`` maps a claim as it was read to
-    the claim as it shall be (placements grown). At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    the claim as it shall be (placements grown). ``generations`` are those that the plan was made for, by workload
+    key; workloads that it leaves out are not checked. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
     """
 
     claims: tuple[NodeClaim, ...] = ()
     existing: tuple[tuple[NodeClaim, NodeClaim], ...] = ()
+    generations: Mapping[str, int] = field(default_factory=dict)
 
     def placed_by_workload(self) -> Mapping[str, int]:
         """Replicas that the commit adds, by workload key."""
@@ -99,6 +108,11 @@ class PlannedCommit:
                 counts[claim.lease.reservation_id] = counts.get(claim.lease.reservation_id, 0) + 1
         return counts
 
+    def item_count(self) -> int:
+        """Rows that the transaction touches."""
+        rows = len(self.claims) + len(self.existing)
+        return rows + len(self.placed_by_workload()) + len(self.leased_by_reservation())
+
 
 COMMIT_ITEMS_MAX = 100  # DynamoDB's limit of items in one transaction
 
@@ -115,11 +129,17 @@ class WorkloadStore(Protocol):
         ...
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
-        """Return records with pending or surplus replicas, by key; may lag a write by moments."""
+        """Return records with pending or surplus replicas, by key; may lag a write by moments.
+
+        A record that a commit has just satisfied may still be listed; putting it takes it off the list.
+        """
         ...
 
-    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> None:
-        """Write ``record`` if the stored revision is ``expected_revision`` (None: no row). Raises ConflictError."""
+    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+        """Write ``record`` if the stored revision is ``expected_revision`` (None: no row); return it as stored.
+
+        Raises ConflictError.
+        """
         ...
 
 
@@ -144,13 +164,19 @@ class ReservationStore(Protocol):
     ) -> ReservationRecord:
         """Replace the facts by an observation that began at ``observed_at`` and close the leases in ``absorbed``.
 
-        ``reservation.free_units`` is ignored and computed. Never moves ``observed_at`` backwards. Writes nothing when
-        neither facts nor leases changed. Raises ConflictError if the row is not as ``expected``.
+        ``reservation.free_units`` is ignored and computed. An observation that began no later than the stored one is
+        dropped, the stored record is returned. Writes nothing when neither facts nor leases changed. Leases beyond
+        one transaction follow in further ones, each of which leaves too little rather than too much free. An ended
+        reservation without open leases leaves the list. Raises ConflictError if a claim in ``absorbed`` moved on.
         """
         ...
 
-    def mark_exhausted(self, reservation_id: str) -> None:
-        """EC2 refused a unit: nothing is free until the next observation."""
+    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
+        """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``."""
+        ...
+
+    def mark_stale(self, reservation_ids: Collection[str]) -> int:
+        """Flag the facts as the last good ones after a failed discovery; returns how many rows were written."""
         ...
 
 
@@ -169,6 +195,10 @@ class NodeClaimStore(Protocol):
         """Return claims in a live state, by id; may lag a write by moments."""
         ...
 
+    def list_batch(self, batch_id: str) -> tuple[NodeClaim, ...]:
+        """Return claims of one launch batch in any state, by id; may lag the plan's commit by moments."""
+        ...
+
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
         ...
@@ -180,9 +210,9 @@ class NodeClaimStore(Protocol):
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction.
 
-        Requires: claim ids unused, existing claims at their read revision and able to take replicas, every leased
-        reservation with enough free units, every workload with at least that many replicas pending. Raises
-        ConflictError otherwise.
+        Requires: claim ids unused, existing claims at their read revision, every leased reservation with enough free
+        units, every workload at the planned generation with at least that many replicas pending. Raises ConflictError
+        otherwise. The same commit twice (its answer was lost) happens once and raises nothing.
         """
         ...
 
@@ -200,12 +230,10 @@ class NodeClaimStore(Protocol):
         """Write ``claim`` and take ``placements`` (workload key -> replicas) off it, back to demand, exactly once.
 
         ``claim`` carries the new state; its placements are reduced here. A lease that is still open is given back to
-        its reservation when the new state is failed (no instance came of it), and left to be absorbed otherwise.
+        its reservation when the new state is failed (no instance came of it), and left to be absorbed otherwise: the
+        discovery finds leases of ended claims too. Returns the claim as stored. More workloads than one transaction
+        holds are returned in several; the new state comes with the last. Raises ConflictError.
         """
-        ...
-
-    def absorb_leases_of_ended(self, claims: Sequence[NodeClaim]) -> None:
-        """Close open leases of claims whose instances are gone and whose reservation is no longer known."""
         ...
 
 
@@ -249,8 +277,3 @@ class DecisionStore(Protocol):
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
         ...
-
-
-def with_state_revision(claim: NodeClaim) -> NodeClaim:
-    """Return the claim at its next revision."""
-    return replace(claim, revision=claim.revision + 1)
