@@ -25,10 +25,10 @@ COUNT_LAG: Final = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """One reservation's counters. Invariant: ``free_units == max(0, available_count) - outstanding_count``, may be < 0.
+    """One reservation's counters: what EC2 last said is available, and the open leases that it does not contain.
 
-    It goes below zero when EC2's number falls under what is already promised (an outsider took units, the owner shrank
-    the reservation); then nothing may be leased until it recovers.
+    Free goes below zero when EC2's number falls under what is already promised (an outsider took units, the owner
+    shrank the reservation); then nothing may be leased until it recovers.
     """
 
     available_count: int
@@ -58,7 +58,7 @@ def observed(balance: Balance, available_count: int, absorbed_count: int) -> Bal
 def exhausted(balance: Balance) -> Balance:
     """Balance after EC2 refused a unit (ReservationCapacityExceeded): nothing is free until the next observation.
 
-    ``available_count`` drops to what is still outstanding, so that returning the refused lease does not free a unit
-    that EC2 has just denied.
+    ``available_count`` drops to 0 while open leases still count against it, so that returning the refused lease does
+    not free a unit that EC2 has just denied.
     """
     return Balance(min(balance.available_count, 0), balance.outstanding_count)

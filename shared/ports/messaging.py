@@ -1,19 +1,32 @@
 """Queues, timers and the outbound bus."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchBatch:
+    """Equal claims that one CreateFleet call shall launch; their state is in the store, this only names them.
+
+    The message carries the claim ids because an index by batch may lag the commit that a launch follows at once. Its
+    body is this dataclass in ``shared.core.json_codec``'s form.
+    """
+
+    batch_id: str
+    claim_ids: tuple[str, ...]
 
 
 class WorkQueue(Protocol):
     """Wakes the planner and hands launch batches on."""
 
     def wake_planner(self, *, reason: str) -> None:
-        """Ask for a planning pass; repeats within moments collapse into one."""
+        """Ask for a planning pass that begins after this call; repeats within moments collapse into one."""
         ...
 
-    def send_launches(self, batch_ids: Sequence[str]) -> None:
-        """Enqueue launch batches by id (the claims are in the store); a repeat is harmless."""
+    def send_launches(self, batches: Sequence[LaunchBatch]) -> None:
+        """Enqueue launch batches; a repeat is harmless."""
         ...
 
 
