@@ -1,0 +1,103 @@
+"""Which nodes may be disrupted at all, and why the others may not (R-164 to R-170)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from shared.core.disruption.cost import ONE, node_cost, savings_ratio
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.node_pool import ConsolidationPolicy, NodePool
+from shared.core.snapshot import Node, PlacedReplicas
+from shared.core.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``; 1 means empty (R-169)."""
+
+    node: Node
+    claim: NodeClaim
+    pool: NodePool
+    disruption_cost: int
+
+    @property
+    def id(self) -> str:
+        """The claim's id."""
+        return self.claim.id
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would be disrupted."""
+        return self.disruption_cost <= ONE
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether the node stands in a reservation."""
+        return self.node.capacity_type is CapacityType.RESERVED
+
+    @property
+    def price(self) -> int:
+        """What removing it saves, in atto-USD an hour."""
+        return self.node.price_atto_usd_per_hour
+
+    @property
+    def order(self) -> tuple[Fraction, int, str]:
+        """Total order in which candidates go: most saved per disruption first, then least disruption, then id."""
+        return (-savings_ratio(self.price, self.disruption_cost), self.disruption_cost, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node is left alone in this pass."""
+
+    claim_id: str
+    reason: str
+
+
+def blocked_reason(claim: NodeClaim, now: datetime) -> str | None:
+    """Say why no voluntary disruption may touch the node now, or None."""
+    if claim.state is not ClaimState.RUNNING:
+        return f"is {claim.state.value}, not running"
+    if claim.drain is not None or claim.disruption is not None:
+        return "is already on its way out"
+    if claim.nominated_until is not None and now < claim.nominated_until:
+        return "replicas are on their way to it"
+    return None
+
+
+def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> str | None:
+    """Say which workload forbids disruption, or None.
+
+    ``do-not-disrupt`` and gangs, of which one replica cannot move alone. Drift may pass over it in a pool whose
+    termination grace period bounds how long the workload may take (R-164).
+    """
+    for placed in placements:
+        workload = workloads.get(placed.workload_key)
+        if workload is not None and workload.do_not_disrupt:
+            return f"workload {workload.key} says do-not-disrupt"
+        if workload is not None and workload.gang is not None:
+            return f"workload {workload.key} is a gang and cannot move in part"
+    return None
+
+
+def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None:
+    """Say why consolidation (not drift) must leave the node alone, or None (R-165, R-166)."""
+    pool, claim = candidate.pool, candidate.claim
+    if pool.replicas is not None:
+        return f"NodePool {pool.name} is static"
+    after_s = pool.disruption.consolidate_after_s
+    if after_s is None:
+        return f"NodePool {pool.name} never consolidates"
+    since = claim.placements_changed_at or claim.running_at or claim.created_at
+    if now - since < timedelta(seconds=after_s):
+        return f"changed less than consolidateAfter ({after_s} s) ago"
+    if pool.disruption.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY and not candidate.is_empty:
+        return f"NodePool {pool.name} consolidates empty nodes only"
+    return None
+
+
+def make_candidate(node: Node, claim: NodeClaim, pool: NodePool, workloads: Mapping[str, Workload]) -> Candidate:
+    """Put together what disruption needs to know of a node."""
+    return Candidate(node, claim, pool, node_cost(claim.placements, workloads))

@@ -1,0 +1,176 @@
+"""One pass of voluntary disruption (R-163): emptiness, drift, consolidation; each sees the world the last one left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.core.disruption.balanced import PoolTotals
+from shared.core.disruption.budget import Allowance
+from shared.core.disruption.candidate import (
+    Candidate,
+    Refusal,
+    blocked_reason,
+    make_candidate,
+    not_consolidatable_reason,
+    protected_reason,
+)
+from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
+from shared.core.disruption.consolidation import consolidate
+from shared.core.disruption.drift import drift_reason
+from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_empty
+from shared.core.disruption.price_rule import PriceRule
+from shared.core.disruption.replacement import replace_drifted
+from shared.core.disruption.screen import Screen
+from shared.core.disruption.simulation import Solve, World
+from shared.core.node_claim import NodeClaim
+from shared.core.node_pool import DisruptionReason
+from shared.core.plan import Plan
+from shared.core.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionInput:
+    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets allow."""
+
+    snapshot: Snapshot
+    claims: Mapping[str, NodeClaim]
+    allowed: Mapping[tuple[str, DisruptionReason], int]
+
+
+def decide_disruption(given: DisruptionInput, solve: Solve, *, now: datetime) -> DisruptionDecision:
+    """Decide what to disrupt. Pure: the same input gives the same decision.
+
+    On-demand and spot nodes that are empty go first; then drifted nodes are replaced; then consolidation moves work,
+    empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
+    """
+    decider = _Pass(given, World(given.snapshot, solve, now))
+    decider.remove_empty_paid()
+    decider.replace_drifted()
+    decider.consolidate()
+    decider.return_empty_reserved()
+    return decider.decision()
+
+
+class _Pass:
+    """The state of one pass."""
+
+    def __init__(self, given: DisruptionInput, world: World) -> None:
+        self._given = given
+        self._world = world
+        self._allowance = Allowance(given.allowed)
+        self._commands: list[DisruptionCommand] = []
+        self._refusals: dict[str, str] = {}
+        self._candidates: list[Candidate] = []
+        self._drifted: list[tuple[Candidate, str]] = []
+        self._sort_out()
+        self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
+
+    def _sort_out(self) -> None:
+        snapshot = self._given.snapshot
+        pools = {pool.name: pool for pool in snapshot.node_pools}
+        classes = {node_class.name: node_class for node_class in snapshot.node_classes}
+        for node in snapshot.nodes:
+            claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+            if claim is None or pool is None:
+                continue
+            blocked = blocked_reason(claim, self._world.now)
+            if blocked is not None:
+                self._refusals[claim.id] = blocked
+                continue
+            candidate = make_candidate(node, claim, pool, snapshot.workloads)
+            drifted = drift_reason(claim, pool, classes.get(claim.node_class_name))
+            protected = protected_reason(claim.placements, snapshot.workloads)
+            if drifted is not None and (protected is None or pool.termination_grace_period_s is not None):
+                self._drifted.append((candidate, drifted))
+            elif protected is not None:
+                self._refusals[claim.id] = protected
+            else:
+                self._candidates.append(candidate)
+        self._candidates.sort(key=lambda candidate: candidate.order)
+
+    def _may_consolidate(self, candidate: Candidate) -> bool:
+        reason = not_consolidatable_reason(candidate, self._world.now)
+        if reason is not None:
+            self._refusals[candidate.id] = reason
+        return reason is None
+
+    def remove_empty_paid(self) -> None:
+        """Delete empty on-demand and spot nodes, in one command."""
+        self._delete_empty(paid_empty(self._consolidatable), "empty")
+
+    def replace_drifted(self) -> None:
+        """Replace drifted nodes, one command each."""
+        outcome = replace_drifted(self._world, self._drifted, self._allowance, self._given.claims)
+        self._commands.extend(outcome.commands)
+        self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
+        self._world = outcome.world
+        self._leave(outcome.removed)
+
+    def consolidate(self) -> None:
+        """Move work onto cheaper capacity or less of it."""
+        reason = DisruptionReason.UNDERUTILIZED
+        occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
+        within = self._allowance.within(occupied, reason)
+        for candidate in occupied:
+            if candidate not in within:
+                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+        rule = PriceRule.of(self._world.snapshot, self._pool_totals())
+        outcome = consolidate(self._world, within, rule, Screen(self._world, rule))
+        self._commands.extend(outcome.commands)
+        self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
+        self._allowance.spend(outcome.removed)
+        self._world = outcome.world
+        self._leave(outcome.removed)
+
+    def return_empty_reserved(self) -> None:
+        """Give empty reserved nodes back to their reservations, unless their pool keeps them."""
+        destinations = frozenset(claim_id for command in self._commands for claim_id in command.destinations)
+        going = []
+        for candidate in reserved_empty(self._consolidatable, destinations):
+            kept = kept_reason(candidate, self._world.now)
+            if kept is None:
+                going.append(candidate)
+            else:
+                self._refusals[candidate.id] = kept
+        self._delete_empty(going, "empty; the unit goes back to its reservation")
+
+    def _delete_empty(self, candidates: list[Candidate], explanation: str) -> None:
+        going = tuple(self._allowance.within(candidates, DisruptionReason.EMPTY))
+        for candidate in candidates:
+            if candidate not in going:
+                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+        if not going:
+            return
+        self._commands.append(command_of(DisruptionReason.EMPTY, going, Plan(), explanation))
+        self._allowance.spend(going)
+        self._world = self._world.after(going, Plan())
+        self._leave(going)
+
+    def _leave(self, removed: Sequence[Candidate]) -> None:
+        gone = {candidate.id for candidate in removed}
+        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in gone]
+        for claim_id in gone:
+            self._refusals.pop(claim_id, None)
+
+    def _pool_totals(self) -> dict[str, PoolTotals]:
+        """Price and disruption cost of every pool's nodes, candidates or not (R-191)."""
+        totals: dict[str, PoolTotals] = {}
+        pools = {pool.name: pool for pool in self._given.snapshot.node_pools}
+        for node in self._given.snapshot.nodes:
+            claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+            if claim is None or pool is None:
+                continue
+            candidate = make_candidate(node, claim, pool, self._given.snapshot.workloads)
+            so_far = totals.get(pool.name, PoolTotals(0, 0))
+            totals[pool.name] = PoolTotals(
+                so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost
+            )
+        return totals
+
+    def decision(self) -> DisruptionDecision:
+        """Return the commands in the order they were found, and a refusal for every node that stays."""
+        taken = {claim_id for command in self._commands for claim_id in command.claim_ids}
+        return DisruptionDecision(
+            tuple(self._commands),
+            tuple(Refusal(key, reason) for key, reason in sorted(self._refusals.items()) if key not in taken),
+        )

@@ -1,0 +1,85 @@
+"""Replacing drifted nodes: make before break, or terminate first where only the node's own slot can host the new one.
+
+A full reservation cannot take the replacement of a node that stands in it, because its unit is not free while the node
+runs (R-178). If the plain simulation fails and one with the slot credited succeeds, the node goes first: drain,
+terminate, wait for the slot, launch into it. The slot stays leased meanwhile, so none of our other demand takes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.core.disruption.budget import Allowance
+from shared.core.disruption.candidate import Candidate, Refusal
+from shared.core.disruption.command import DisruptionCommand, command_of
+from shared.core.disruption.simulation import World
+from shared.core.node_claim import NodeClaim
+from shared.core.node_pool import DisruptionReason
+from shared.core.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What one pass of drift found."""
+
+    commands: tuple[DisruptionCommand, ...]
+    world: World
+    removed: tuple[Candidate, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def replace_drifted(
+    world: World, drifted: Sequence[tuple[Candidate, str]], allowance: Allowance, claims: Mapping[str, NodeClaim]
+) -> Replacement:
+    """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
+
+    At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
+    """
+    commands: list[DisruptionCommand] = []
+    removed: list[Candidate] = []
+    refusals: list[Refusal] = []
+    terminating_first = {
+        claim.node_pool_name
+        for claim in claims.values()
+        if claim.is_live and claim.disruption is not None and claim.disruption.terminate_first
+    }
+    for candidate, reason in sorted(drifted, key=_drift_order):
+        if not allowance.within([candidate], DisruptionReason.DRIFTED):
+            refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
+            continue
+        outcome = _replacement(
+            world, candidate, reason, may_terminate_first=candidate.pool.name not in terminating_first
+        )
+        if isinstance(outcome, str):
+            refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))
+            continue
+        command, plan = outcome
+        if command.terminate_first:
+            terminating_first.add(candidate.pool.name)
+        commands.append(command)
+        removed.append(candidate)
+        allowance.spend((candidate,))
+        world = world.after((candidate,), Plan(existing=plan.existing) if command.terminate_first else plan)
+    return Replacement(tuple(commands), world, tuple(removed), tuple(refusals))
+
+
+def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
+    candidate = item[0]
+    return (not candidate.is_empty, candidate.claim.created_at.timestamp(), candidate.id)
+
+
+def _replacement(
+    world: World, candidate: Candidate, reason: str, *, may_terminate_first: bool
+) -> tuple[DisruptionCommand, Plan] | str:
+    plan = world.without((candidate,))
+    if not plan.unplaced:
+        return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
+    if not candidate.is_reserved:
+        return f"its replicas would not all be placed: {plan.unplaced[0].message}"
+    credited = world.without((candidate,), credit_slots=True)
+    if credited.unplaced:
+        return f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
+    if not may_terminate_first:
+        return "waits for another terminate-first replacement of its pool"
+    explanation = f"{reason}; only its own slot can host the replacement"
+    command = command_of(DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True)
+    return command, credited
