@@ -77,6 +77,11 @@ NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name
 
+# Properties of the custom resource that hands the manifests folder to the apply function: a list of name and text.
+MANIFESTS_PROPERTY: Final = "Manifests"
+MANIFEST_NAME: Final = "Name"
+MANIFEST_TEXT: Final = "Text"
+
 
 def output_name(variable: str) -> str:
     """Return the stack output that carries an environment variable's value: ``EVENT_BUS_NAME`` -> ``EventBusName``."""

@@ -1,0 +1,125 @@
+"""What can be chosen at deployment (CDK context), and the settings of each function."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from constructs import Node
+
+from shared.names import Function, Queue
+
+DEFAULT_STACK: Final = "Reservoir"
+DEFAULT_INSTANCE_ROLE: Final = "reservoir-*"
+
+
+@dataclass(frozen=True, slots=True)
+class StackConfig:
+    """One deployment's choices; each is a context key of the same spelling in camelCase."""
+
+    stack: str = DEFAULT_STACK
+    # Tables and bucket survive the stack and cannot be deleted by accident.
+    retain: bool = True
+    # Build the layer for this machine's Python instead of Lambda's: the stack will run on the embedded AWS.
+    embedded: bool = False
+    # Folder of YAML manifests that a deployment applies.
+    manifests: Path | None = None
+    # Role name, or path and name pattern, of the instance roles that launches may hand to EC2.
+    instance_role: str = DEFAULT_INSTANCE_ROLE
+    # Create AWSServiceRoleForEC2Spot; an account that has used Spot already has it, and a second one is an error.
+    spot_service_linked_role: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what CloudFormation or IAM would only refuse at deployment, or would take too literally."""
+        if not re.fullmatch(
+            r"[A-Za-z][A-Za-z0-9-]{0,39}", self.stack
+        ):  # function names append up to 22 of 64 characters
+            message = f"stack: {self.stack!r} must be a letter, then at most 39 letters, digits and hyphens"
+            raise ValueError(message)
+        if not re.fullmatch(r"[\w+=,.@/-]{3,}\*?", self.instance_role):
+            message = (
+                f"instanceRole: {self.instance_role!r} must be a role name, or at least 3 characters of one and a"
+                " final *: every role that it matches may be handed to instances"
+            )
+            raise ValueError(message)
+
+    @property
+    def event_bus_name(self) -> str:
+        """The outbound bus: ``reservoir`` in the default stack, prefixed with the stack's name in others."""
+        return "reservoir" if self.stack == DEFAULT_STACK else f"{self.stack}-reservoir"
+
+    @classmethod
+    def from_context(cls, node: Node) -> "StackConfig":
+        """Read the context of a CDK app; absent keys keep their defaults."""
+        given = {
+            "stack": node.try_get_context("stack"),
+            "retain": _switch(node, "retain"),
+            "embedded": _switch(node, "embedded"),
+            "manifests": _folder(node.try_get_context("manifests")),
+            "instance_role": node.try_get_context("instanceRole"),
+            "spot_service_linked_role": _switch(node, "spotServiceLinkedRole"),
+        }
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+def _switch(node: Node, key: str) -> bool | None:
+    """Read a boolean; the command line (`-c key=true`) hands over text."""
+    value = node.try_get_context(key)
+    if value is None or isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return bool(value == "true")
+    message = f"{key}: {value!r} must be true or false"
+    raise ValueError(message)
+
+
+def _folder(value: str | None) -> Path | None:
+    if value is None:
+        return None
+    folder = Path(value)
+    if not folder.is_dir():
+        message = f"manifests: {value!r} is not a folder"
+        raise ValueError(message)
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSettings:
+    """Size of one function and, when a queue feeds it, how."""
+
+    timeout_s: int
+    memory_mib: int
+    queue: Queue | None = None
+    batch_size: int = 1
+    max_concurrency: int = 2  # of the queue's poller; 2 is the least that AWS accepts
+    every_min: int | None = None  # schedule
+
+
+# Lambda gives CPU in proportion to memory: 1769 MiB is one core, below that start-up (imports) slows down.
+FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
+    Function.INTAKE: FunctionSettings(30, 1024, Queue.DEMAND, batch_size=10, max_concurrency=5),
+    Function.DISCOVER_RESERVATIONS: FunctionSettings(60, 1024, every_min=1),
+    # All instance types of a region with their prices: thousands of items over paged, throttled calls.
+    Function.DISCOVER_OFFERINGS: FunctionSettings(600, 1769, every_min=12 * 60),
+    # One message group makes one planner at a time; up to ten wake-ups collapse into one pass.
+    Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10),
+    # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
+    Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
+    Function.REACT: FunctionSettings(30, 1024, Queue.REACTIONS, batch_size=10),
+    Function.EXPIRE: FunctionSettings(60, 1024, every_min=1),
+    Function.DISRUPT: FunctionSettings(90, 3008, every_min=1),
+    Function.COLLECT: FunctionSettings(120, 1024, every_min=5),
+    Function.APPLY: FunctionSettings(60, 1024),
+}
+
+CONSUMERS: Final[dict[Queue, Function]] = {
+    settings.queue: function for function, settings in FUNCTIONS.items() if settings.queue is not None
+}
+
+# How often a message may fail before it goes to the dead letter queue; AWS advises at least five for Lambda consumers,
+# because throttled receives count too.
+MAX_RECEIVE_COUNT: Final = 5
+# A queue must hide a message for six function time-outs, so that retries of a throttled poller do not duplicate it.
+VISIBILITY_TIMEOUTS: Final = 6
+LOG_RETENTION_DAYS: Final = 30
+SNAPSHOT_RETENTION_DAYS: Final = 30

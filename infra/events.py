@@ -1,0 +1,149 @@
+"""What wakes the functions: AWS's events, schedules, and the exact timers of Capacity Blocks."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.config import FUNCTIONS
+from infra.naming import function_name
+from shared.names import PLANNING_MESSAGE_GROUP, Function
+
+# Calls of this account that change reservations. EC2 emits no event of its own for most of them; CloudTrail's copy
+# needs a trail in the account. Calls of a sharing account never appear: the minute's discovery finds their effect.
+RESERVATION_CALLS: Final = (
+    "CancelCapacityReservation",
+    "CreateCapacityReservation",
+    "CreateCapacityReservationBySplitting",
+    "CreateInterruptibleCapacityReservationAllocation",
+    "ModifyCapacityReservation",
+    "MoveCapacityReservationInstances",
+    "PurchaseCapacityBlock",
+    "PurchaseCapacityBlockExtension",
+    "UpdateInterruptibleCapacityReservationAllocation",
+)
+
+
+def _instance_patterns() -> Mapping[str, events.EventPattern]:
+    return {
+        "InstanceStateChange": events.EventPattern(
+            source=["aws.ec2"], detail_type=["EC2 Instance State-change Notification"]
+        ),
+        "SpotInterruption": events.EventPattern(
+            source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]
+        ),
+        "RebalanceRecommendation": events.EventPattern(
+            source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
+        ),
+        "Health": events.EventPattern(
+            source=["aws.health"], detail_type=["AWS Health Event"], detail={"service": ["EC2"]}
+        ),
+    }
+
+
+def _reservation_patterns() -> Mapping[str, events.EventPattern]:
+    return {
+        # Future-dated reservations' states, and the warning to an instance in a block or interruptible reservation.
+        "CapacityReservation": _ec2_prefix("EC2 Capacity Reservation"),
+        "CapacityReservationSuspension": _ec2_prefix("EC2 On-Demand Capacity Reservation"),
+        "InterruptibleReclamation": _ec2_prefix("EC2 Interruptible Capacity Reservation"),
+        # AWS documents both `Capacity Block ...` and `Capacity Block Reservation ...`.
+        "CapacityBlock": _ec2_prefix("Capacity Block"),
+        "ReservationCall": events.EventPattern(
+            source=["aws.ec2"],
+            detail_type=["AWS API Call via CloudTrail"],
+            detail={
+                "eventSource": ["ec2.amazonaws.com"],
+                "eventName": list(RESERVATION_CALLS),
+                "errorCode": [{"exists": False}],
+            },
+        ),
+        "CapacityBlockCloudTrail": events.EventPattern(
+            source=["aws.ec2"],
+            detail_type=["AWS Service Event via CloudTrail"],
+            detail={"eventName": [{"prefix": "CapacityBlock"}]},
+        ),
+    }
+
+
+def _ec2_prefix(prefix: str) -> events.EventPattern:
+    return events.EventPattern(source=["aws.ec2"], detail_type=events.Match.prefix(prefix))
+
+
+class AwsEvents(Construct):
+    """Rules on the default bus. Each event is a hint for ``react``; one about reservations also wakes discovery."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        reactions: sqs.IQueue,
+        undelivered: sqs.IQueue,
+        discover_reservations: lambda_.IFunction,
+    ) -> None:
+        super().__init__(scope, construct)
+        react = targets.SqsQueue(reactions, dead_letter_queue=undelivered)
+        # The minute's schedule makes up for a lost wake-up; a late one would tell nothing new.
+        discover = targets.LambdaFunction(discover_reservations, retry_attempts=0, max_event_age=Duration.minutes(1))
+        for name, pattern in _instance_patterns().items():
+            events.Rule(self, name, event_pattern=pattern, targets=[react])
+        for name, pattern in _reservation_patterns().items():
+            events.Rule(self, name, event_pattern=pattern, targets=[react, discover])
+
+
+class Schedules(Construct):
+    """The sweeps that find whatever events did not tell."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        functions: Mapping[Function, lambda_.IFunction],
+        planning: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct)
+        for function, settings in FUNCTIONS.items():
+            if settings.every_min is not None:
+                target = targets.LambdaFunction(functions[function])
+                self._every(function.title().replace("_", ""), settings.every_min, target)
+        # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
+        self._every("Provision", 1, targets.SqsQueue(planning, message_group_id=PLANNING_MESSAGE_GROUP))
+
+    def _every(self, name: str, minutes: int, target: events.IRuleTarget) -> None:
+        events.Rule(self, name, schedule=events.Schedule.rate(Duration.minutes(minutes)), targets=[target])
+
+
+class DrainTimers(Construct):
+    """Group and role of the one-time schedules that discovery sets, one a Capacity Block, to wake ``expire``."""
+
+    def __init__(self, scope: Construct, construct: str) -> None:
+        super().__init__(scope, construct)
+        stack = Stack.of(self)
+        self.group = scheduler.ScheduleGroup(self, "Group", schedule_group_name=f"{stack.stack_name}-drain")
+        self.target_arn = stack.format_arn(
+            service="lambda",
+            resource="function",
+            resource_name=function_name(stack.stack_name, Function.EXPIRE),
+            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+        )
+        self.timers_arn = stack.format_arn(
+            service="scheduler", resource="schedule", resource_name=f"{self.group.schedule_group_name}/*"
+        )
+        # The group, not a schedule, is what Scheduler names as its source; without the conditions any account's
+        # schedule could be pointed at this role.
+        trusted = iam.ServicePrincipal("scheduler.amazonaws.com").with_conditions(
+            {"StringEquals": {"aws:SourceAccount": stack.account, "aws:SourceArn": self.group.schedule_group_arn}}
+        )
+        self.role = iam.Role(self, "Role", assumed_by=trusted, description="Wakes the expire function, nothing else")
+        self.role.add_to_policy(
+            iam.PolicyStatement(sid="WakeExpire", actions=["lambda:InvokeFunction"], resources=[self.target_arn])
+        )

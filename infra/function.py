@@ -1,0 +1,77 @@
+"""One Lambda function: the only place that makes them, so that they do not differ by accident."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.bundle import LayerTarget
+from infra.config import FunctionSettings
+from infra.naming import function_name
+from infra.permissions import Grant
+from shared.names import Function
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionBundle:
+    """What all functions share."""
+
+    code: lambda_.Code
+    layer: lambda_.ILayerVersion
+    target: LayerTarget
+    environment: Mapping[str, str]
+
+
+class ReservoirFunction(Construct):
+    """A function with its own role, which holds ``grants`` and the right to write its own log, and nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        function: Function,
+        settings: FunctionSettings,
+        bundle: FunctionBundle,
+        grants: Sequence[Grant],
+    ) -> None:
+        super().__init__(scope, construct)
+        name = function_name(Stack.of(self).stack_name, function)
+        log_group = logs.LogGroup(
+            self,
+            "Log",
+            log_group_name=f"/aws/lambda/{name}",
+            retention=logs.RetentionDays.ONE_MONTH,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"What {name} may do",
+        )
+        log_group.grant_write(role)
+        for grant in grants:
+            role.add_to_policy(grant.statement())
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            function_name=name,
+            handler=f"functions.{function}.handler.handler",
+            code=bundle.code,
+            layers=[bundle.layer],
+            runtime=bundle.target.runtime,
+            architecture=bundle.target.architecture,
+            role=role,
+            timeout=Duration.seconds(settings.timeout_s),
+            memory_size=settings.memory_mib,
+            environment={**bundle.environment, "POWERTOOLS_SERVICE_NAME": function.value},
+            log_group=log_group,
+            logging_format=lambda_.LoggingFormat.JSON,
+            application_log_level_v2=lambda_.ApplicationLogLevel.INFO,
+            system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
+        )

@@ -1,0 +1,46 @@
+"""The manifests folder: applied at deployment by the function that ``reservoir apply`` shares its code with."""
+
+from pathlib import Path
+from typing import Final
+
+from aws_cdk import CustomResource
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from shared import names
+
+# The text travels in the template and in one invocation; both end at 1 MiB. Far more than a sane folder holds.
+MANIFESTS_LIMIT_BYTES: Final = 200_000
+
+
+def read_manifests(folder: Path) -> list[dict[str, str]]:
+    """Return the folder's YAML files, by name, as the apply function takes them."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+    if not paths:
+        message = f"manifests: {folder} holds no .yaml or .yml file"
+        raise ValueError(message)
+    size_bytes = sum(path.stat().st_size for path in paths)
+    if size_bytes > MANIFESTS_LIMIT_BYTES:
+        message = f"manifests: {size_bytes} bytes in {folder}, at most {MANIFESTS_LIMIT_BYTES} can be deployed"
+        raise ValueError(message)
+    return [
+        {
+            names.MANIFEST_NAME: path.relative_to(folder).as_posix(),
+            names.MANIFEST_TEXT: path.read_text(encoding="utf-8"),
+        }
+        for path in paths
+    ]
+
+
+class AppliedManifests(Construct):
+    """A custom resource; its properties change with the files, so a deployment applies every change."""
+
+    def __init__(self, scope: Construct, construct: str, *, folder: Path, apply: lambda_.IFunction) -> None:
+        super().__init__(scope, construct)
+        CustomResource(
+            self,
+            "Resource",
+            service_token=apply.function_arn,
+            resource_type="Custom::ReservoirManifests",
+            properties={names.MANIFESTS_PROPERTY: read_manifests(folder)},
+        )

@@ -1,0 +1,125 @@
+"""What tells an operator that something is wrong, and the page where to look."""
+
+from collections.abc import Mapping
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from shared.names import Function, Queue, output_name
+
+MINUTE = Duration.minutes(1)
+OLDEST_MESSAGE_S = 600  # demand waits in the tables, not in the queues: ten minutes in a queue is a stuck function
+DISCOVERY_MISSES_MIN = 5  # reservations are re-read every minute
+
+
+class Observability(Construct):
+    """Alarms (which notify nobody by themselves: attach actions to taste) and a dashboard."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        functions: Mapping[Function, lambda_.IFunction],
+        queues: Mapping[Queue, sqs.IQueue],
+        dead_letters: Mapping[Queue, sqs.IQueue],
+    ) -> None:
+        super().__init__(scope, construct)
+        for queue, letters in dead_letters.items():
+            self._alarm(
+                f"{output_name(queue)}DeadLetters",
+                letters.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
+                threshold=0,
+                text="Messages were given up; see the runbook.",
+            )
+        for queue, work in queues.items():
+            self._alarm(
+                f"{output_name(queue)}Age",
+                work.metric_approximate_age_of_oldest_message(period=MINUTE, statistic="Maximum"),
+                threshold=OLDEST_MESSAGE_S,
+                text="The queue is not being worked off.",
+            )
+        for name, function in functions.items():
+            title = name.title().replace("_", "")
+            self._alarm(
+                f"{title}Errors",
+                function.metric_errors(period=MINUTE),
+                threshold=0,
+                minutes=3,
+                text="It keeps failing.",
+            )
+            self._alarm(
+                f"{title}Throttles",
+                function.metric_throttles(period=MINUTE),
+                threshold=0,
+                minutes=3,
+                text="Lambda's concurrency is used up.",
+            )
+        self._stale_discovery(functions[Function.DISCOVER_RESERVATIONS])
+        self._dashboard(functions, queues, dead_letters)
+
+    def _alarm(self, name: str, metric: cloudwatch.IMetric, *, threshold: float, text: str, minutes: int = 1) -> None:
+        """Alarm when ``metric`` lies above ``threshold`` for ``minutes`` in a row."""
+        cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=minutes,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=text,
+        )
+
+    def _stale_discovery(self, discover: lambda_.IFunction) -> None:
+        """Alarm when reservations were not re-read: plans would then rest on old counts. No data is the bad sign."""
+        succeeded = cloudwatch.MathExpression(
+            expression="runs - failures",
+            using_metrics={
+                "runs": discover.metric_invocations(period=MINUTE),
+                "failures": discover.metric_errors(period=MINUTE),
+            },
+            label="Discoveries of reservations",
+            period=MINUTE,
+        )
+        cloudwatch.Alarm(
+            self,
+            "StaleDiscovery",
+            metric=succeeded,
+            threshold=1,
+            evaluation_periods=DISCOVERY_MISSES_MIN,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+            alarm_description="Reservations have not been re-read for minutes.",
+        )
+
+    def _dashboard(
+        self,
+        functions: Mapping[Function, lambda_.IFunction],
+        queues: Mapping[Queue, sqs.IQueue],
+        dead_letters: Mapping[Queue, sqs.IQueue],
+    ) -> None:
+        board = cloudwatch.Dashboard(self, "Dashboard", default_interval=Duration.hours(3))
+        waiting = [queue.metric_approximate_number_of_messages_visible(period=MINUTE) for queue in queues.values()]
+        given_up = [
+            queue.metric_approximate_number_of_messages_visible(period=MINUTE) for queue in dead_letters.values()
+        ]
+        board.add_widgets(
+            cloudwatch.GraphWidget(title="Messages waiting", width=12, left=waiting),
+            cloudwatch.GraphWidget(title="Messages given up", width=12, left=given_up),
+        )
+        board.add_widgets(
+            cloudwatch.GraphWidget(
+                title="Errors",
+                width=12,
+                left=[function.metric_errors(period=MINUTE) for function in functions.values()],
+            ),
+            cloudwatch.GraphWidget(
+                title="Duration, 99th percentile",
+                width=12,
+                left=[function.metric_duration(period=MINUTE, statistic="p99") for function in functions.values()],
+            ),
+        )

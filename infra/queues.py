@@ -1,0 +1,51 @@
+"""The queues, each with its dead letter queue."""
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.config import CONSUMERS, FUNCTIONS, MAX_RECEIVE_COUNT, VISIBILITY_TIMEOUTS
+from shared.names import Queue, output_name
+
+RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
+
+
+class WorkQueues(Construct):
+    """The four queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
+
+    def __init__(self, scope: Construct, construct: str) -> None:
+        super().__init__(scope, construct)
+        self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
+        self.by_name = {queue: self._queue(queue) for queue in Queue}
+
+    def _dead_letters(self, queue: Queue) -> sqs.Queue:
+        return sqs.Queue(
+            self,
+            f"{output_name(queue)}DeadLetters",
+            fifo=_fifo(queue),
+            content_based_deduplication=_fifo(queue),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=RETENTION,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+
+    def _queue(self, queue: Queue) -> sqs.Queue:
+        timeout_s = FUNCTIONS[CONSUMERS[queue]].timeout_s
+        return sqs.Queue(
+            self,
+            output_name(queue),
+            fifo=_fifo(queue),
+            # Senders of ours name a deduplication id; the schedule cannot, and its bodies differ by their time.
+            content_based_deduplication=_fifo(queue),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            visibility_timeout=Duration.seconds(VISIBILITY_TIMEOUTS * timeout_s),
+            retention_period=RETENTION,
+            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters[queue], max_receive_count=MAX_RECEIVE_COUNT),
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+
+
+def _fifo(queue: Queue) -> bool | None:
+    return True if queue is Queue.PLANNING else None

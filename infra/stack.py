@@ -1,0 +1,142 @@
+"""The stack: composes, decides nothing."""
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_lambda_event_sources as sources
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from infra.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
+from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS, StackConfig
+from infra.events import AwsEvents, DrainTimers, Schedules
+from infra.function import FunctionBundle, ReservoirFunction
+from infra.manifests import AppliedManifests
+from infra.observability import Observability
+from infra.permissions import Resources, grants
+from infra.queues import WorkQueues
+from infra.tables import StateTables
+from shared import names
+from shared.names import Function, Queue, Table, output_name
+
+
+class ReservoirStack(Stack):
+    """One deployment of Reservoir, in one account and region."""
+
+    def __init__(self, scope: Construct, config: StackConfig) -> None:
+        super().__init__(scope, config.stack, description="Puts workloads onto reserved EC2 capacity first")
+        self.config = config
+        self.tables = StateTables(self, "State", retain=config.retain)
+        self.queues = WorkQueues(self, "Queues")
+        self.bus = events.EventBus(self, "Outbound", event_bus_name=config.event_bus_name)
+        self.snapshots = self._snapshots()
+        self.timers = DrainTimers(self, "DrainTimers")
+        self.settings = self._settings()
+        self.functions = self._functions()
+        self._feed()
+        AwsEvents(
+            self,
+            "Events",
+            reactions=self.queues.by_name[Queue.REACTIONS],
+            undelivered=self.queues.dead_letters[Queue.REACTIONS],
+            discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
+        )
+        Schedules(self, "Schedules", functions=self.functions, planning=self.queues.by_name[Queue.PLANNING])
+        Observability(
+            self,
+            "Observability",
+            functions=self.functions,
+            queues=self.queues.by_name,
+            dead_letters=self.queues.dead_letters,
+        )
+        if config.manifests is not None:
+            AppliedManifests(self, "Manifests", folder=config.manifests, apply=self.functions[Function.APPLY])
+        if config.spot_service_linked_role:
+            iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
+        for variable, value in self.settings.items():
+            CfnOutput(self, output_name(variable), value=value)
+
+    def _snapshots(self) -> s3.Bucket:
+        return s3.Bucket(
+            self,
+            "Snapshots",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    expiration=Duration.days(SNAPSHOT_RETENTION_DAYS),
+                    abort_incomplete_multipart_upload_after=Duration.days(1),
+                )
+            ],
+            removal_policy=RemovalPolicy.RETAIN if self.config.retain else RemovalPolicy.DESTROY,
+        )
+
+    def _settings(self) -> dict[str, str]:
+        """Return the variables that ``shared.names`` promises; the stack outputs them too, for the command line."""
+        return {
+            **{table.value: self.tables.by_name[table].table_name for table in Table},
+            **{queue.value: self.queues.by_name[queue].queue_url for queue in Queue},
+            names.DEMAND_DEAD_LETTER_QUEUE: self.queues.dead_letters[Queue.DEMAND].queue_url,
+            names.EVENT_BUS: self.bus.event_bus_name,
+            names.SNAPSHOTS_BUCKET: self.snapshots.bucket_name,
+            names.DRAIN_SCHEDULE_GROUP: self.timers.group.schedule_group_name,
+            names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
+            names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
+            names.DEPLOYMENT: self.stack_name,
+        }
+
+    def _functions(self) -> dict[Function, lambda_.Function]:
+        target = THIS_MACHINE if self.config.embedded else LAMBDA
+        layer = lambda_.LayerVersion(
+            self,
+            "Dependencies",
+            code=layer_asset(target),
+            compatible_runtimes=[target.runtime],
+            compatible_architectures=[target.architecture],
+            description="Locked third-party packages",
+        )
+        bundle = FunctionBundle(
+            code=code_asset(),
+            layer=layer,
+            target=target,
+            environment={**self.settings, "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE},
+        )
+        resources = Resources(
+            stack=self,
+            config=self.config,
+            tables=self.tables.by_name,
+            queues=self.queues.by_name,
+            dead_letters=self.queues.dead_letters,
+            bus=self.bus,
+            snapshots=self.snapshots,
+            drain_timers_arn=self.timers.timers_arn,
+            drain_role_arn=self.timers.role.role_arn,
+        )
+        return {
+            function: ReservoirFunction(
+                self,
+                function.title().replace("_", ""),
+                function=function,
+                settings=FUNCTIONS[function],
+                bundle=bundle,
+                grants=grants(function, resources),
+            ).function
+            for function in Function
+        }
+
+    def _feed(self) -> None:
+        """Connect each queue to the function that works it off. A failed message is retried alone, not its batch."""
+        for function, settings in FUNCTIONS.items():
+            if settings.queue is not None:
+                self.functions[function].add_event_source(
+                    sources.SqsEventSource(
+                        self.queues.by_name[settings.queue],
+                        batch_size=settings.batch_size,
+                        max_concurrency=settings.max_concurrency,
+                        report_batch_item_failures=True,
+                    )
+                )
