@@ -1,0 +1,257 @@
+"""Events on the outbound bus: one model a detail-type, each a fact.
+
+Within a version fields are only added; a change that would break a reader gets a new version beside the old one.
+Readers ignore fields that they do not know. Delivery is at least once and in no order: ``generation``, ``drainId`` and
+the claim's name tell repeats apart.
+"""
+
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import DrainReason
+from shared.core.plan import ReasonCode
+from shared.manifests.problems import Problem
+
+
+class Part(BaseModel):
+    """A part of an event's detail."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class Event(Part):
+    """The detail of one event; ``detail_type`` is EventBridge's detail-type."""
+
+    detail_type: ClassVar[str]
+
+    version: Literal[1] = Field(default=1, description="Version of this detail's form.")
+
+    def detail(self) -> dict[str, Any]:
+        """Return the detail as JSON-ready values; absent fields are left out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class WorkloadRef(Part):
+    """Names a workload."""
+
+    namespace: str
+    name: str
+    generation: int | None = None
+
+
+class PlacedWorkload(WorkloadRef):
+    """Replicas of a workload on a node."""
+
+    replicas: int
+
+
+class OfferingDetail(Part):
+    """What was bought, or would have been."""
+
+    instance_type: str
+    zone: str
+    zone_id: str
+    capacity_type: CapacityType
+    capacity_reservation_id: str | None = None
+
+
+class NodeDetail(OfferingDetail):
+    """A node with its name here and in EC2."""
+
+    node_claim: str
+    node_pool: str
+    node_class: str
+    instance_id: str | None = None
+    price_micro_usd_per_hour: int | None = Field(
+        default=None, description="Micro-USD an hour; 0 for reserved capacity, which is paid for anyway."
+    )
+
+
+class NodePlacement(NodeDetail):
+    """A node and how many of the workload's replicas are on it."""
+
+    replicas: int
+
+
+class WorkloadPlaced(Event):
+    """Replicas got a place. The nodes may still be launching; ``Node Launched`` follows."""
+
+    detail_type: ClassVar[str] = "Workload Placed"
+
+    workload: WorkloadRef
+    replicas: int = Field(description="How many were placed by this decision.")
+    nodes: list[NodePlacement]
+
+
+class WorkloadPending(Event):
+    """Replicas wait, and why."""
+
+    detail_type: ClassVar[str] = "Workload Pending"
+
+    workload: WorkloadRef
+    replicas: int
+    reason: ReasonCode
+    message: str
+    nearest_offering: OfferingDetail | None = None
+    earliest_at: AwareDatetime | None = Field(default=None, description="When the reason could change by itself.")
+
+
+class RejectedProblem(Part):
+    """One thing that is wrong with a message."""
+
+    path: str
+    rule: str
+    message: str
+    suggestion: str | None = None
+
+    @classmethod
+    def of(cls, problem: Problem) -> "RejectedProblem":
+        """Restate a problem."""
+        return cls(path=problem.path, rule=problem.rule, message=problem.message, suggestion=problem.suggestion)
+
+
+class WorkloadRejected(Event):
+    """A message was not understood and changes nothing; it lies in the dead-letter queue."""
+
+    detail_type: ClassVar[str] = "Workload Rejected"
+
+    message_id: str
+    workload: WorkloadRef | None = Field(default=None, description="Absent when not even the name could be read.")
+    problems: list[RejectedProblem]
+
+
+class NodeLaunched(Event):
+    """EC2 has an instance for the claim."""
+
+    detail_type: ClassVar[str] = "Node Launched"
+
+    node: NodeDetail
+    launched_at: AwareDatetime
+    workloads: list[PlacedWorkload]
+
+
+class NodeDraining(Event):
+    """A node must go. Answer with ``release`` once the replicas have left; at the deadline it is terminated anyway."""
+
+    detail_type: ClassVar[str] = "Node Draining"
+
+    drain_id: str = Field(description="The same in every repeat of this notification.")
+    node: NodeDetail
+    reason: DrainReason
+    notified_at: AwareDatetime
+    deadline: AwareDatetime
+    workloads: list[PlacedWorkload]
+
+
+class NodeTerminated(Event):
+    """A node is gone. Replicas that were still on it are demand again unless they were withdrawn."""
+
+    detail_type: ClassVar[str] = "Node Terminated"
+
+    node: NodeDetail
+    reason: str
+    terminated_at: AwareDatetime
+    returned: list[PlacedWorkload] = Field(default_factory=list, description="Replicas that went back to demand.")
+
+
+class NodeCapacityTypeChanged(Event):
+    """The reservation under a running node ended, or EC2 moved the node into one: its labels and price changed."""
+
+    detail_type: ClassVar[str] = "Node Capacity Type Changed"
+
+    node: NodeDetail
+    previous: CapacityType
+    previous_capacity_reservation_id: str | None = None
+
+
+class LaunchFailed(Event):
+    """EC2 refused a launch; the replicas are demand again."""
+
+    detail_type: ClassVar[str] = "Launch Failed"
+
+    node_claims: list[str]
+    offering: OfferingDetail
+    code: str = Field(description="EC2's error code.")
+    message: str
+    workloads: list[PlacedWorkload]
+    unavailable_until: AwareDatetime | None = Field(default=None, description="The offering is not tried before.")
+
+
+class LaunchesBlocked(Event):
+    """A class cannot launch anything until its configuration or permissions change."""
+
+    detail_type: ClassVar[str] = "Launches Blocked"
+
+    node_class: str
+    reason: str
+    message: str
+
+
+class ReservationExhausted(Event):
+    """A reservation has no free unit left, or EC2 refused one."""
+
+    detail_type: ClassVar[str] = "Reservation Exhausted"
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    total_count: int
+
+
+class ReservationIdle(Event):
+    """Units of a reservation have been free for a while: they are paid for and unused."""
+
+    detail_type: ClassVar[str] = "Reservation Idle"
+
+    capacity_reservation_id: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    total_count: int
+    idle_count: int
+    idle_since: AwareDatetime
+
+
+class PolicyChange(Part):
+    """One object that changed."""
+
+    kind: str
+    name: str
+    change: Annotated[Literal["created", "updated", "deleted"], Field(description="What happened to it.")]
+    generation: int
+
+
+class PolicyChanged(Event):
+    """NodePools or EC2NodeClasses were applied or deleted."""
+
+    detail_type: ClassVar[str] = "Policy Changed"
+
+    changes: list[PolicyChange]
+
+
+EVENTS: Final[tuple[type[Event], ...]] = (
+    WorkloadPlaced,
+    WorkloadPending,
+    WorkloadRejected,
+    NodeLaunched,
+    NodeDraining,
+    NodeTerminated,
+    NodeCapacityTypeChanged,
+    LaunchFailed,
+    LaunchesBlocked,
+    ReservationExhausted,
+    ReservationIdle,
+    PolicyChanged,
+)

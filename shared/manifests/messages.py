@@ -1,0 +1,147 @@
+"""Messages of the demand queue.
+
+A body is JSON: ``{"schemaVersion": 1, "action": "submit" | "update" | "withdraw" | "release", ...}``. A body without
+``schemaVersion`` is version 1. Every version that was ever published stays readable.
+"""
+
+import json
+from collections import Counter
+from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
+
+from pydantic import Field, ValidationError
+
+from shared.core.labels import closest
+from shared.manifests.errors import problems_of
+from shared.manifests.fields import ObjectName
+from shared.manifests.metadata import ServerSide, WorkloadMetadata
+from shared.manifests.model import Model
+from shared.manifests.problems import ManifestError, Problem, path_of, shown
+from shared.manifests.structure import check_size, check_structure
+from shared.manifests.workload import MOST_REPLICAS, WorkloadManifest
+
+SCHEMA_VERSION: Final = 1
+
+SchemaVersion = Annotated[Literal[1], Field(description="Version of the message format.")]
+
+
+class SubmitMessage(Model):
+    """A workload is wanted, or wanted differently; the higher ``metadata.generation`` wins in any order of arrival."""
+
+    schema_version: SchemaVersion = 1
+    action: Literal["submit", "update"]
+    workload: WorkloadManifest
+
+
+class WorkloadReference(Model):
+    """Names a workload; the whole manifest may be given, of which only the metadata is read."""
+
+    api_version: Literal["reservoir/v1"] = "reservoir/v1"
+    kind: Literal["Workload"] = "Workload"
+    metadata: WorkloadMetadata
+    spec: Annotated[Any, Field(default=None, exclude=True, description="Not read.")]
+    status: ServerSide
+
+    @property
+    def key(self) -> str:
+        """The identity: ``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class WithdrawMessage(Model):
+    """A workload is no longer wanted: its replicas are drained, and submits of its generation or older are ignored."""
+
+    schema_version: SchemaVersion = 1
+    action: Literal["withdraw"]
+    workload: WorkloadReference
+
+
+class ReleaseMessage(Model):
+    """The answer to ``Node Draining``: replicas of the workload have left the node, ahead of the deadline."""
+
+    schema_version: SchemaVersion = 1
+    action: Literal["release"]
+    workload: WorkloadReference
+    node_claim: ObjectName = Field(description="The nodeClaim of the Node Draining event.")
+    replicas: int | None = Field(
+        default=None, ge=1, le=MOST_REPLICAS, description="How many have left; absent: all of them."
+    )
+
+
+DemandMessage: TypeAlias = SubmitMessage | WithdrawMessage | ReleaseMessage
+
+MESSAGES: Final[dict[str, type[SubmitMessage] | type[WithdrawMessage] | type[ReleaseMessage]]] = {
+    "submit": SubmitMessage,
+    "update": SubmitMessage,
+    "withdraw": WithdrawMessage,
+    "release": ReleaseMessage,
+}
+
+
+def parse_demand(body: str | bytes) -> DemandMessage:
+    """Read the body of a demand message.
+
+    Raises
+    ------
+    ManifestError
+        The body is not a message; with everything that is wrong, as far as it can be told.
+    """
+    data = load_json(body)
+    if not isinstance(data, dict):
+        _refuse("", "message", "must be a JSON object")
+    version = data.get("schemaVersion", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        _refuse("schemaVersion", "schema-version", f"{shown(version)} is not a known version; 1 is the latest")
+    action = data.get("action")
+    model = MESSAGES.get(action) if isinstance(action, str) else None
+    if model is None:
+        known = ", ".join(MESSAGES)
+        hint = closest(action, MESSAGES) if isinstance(action, str) else None
+        _refuse("action", "action", f"{shown(action)} is not one of {known}", hint)
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise ManifestError(problems_of(error, model, line_of=lambda _: None)) from None
+
+
+def _refuse(path: str, rule: str, message: str, suggestion: str | None = None) -> NoReturn:
+    raise ManifestError([Problem(path, rule, message, suggestion=suggestion)])
+
+
+def load_json(body: str | bytes) -> Any:
+    """Read untrusted JSON within bounds: 1 MiB, 32 levels, 20,000 values, 64-bit numbers, no field twice.
+
+    Raises
+    ------
+    ManifestError
+        It is not such JSON.
+    """
+    try:
+        encoded = body.encode() if isinstance(body, str) else body
+        check_size(len(encoded))
+        data = json.loads(encoded.decode(), object_pairs_hook=_unique, parse_int=_integer, parse_constant=_constant)
+    except ManifestError:
+        raise
+    except RecursionError:
+        _refuse("", "depth", "is nested too deep")
+    except ValueError as error:  # JSONDecodeError and Unicode errors
+        _refuse("", "json", f"is not JSON: {error}"[:200])
+    check_structure(data)
+    return data
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        repeated = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
+        _refuse(path_of((repeated,)), "duplicate", "is given more than once")
+    return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > 20:  # no 64-bit number is longer
+        _refuse("", "integer", f"{shown(text)} is a number beyond 64 bits")
+    return int(text)
+
+
+def _constant(text: str) -> NoReturn:
+    _refuse("", "json", f"{text} is not a JSON number")

@@ -1,0 +1,98 @@
+"""The base of all models that read what users write."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from shared.core.labels import closest
+from shared.manifests.fields import broken
+from shared.manifests.problems import shown
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredBecause:
+    """Marks a field that is accepted for Karpenter's sake and has no effect, with the reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two or more fields that cannot stand together (or a set of which one must be there)."""
+
+    field: str
+    rule: str
+    message: str
+    suggestion: str | None = None
+
+
+class Model(BaseModel):
+    """A strict, frozen model in camelCase that reports everything that is wrong at once.
+
+    A validator that runs after the fields does not run when a field is wrong. Rules about several fields therefore
+    read the raw value, in :meth:`contradictions`, and unknown fields are reported beside all other errors.
+    """
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        use_enum_values=False,
+        serialize_by_alias=True,
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Yield what is wrong about fields taken together; the values of ``raw`` are not validated yet."""
+        del raw
+        yield from ()
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validate_all(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(value, dict):
+            return handler(value)
+        fields = cls.wire_fields()
+        errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
+        for found in cls.contradictions(value):
+            custom = broken(found.rule, found.message, found.suggestion)
+            errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
+        if not errors:
+            return handler(value)
+        try:
+            handler({name: item for name, item in value.items() if name in fields})
+        except ValidationError as error:
+            errors.extend(map(_restated, error.errors(include_url=False)))
+        raise ValidationError.from_exception_data(cls.__name__, errors)
+
+    @classmethod
+    def wire_fields(cls) -> dict[str, FieldInfo]:
+        """Return the fields by the name that users write."""
+        return {info.alias or name: info for name, info in cls.model_fields.items()}
+
+
+def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo]) -> InitErrorDetails:
+    text = name if isinstance(name, str) else shown(name)
+    custom = broken("unknown-field", "is not a known field", closest(text, fields))
+    return InitErrorDetails(type=custom, loc=(text,), input=value)
+
+
+def _restated(error: ErrorDetails) -> InitErrorDetails:
+    """Turn a reported error back into one that can be raised again beside others."""
+    context = error.get("ctx", {})
+    kind: str | PydanticCustomError = error["type"]
+    if "message" in context:
+        kind = broken(error["type"], context["message"], context.get("suggestion"))
+    return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=context)
+
+
+def text_in(raw: Mapping[str, Any], name: str) -> str:
+    """Return a raw field if it is text, else nothing: raw values may be of any kind."""
+    value = raw.get(name)
+    return value if isinstance(value, str) else ""
