@@ -127,9 +127,7 @@ def _compile(target: LayerTarget, packages: Path) -> None:
     """
     interpreter = _interpreter(target.python_version)
     if interpreter is None:
-        _say(
-            f"no Python {target.python_version} on this machine: the layer goes without bytecode, cold starts take longer"
-        )
+        _say(f"no Python {target.python_version} on this machine: no bytecode in the layer, so cold starts take longer")
         return
     _run(
         [

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import PLANNING_MESSAGE_GROUP, Function
+from shared.names import PLANNING_MESSAGE_GROUP, Function, output_name
 
 # Calls of this account that change reservations. EC2 emits no event of its own for most of them; CloudTrail's copy
 # needs a trail in the account. Calls of a sharing account never appear: the minute's discovery finds their effect.
@@ -114,7 +114,7 @@ class Schedules(Construct):
         for function, settings in FUNCTIONS.items():
             if settings.every_min is not None:
                 target = targets.LambdaFunction(functions[function])
-                self._every(function.title().replace("_", ""), settings.every_min, target)
+                self._every(output_name(function), settings.every_min, target)
         # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
         self._every("Provision", 1, targets.SqsQueue(planning, message_group_id=PLANNING_MESSAGE_GROUP))
 

@@ -15,6 +15,8 @@ from infra.naming import function_name
 from infra.permissions import Grant
 from shared.names import Function
 
+RETRY_BY_SCHEDULE_MIN = 5
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionBundle:
@@ -75,3 +77,6 @@ class ReservoirFunction(Construct):
             application_log_level_v2=lambda_.ApplicationLogLevel.INFO,
             system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
         )
+        if settings.every_min is not None and settings.every_min <= RETRY_BY_SCHEDULE_MIN:
+            # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.
+            self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))

@@ -30,20 +30,20 @@ class Observability(Construct):
         super().__init__(scope, construct)
         for queue, letters in dead_letters.items():
             self._alarm(
-                f"{output_name(queue)}DeadLetters",
+                f"{output_name(queue.name)}DeadLetters",
                 letters.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
                 threshold=0,
                 text="Messages were given up; see the runbook.",
             )
         for queue, work in queues.items():
             self._alarm(
-                f"{output_name(queue)}Age",
+                f"{output_name(queue.name)}Age",
                 work.metric_approximate_age_of_oldest_message(period=MINUTE, statistic="Maximum"),
                 threshold=OLDEST_MESSAGE_S,
                 text="The queue is not being worked off.",
             )
         for name, function in functions.items():
-            title = name.title().replace("_", "")
+            title = output_name(name)
             self._alarm(
                 f"{title}Errors",
                 function.metric_errors(period=MINUTE),

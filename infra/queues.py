@@ -21,7 +21,7 @@ class WorkQueues(Construct):
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
         return sqs.Queue(
             self,
-            f"{output_name(queue)}DeadLetters",
+            f"{output_name(queue.name)}DeadLetters",
             fifo=_fifo(queue),
             content_based_deduplication=_fifo(queue),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
@@ -34,7 +34,7 @@ class WorkQueues(Construct):
         timeout_s = FUNCTIONS[CONSUMERS[queue]].timeout_s
         return sqs.Queue(
             self,
-            output_name(queue),
+            output_name(queue.name),
             fifo=_fifo(queue),
             # Senders of ours name a deduplication id; the schedule cannot, and its bodies differ by their time.
             content_based_deduplication=_fifo(queue),

@@ -119,7 +119,7 @@ class ReservoirStack(Stack):
         return {
             function: ReservoirFunction(
                 self,
-                function.title().replace("_", ""),
+                output_name(function),
                 function=function,
                 settings=FUNCTIONS[function],
                 bundle=bundle,

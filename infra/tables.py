@@ -30,7 +30,7 @@ class StateTables(Construct):
     def _table(self, table: names.Table, *, retain: bool) -> dynamodb.Table:
         result = dynamodb.Table(
             self,
-            output_name(table),
+            output_name(table.name),
             partition_key=_string(names.KEY),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             time_to_live_attribute=names.TTL_ATTRIBUTE,
