@@ -37,13 +37,11 @@ LISTING_INDEX: Final = "listing"
 LISTING_KEY: Final = "listing"
 TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
 
-# NodeClaims has three more sparse indexes (partition key as named, sort key "id", keys only).
+# NodeClaims has two more sparse indexes (partition key as named, sort key "id", keys only).
 INSTANCE_INDEX: Final = "by-instance"
 INSTANCE_KEY: Final = "instance_id"
 LEASE_INDEX: Final = "by-lease"
 LEASE_KEY: Final = "leased_reservation_id"
-BATCH_INDEX: Final = "by-batch"
-BATCH_KEY: Final = "batch_id"
 
 
 class Queue(StrEnum):
