@@ -1,0 +1,62 @@
+"""Run the benches: one JSON object a line on standard output, progress on standard error."""
+
+import argparse
+import importlib
+import json
+import pkgutil
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Protocol, cast
+
+import bench
+
+
+class Bench(Protocol):
+    """What a module of this package must have to be a bench; any other module is a helper."""
+
+    __name__: str
+
+    def cases(self) -> Sequence[str]:
+        """Return the names of its cases, in the order in which they run."""
+
+    def run(self, case: str) -> dict[str, object]:
+        """Measure one case; figures carry their unit in their name (``first_plan_s``, ``peak_rss_mib``)."""
+
+
+def benches() -> Iterator[tuple[str, Bench]]:
+    """Find the benches: modules directly in this package that define ``cases`` and ``run``, sorted by name."""
+    for name in sorted(module.name for module in pkgutil.iter_modules(bench.__path__)):
+        if name != "__main__":
+            module = importlib.import_module(f"bench.{name}")
+            if hasattr(module, "cases") and hasattr(module, "run"):
+                yield name, cast("Bench", module)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run what was asked for; 2 when nothing has that name."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "name", nargs="*", help="a bench (scheduler) or a case (diverse-10000); all benches without one"
+    )
+    parser.add_argument("--list", action="store_true", help="print the names of benches and cases, measure nothing")
+    options = parser.parse_args(arguments)
+    chosen = [
+        (name, module, case)
+        for name, module in benches()
+        for case in module.cases()
+        if not options.name or name in options.name or case in options.name
+    ]
+    if not chosen:
+        print(f"no bench and no case is called {' or '.join(options.name)}; --list shows them", file=sys.stderr)
+        return 2
+    for name, module, case in chosen:
+        if options.list:
+            print(f"{name} {case}")
+            continue
+        print(f"{name} {case} ...", file=sys.stderr, flush=True)
+        print(json.dumps({"bench": name, "case": case, **module.run(case)}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,37 @@
+"""The independent checker: does a plan keep the rules? Nothing is committed before it was asked (DESIGN rule 6).
+
+It shares the domain types and the requirement algebra with the solver and nothing else. Work grows with the number of
+launches and refusals, not with the number of replicas.
+"""
+
+from datetime import datetime
+
+from shared.core.checker_facts import Facts
+from shared.core.checker_launches import node_violations
+from shared.core.checker_leftovers import Leftovers
+from shared.core.checker_spread import topology_violations
+from shared.core.checker_topology import Topology
+from shared.core.checker_totals import total_violations
+from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.snapshot import Snapshot
+
+__all__ = ["Violation", "ViolationCode", "check"]
+
+
+def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy) -> tuple[Violation, ...]:
+    """Return every rule that the plan breaks, sorted; empty when it may be committed.
+
+    What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because the
+    leftovers of a broken plan mean nothing.
+    """
+    facts = Facts(snapshot, plan, now, policy)
+    topology = Topology(facts)
+    found = [*node_violations(facts, topology), *total_violations(facts, topology)]
+    if any(violation.code is ViolationCode.UNKNOWN_NAME for violation in found):
+        return tuple(sorted(set(found)))  # topology and leftovers need names that exist
+    found.extend(topology_violations(facts, topology))
+    if not found:
+        found.extend(Leftovers(facts, topology).violations())
+    return tuple(sorted(set(found)))

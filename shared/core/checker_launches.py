@@ -1,0 +1,189 @@
+"""Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
+
+from collections.abc import Iterator
+
+from shared.core import labels
+from shared.core.checker_facts import Facts, Host, in_words
+from shared.core.checker_topology import Topology
+from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.instance_type import CapacityType
+from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.node_pool import NodePool
+from shared.core.plan import OfferingKey, PlannedNodes
+from shared.core.policy import MinValuesPolicy, NoDurationPolicy
+
+
+def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
+    """Check every launch and every existing node that is given replicas."""
+    for index, launch in enumerate(facts.plan.launches):
+        subject = f"launch {index} ({in_words(launch.offering)})"
+        problem = _launch_problem(facts, launch)
+        if problem is not None:
+            yield Violation(problem[0], subject, problem[1])
+    for host in facts.hosts:
+        if host.placed:
+            yield from _content(facts, host)
+        if host.planned is not None:
+            yield from _alternatives(facts, topology, host)
+    yield from _existing(facts)
+
+
+def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
+    """Say what is wrong with the launch itself, apart from what it carries."""
+    pool = facts.pools.get(launch.node_pool_name)
+    node_class = facts.classes.get(launch.node_class_name)
+    if pool is None or node_class is None or pool.node_class_name != launch.node_class_name:
+        return ViolationCode.UNKNOWN_NAME, f"pool {launch.node_pool_name} with class {launch.node_class_name}"
+    if launch.offering.instance_type not in facts.types:
+        return ViolationCode.UNKNOWN_NAME, "no such instance type"
+    if launch.count < 1 or not launch.placements:
+        return ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
+    if pool.replicas is not None:
+        return ViolationCode.OFFERING, f"pool {pool.name} is static"
+    if launch.offering.capacity_type is CapacityType.RESERVED:
+        problem = _reserved_problem(facts, launch)
+    else:
+        problem = _bought_problem(facts, launch.offering, launch.price_atto_usd_per_hour)
+    if problem is not None:
+        return problem
+    class_problem = facts.class_problem(node_class, launch.offering)
+    if class_problem is not None:
+        return ViolationCode.OFFERING, f"class {node_class.name} {class_problem}"
+    if facts.description(pool, launch.offering) is None:
+        return ViolationCode.OFFERING, f"pool {pool.name} does not allow it"
+    return None
+
+
+def _bought_problem(facts: Facts, key: OfferingKey, price_atto_usd: int | None) -> tuple[ViolationCode, str] | None:
+    offering = facts.offering(key)
+    if key.reservation_id is not None or offering is None:
+        return ViolationCode.OFFERING, "is not offered"
+    if not offering.is_available(facts.now):
+        return ViolationCode.OFFERING, f"is not available before {offering.unavailable_until}"
+    right = offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+    if price_atto_usd is not None and price_atto_usd != right:
+        return ViolationCode.PRICE, f"priced at {price_atto_usd} instead of {right} atto-USD an hour"
+    return None
+
+
+def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
+    key = launch.offering
+    reservation = facts.reservations.get(key.reservation_id or "")
+    if reservation is None:
+        return ViolationCode.UNKNOWN_NAME, "no such reservation"
+    named = (key.instance_type, key.zone, key.zone_id)
+    if named != (reservation.instance_type, reservation.zone, reservation.zone_id):
+        return ViolationCode.RESERVATION_UNUSABLE, f"{reservation.id} is for another type or zone"
+    problem = facts.reservation_problem(reservation, facts.classes[launch.node_class_name])
+    if problem is not None:
+        return ViolationCode.RESERVATION_UNUSABLE, f"{reservation.id} {problem}"
+    if not 0 < launch.price_atto_usd_per_hour < facts.cheapest_bought_atto_usd:
+        return ViolationCode.PRICE, "a reserved unit costs more than nothing and less than anything that is bought"
+    return None
+
+
+def _content(facts: Facts, host: Host) -> Iterator[Violation]:
+    """Check what the node carries in the final state."""
+    unknown = sorted(key for key in host.placed if key not in facts.pending)
+    if unknown:
+        yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, f"carries {', '.join(unknown)}, which is not pending")
+        return
+    load = facts.load(host.placed)
+    missing = load.missing(host.allocatable - host.used)
+    if missing:
+        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {missing.formatted()}")
+    keys = sorted(host.placed)
+    if not facts.together(host.description, host.undefined, keys):
+        yield Violation(ViolationCode.REQUIREMENTS, host.subject, f"cannot meet what {', '.join(keys)} require")
+    for key in keys:
+        yield from _replicas(facts, host, key)
+
+
+def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
+    workload = facts.workloads[key]
+    if not facts.tolerates(host.taints, workload):
+        yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints")
+    launch, node = host.planned, host.node
+    market = launch.offering.capacity_type if launch is not None else node.capacity_type if node is not None else None
+    if market not in facts.markets(workload):
+        yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}")
+    reservation = None if launch is None else facts.reservations.get(launch.offering.reservation_id or "")
+    drain_at = host.drain_at if reservation is None else reservation.drain_at()
+    if facts.outlasts(workload, drain_at):
+        yield Violation(ViolationCode.DURATION, host.subject, f"{key} would outlast the start of draining {drain_at}")
+    avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
+    if drain_at is not None and avoids:
+        yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end")
+
+
+def _existing(facts: Facts) -> Iterator[Violation]:
+    """Check that replicas are only given to nodes that stay."""
+    for placement in facts.plan.existing:
+        node = facts.nodes.get(placement.claim_id)
+        subject = f"node {placement.claim_id}"
+        if node is None or node.deleting:
+            yield Violation(ViolationCode.UNKNOWN_NAME, subject, "does not exist or is going away")
+        elif node.drain_at is not None and node.drain_at <= facts.now:
+            yield Violation(ViolationCode.DURATION, subject, "already drains")
+
+
+def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Violation]:
+    """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
+    launch, pool = host.planned, host.pool
+    assert launch is not None
+    assert pool is not None
+    keys = launch.alternatives
+    if launch.offering.capacity_type is CapacityType.RESERVED and keys:
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "a reserved claim is bound to its reservation")
+        return
+    if len(keys) > facts.policy.alternatives_max:
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(keys)} alternatives")
+    if len({launch.offering, *keys}) != len(keys) + 1:
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "an alternative is listed twice")
+    lowest = launch.price_atto_usd_per_hour
+    is_pinned = bool(keys) and any(topology.holds_to_zone(key) for key in host.placed)
+    for key in keys:
+        problem = _alternative_problem(facts, host, pool, key, lowest, is_pinned=is_pinned)
+        if problem is not None:
+            yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{in_words(key)} {problem}")
+            return
+        lowest = facts.price_atto_usd(key)
+    yield from _min_values(facts, host, pool)
+
+
+def _alternative_problem(
+    facts: Facts, host: Host, pool: NodePool, key: OfferingKey, lowest: int, *, is_pinned: bool
+) -> str | None:
+    assert host.planned is not None
+    if _bought_problem(facts, key, None) is not None:
+        return "cannot be bought"
+    if facts.class_problem(facts.classes[pool.node_class_name], key) is not None:
+        return "cannot be launched by the class"
+    if facts.price_atto_usd(key) < lowest:
+        return "is cheaper than what stands before it"
+    if is_pinned and key.zone_id != host.planned.offering.zone_id:
+        return "is in another zone, which topology forbids"
+    if not facts.load_of(host.planned).fits_in(facts.types[key.instance_type].allocatable):
+        return "is too small"
+    if not all(facts.accepts(pool, key, facts.workloads[name]) for name in host.placed):
+        return "does not meet the requirements"
+    return None
+
+
+def _min_values(facts: Facts, host: Host, pool: NodePool) -> Iterator[Violation]:
+    """Distinct values among the types that may be launched (R-17); a reserved claim counts those that could host it."""
+    launch = host.planned
+    assert launch is not None
+    if facts.policy.min_values_policy is not MinValuesPolicy.STRICT:
+        return
+    wanted = {key: least for key, requirement in pool.requirements.items() if (least := requirement.min_values)}
+    if not wanted:
+        return
+    names = {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}
+    if launch.offering.capacity_type is CapacityType.RESERVED:
+        names = facts.hosting_types(pool, launch)
+    for key, least in sorted(wanted.items()):
+        values = {value for name in names for value in facts.types[name].requirements[key].values}
+        if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) and len(values) < least:
+            message = f"{len(values)} values of {key} where the pool asks for {least}"
+            yield Violation(ViolationCode.MIN_VALUES, host.subject, message)

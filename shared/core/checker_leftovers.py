@@ -1,0 +1,373 @@
+"""What the plan leaves over, and whether it may: rule 3, priorities on reserved units, and the truth of every refusal.
+
+These checks only speak up when nobody can object: requirements, taints, limits and topology are read strictly here, and
+what cannot be told from leftovers alone (a gang bound by topology, for instance) is let pass.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.core import labels
+from shared.core.checker_facts import Facts, Host, in_words
+from shared.core.checker_reasons import reason_problem
+from shared.core.checker_spread import admits, domains_of, is_bound
+from shared.core.checker_topology import Topology
+from shared.core.checker_totals import pool_use, used_units
+from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.instance_type import CapacityType
+from shared.core.node_pool import NodePool
+from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.policy import NoDurationPolicy
+from shared.core.requirements import Requirements
+from shared.core.resources import NODES, Resources
+from shared.core.taint import binding_taints, tolerates_all
+from shared.core.workload import Workload
+
+_UNLIMITED = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Nodes that a replica might still go to: ``units`` equal ones with ``free`` resources each."""
+
+    subject: str
+    units: int
+    free: Resources
+    description: Requirements
+    undefined: frozenset[str]
+    carried: tuple[str, ...]  # workloads already there, whose requirements must go on holding
+    capacity_type: CapacityType
+    domains: Mapping[str, str]
+    pool: NodePool | None = None  # of a node that would have to be launched
+    key: OfferingKey | None = None
+
+
+class Leftovers:
+    """The final state's free room, and who could use it."""
+
+    def __init__(self, facts: Facts, topology: Topology) -> None:
+        self._facts, self._topology = facts, topology
+        used = used_units(facts)
+        self._free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
+        self._uses: dict[str, Counter[str]] = {}
+        self._bound: dict[str, bool] = {}
+        self._free: list[tuple[Host, Resources]] | None = None
+
+    def violations(self) -> Iterator[Violation]:
+        """Check rule 3, priority inversion, and every refusal."""
+        yield from self._paid_while_free()
+        yield from self._priority_inversions()
+        for refusal in self._facts.plan.unplaced:
+            workload = self._facts.workloads.get(refusal.workload_key)
+            if workload is not None:
+                yield from self._refused(refusal, workload)
+
+    # -- small questions
+
+    def _is_bound(self, workload: Workload) -> bool:
+        known = self._bound.get(workload.key)
+        if known is None:
+            known = self._bound[workload.key] = is_bound(self._facts, self._topology, workload)
+        return known
+
+    def _within_limits(self, pool: NodePool, key: OfferingKey, freed: Counter[str]) -> bool:
+        """Whether one more such node stays within the pool's limits, once ``freed`` is given back."""
+        if pool.limits is None:
+            return True
+        if pool.name not in self._uses:
+            self._uses[pool.name] = pool_use(self._facts, pool.name)
+        use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
+        return all(
+            use[name] - freed[name] + (1 if name == NODES else capacity[name]) <= limit
+            for name, limit in pool.limits.items()
+        )
+
+    def _may_run(self, workload: Workload, room: Room) -> bool:
+        """Whether one replica may be in the room, size and topology apart."""
+        facts = self._facts
+        reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
+        drain_at = None if reservation is None else reservation.drain_at()
+        if drain_at is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
+            return False
+        return (
+            room.capacity_type in facts.markets(workload)
+            and not facts.outlasts(workload, drain_at)
+            and facts.together(room.description, room.undefined, (*room.carried, workload.key))
+        )
+
+    def _tolerates(self, workload: Workload, pool: NodePool) -> bool:
+        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
+        return tolerates_all(taints, workload.tolerations) is None
+
+    # -- rooms
+
+    def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[Room]:
+        """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
+        facts = self._facts
+        for pool in facts.snapshot.node_pools:
+            for key in facts.open_offerings(pool) if self._tolerates(workload, pool) else ():
+                units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
+                if (key.capacity_type is CapacityType.RESERVED) is not reserved or units < 1:
+                    continue
+                instance_type = facts.types[key.instance_type]
+                if not facts.needs(workload).fits_in(instance_type.allocatable):
+                    continue
+                if facts.accepts(pool, key, workload) and self._within_limits(pool, key, Counter()):
+                    yield self._new_room(pool, key, units if pool.limits is None else 1)
+
+    def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> Room:
+        description = self._facts.description(pool, key)
+        assert description is not None
+        return Room(
+            subject=in_words(key),
+            units=units,
+            free=self._facts.types[key.instance_type].allocatable,
+            description=description,
+            undefined=labels.WELL_KNOWN,
+            carried=(),
+            capacity_type=key.capacity_type,
+            domains=domains_of(description.labels(), "a new node"),
+            pool=pool,
+            key=key,
+        )
+
+    def _hosting(self, workload: Workload) -> Iterator[Room]:
+        """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
+        needs = self._facts.needs(workload)
+        for host, free in self._free_on_hosts():
+            if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
+                continue
+            node, launch = host.node, host.planned
+            if node is not None and (node.drain_at is not None or host.pool is None):
+                continue  # whether it may join a node that will drain depends on more than leftovers
+            if tolerates_all(host.taints, workload.tolerations) is None:
+                yield Room(
+                    subject=host.subject,
+                    units=host.nodes,
+                    free=free,
+                    description=host.description,
+                    undefined=host.undefined,
+                    carried=tuple(sorted(host.placed)),
+                    capacity_type=node.capacity_type if node is not None else _market(host),
+                    domains=domains_of(host.labels, host.subject),
+                    key=None if launch is None else launch.offering,
+                )
+
+    def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
+        if self._free is None:
+            facts = self._facts
+            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
+        return self._free
+
+    def _rooms(self, workload: Workload) -> Iterator[Room]:
+        """Yield everything that could still take a replica of the workload, topology apart."""
+        yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
+        for room in self._launchable(reserved=True, workload=workload):
+            if self._may_run(workload, room):
+                yield room
+        if workload.max_price_micro_usd_per_hour is not None:
+            return
+        for room in self._launchable(reserved=False, workload=workload):
+            is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
+            wants_many = room.pool is not None and any(item.min_values for item in room.pool.requirements.values())
+            if not is_shared and not wants_many and self._may_run(workload, room):
+                yield room
+
+    # -- rule 7
+
+    def _refused(self, refusal: UnplacedReplicas, workload: Workload) -> Iterator[Violation]:
+        if refusal.code is ReasonCode.OUT_OF_TIME:
+            return  # says itself that nobody looked
+        problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
+        if problem is not None:
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem)
+        where = self._gang_room(workload) if workload.gang is not None else self._room(workload)
+        if where is not None:
+            message = f"refused with {refusal.code} although it fits: {where}"
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message)
+
+    def _room(self, workload: Workload) -> str | None:
+        bound = self._is_bound(workload)
+        for room in self._rooms(workload):
+            if not bound or admits(self._facts, self._topology, workload, room.domains):
+                return room.subject
+        return None
+
+    def _gang_room(self, workload: Workload) -> str | None:
+        """Say where all replicas of a gang would fit; a gang bound by topology is let pass."""
+        assert workload.gang is not None
+        if self._is_bound(workload):
+            return None
+        key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
+        total: Counter[str] = Counter()
+        for room in self._rooms(workload):
+            domain = room.domains.get(key, "") if key is not None else "all"
+            each = min(room.free[name] // amount for name, amount in needs.items() if amount)
+            total[domain] += room.units * each if domain else 0
+            if total[domain] >= self._facts.pending[workload.key]:
+                return f"{total[domain]} replicas, the last on {room.subject}"
+        return None
+
+    # -- rule 3
+
+    def _paid_while_free(self) -> Iterator[Violation]:
+        facts = self._facts
+        units = [
+            self._new_room(pool, key, self._free_units[key.reservation_id])
+            for pool in facts.snapshot.node_pools
+            for key in facts.open_offerings(pool)
+            if key.reservation_id is not None and self._free_units[key.reservation_id] > 0
+        ]
+        able: dict[str, frozenset[int]] = {}
+        for host in facts.hosts if units else ():
+            if host.planned is None or host.planned.offering.reservation_id is not None or not host.placed:
+                continue
+            for key in host.placed:
+                if key not in able:
+                    able[key] = frozenset(self._able(facts.workloads[key], units))
+            if all(able[key] for key in host.placed):
+                yield from self._paid(host, units, able)
+
+    def _able(self, workload: Workload, units: Sequence[Room]) -> Iterator[int]:
+        """Yield the indices of the units on which one replica could run alone."""
+        needs = self._facts.needs(workload)
+        for index, unit in enumerate(units):
+            assert unit.pool is not None
+            if (
+                needs.fits_in(unit.free)
+                and self._tolerates(workload, unit.pool)
+                and not any(item.min_values for item in unit.pool.requirements.values())
+                and self._may_run(workload, unit)
+            ):
+                yield index
+
+    def _paid(self, host: Host, units: Sequence[Room], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
+        """Report a paid node whose replicas could all run on one free unit, or be split over several."""
+        common = frozenset.intersection(*(able[key] for key in host.placed))
+        for index in sorted(common):
+            if self._takes_over(host, units[index]):
+                message = f"could run on free {units[index].subject}"
+                yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message)
+                return
+        is_free = not any(
+            self._is_bound(self._facts.workloads[key]) or self._facts.workloads[key].gang is not None
+            for key in host.placed
+        )
+        if is_free and self._splits(host, units, able):
+            yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, "could be split over units left free")
+
+    def _takes_over(self, host: Host, unit: Room) -> bool:
+        facts = self._facts
+        assert unit.pool is not None
+        assert unit.key is not None
+        load = facts.load(host.placed)
+        if not load.fits_in(unit.free) or self._below_floor(load, unit.free):
+            return False
+        if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
+            return False
+        if any(self._is_held(facts.workloads[key]) for key in host.placed) and not self._same_place(host, unit):
+            return False
+        return self._within_limits(unit.pool, unit.key, self._freed(host, unit.pool))
+
+    def _is_held(self, workload: Workload) -> bool:
+        return self._is_bound(workload) or workload.gang is not None
+
+    def _same_place(self, host: Host, unit: Room) -> bool:
+        """Whether moving a whole node there changes no count by zone or host, and no other topology key is in play."""
+        facts = self._facts
+        keys: set[str] = set()
+        for workload in facts.workloads.values():
+            keys.update(item.topology_key for item in workload.topology_spread)
+            keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
+            keys.add("" if workload.gang is None else workload.gang.single_topology_key or "")
+        is_plain = keys <= {labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, ""}
+        return is_plain and host.labels.get(labels.ZONE_ID) == unit.domains.get(labels.ZONE_ID)
+
+    def _freed(self, host: Host, pool: NodePool) -> Counter[str]:
+        launch = host.planned
+        if launch is None or launch.node_pool_name != pool.name:
+            return Counter()
+        return Counter({NODES: 1, **self._facts.types[launch.offering.instance_type].capacity})
+
+    def _below_floor(self, load: Resources, slot: Resources) -> bool:
+        floor = self._facts.policy.reserved_floor_percent
+        return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
+
+    def _splits(self, host: Host, units: Sequence[Room], able: Mapping[str, frozenset[int]]) -> bool:
+        """Whether first-fit, largest first, puts the node's replicas on free units; a no may be wrong, a yes is not."""
+        facts = self._facts
+        if facts.policy.reserved_floor_percent:
+            return False
+        slots: list[tuple[int, dict[str, int], Counter[str]]] = []
+        left = dict(self._free_units)
+        for index, unit in enumerate(units):
+            assert unit.key is not None
+            assert unit.pool is not None
+            reservation_id = unit.key.reservation_id or ""
+            while unit.pool.limits is None and left[reservation_id] > 0 and len(slots) < 64:
+                left[reservation_id] -= 1
+                slots.append((index, dict(unit.free), Counter()))
+        workloads = sorted(host.placed, key=lambda key: (-facts.needs(facts.workloads[key])["cpu"], key))
+        for key in workloads:
+            needs, rest = facts.needs(facts.workloads[key]), host.placed[key]
+            for index, free, carried in slots:
+                if index not in able[key]:
+                    continue
+                count = min([rest, *(free.get(name, 0) // amount for name, amount in needs.items() if amount)])
+                if count and facts.together(units[index].description, units[index].undefined, (*carried, key)):
+                    carried[key] += count
+                    rest -= count
+                    free.update({name: free.get(name, 0) - amount * count for name, amount in needs.items()})
+            if rest:
+                return False
+        return True
+
+    # -- priority
+
+    def _priority_inversions(self) -> Iterator[Violation]:
+        """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
+        facts = self._facts
+        if len({facts.workloads[key].priority for key in facts.pending}) < 2:
+            return
+        waiting = self._waiting()
+        for host in facts.hosts:
+            launch = host.planned
+            if launch is None or launch.offering.reservation_id is None or not host.placed:
+                continue
+            lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
+            for workload in waiting:
+                if workload.priority > lowest and self._would_fit(host, workload):
+                    message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
+                    yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message)
+                    break
+
+    def _waiting(self) -> list[Workload]:
+        facts = self._facts
+        keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
+        for host in facts.hosts:
+            if host.planned is not None and host.planned.offering.reservation_id is None:
+                keys.update(host.placed)
+        found = (facts.workloads[key] for key in sorted(keys) if key in facts.workloads)
+        return [item for item in found if item.gang is None and not self._is_bound(item)]
+
+    def _would_fit(self, host: Host, workload: Workload) -> bool:
+        facts = self._facts
+        launch, pool = host.planned, host.pool
+        assert launch is not None
+        assert pool is not None
+        kept = {key: count for key, count in host.placed.items() if facts.workloads[key].priority >= workload.priority}
+        load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
+        if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
+            return False
+        unit = self._new_room(pool, launch.offering, 1)
+        return (
+            self._tolerates(workload, pool)
+            and self._may_run(workload, unit)
+            and facts.together(host.description, host.undefined, (*sorted(kept), workload.key))
+        )
+
+
+def _market(host: Host) -> CapacityType:
+    assert host.planned is not None
+    return host.planned.offering.capacity_type

@@ -1,0 +1,172 @@
+"""Rules about the plan as a whole: counts, reservations, gangs, limits, money."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from shared.core.checker_facts import Facts, tallied
+from shared.core.checker_topology import Topology
+from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.instance_type import CapacityType
+from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.plan import OfferingKey, PlannedNodes
+from shared.core.resources import NODES
+from shared.core.workload import Workload
+
+
+def placed_counts(facts: Facts) -> Counter[str]:
+    """Count the replicas that the plan places, by workload."""
+    placed: Counter[str] = Counter()
+    for launch in facts.plan.launches:
+        for item in launch.placements:
+            placed[item.workload_key] += item.count * launch.count
+    for placement in facts.plan.existing:
+        placed.update(tallied(placement.placements))
+    return placed
+
+
+def total_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
+    """Check everything that is counted over the plan."""
+    placed = placed_counts(facts)
+    yield from _replicas(facts, placed)
+    yield from _gangs(facts, topology, placed)
+    yield from _reservations(facts)
+    yield from _limits(facts)
+    yield from _prices(facts)
+    yield from _spot_share(facts)
+    yield from _cost(facts)
+
+
+def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
+    unplaced: Counter[str] = Counter()
+    amounts = [item.count for launch in facts.plan.launches for item in launch.placements]
+    amounts += [item.count for placement in facts.plan.existing for item in placement.placements]
+    for item in facts.plan.unplaced:
+        unplaced[item.workload_key] += item.count
+        amounts.append(item.count)
+    if any(amount < 1 for amount in amounts):
+        yield Violation(ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas")
+    for key in sorted(placed.keys() | unplaced.keys() | facts.pending.keys()):
+        wanted, got, left = facts.pending.get(key, 0), placed.get(key, 0), unplaced.get(key, 0)
+        if got + left != wanted:
+            message = f"{got} placed and {left} unplaced of {wanted} pending"
+            yield Violation(ViolationCode.REPLICA_COUNT, key, message)
+
+
+def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Iterator[Violation]:
+    for key in sorted(facts.pending):
+        workload = facts.workloads[key]
+        count = placed.get(key, 0)
+        if workload.gang is None or not count:
+            continue
+        if count < facts.pending[key]:
+            message = f"{count} of {facts.pending[key]} replicas of a gang"
+            yield Violation(ViolationCode.GANG, key, message)
+        domains = gang_domains(topology, workload)
+        if len(domains) > 1 or None in domains:
+            message = f"is in {', '.join(sorted(map(str, domains)))} instead of one {workload.gang.single_topology_key}"
+            yield Violation(ViolationCode.GANG, key, message)
+
+
+def gang_domains(topology: Topology, workload: Workload) -> set[str | None]:
+    """Return the domains of a gang's wanted single topology key in the final state; nothing without one."""
+    key = None if workload.gang is None else workload.gang.single_topology_key
+    if key is None:
+        return set()
+    return {topology.domain(presence.host, key) for presence in topology.present.get(workload.key, ())}
+
+
+def used_units(facts: Facts) -> Counter[str]:
+    """Count the units that the plan takes, by reservation."""
+    used: Counter[str] = Counter()
+    for launch in facts.plan.launches:
+        if launch.offering.reservation_id is not None:
+            used[launch.offering.reservation_id] += launch.count
+    return used
+
+
+def _reservations(facts: Facts) -> Iterator[Violation]:
+    for reservation_id, used in sorted(used_units(facts).items()):
+        reservation = facts.reservations.get(reservation_id)
+        free = 0 if reservation is None else reservation.free_units
+        if used > free:
+            yield Violation(
+                ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, f"{used} claims on {free} free units"
+            )
+
+
+def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
+    """Return what one node of the launch may use of a limit: the most over all that may be launched (R-58)."""
+    most: dict[str, int] = {NODES: 1}
+    for name in {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}:
+        instance_type = facts.types.get(name)
+        for resource, amount in () if instance_type is None else instance_type.capacity.items():
+            most[resource] = max(amount, most.get(resource, 0))
+    return most
+
+
+def pool_use(facts: Facts, pool_name: str) -> Counter[str]:
+    """Sum what the pool's nodes use of its limits: those that stay, and the planned ones."""
+    use: Counter[str] = Counter()
+    for node in facts.snapshot.nodes:
+        if node.node_pool_name == pool_name and not node.deleting:
+            instance_type = facts.types.get(node.instance_type)
+            use.update({NODES: 1, **(node.allocatable if instance_type is None else instance_type.capacity)})
+    for launch in facts.plan.launches:
+        if launch.node_pool_name == pool_name:
+            for resource, amount in largest_use(facts, launch).items():
+                use[resource] += amount * launch.count
+    return use
+
+
+def _limits(facts: Facts) -> Iterator[Violation]:
+    for pool in facts.snapshot.node_pools:
+        is_used = any(launch.node_pool_name == pool.name for launch in facts.plan.launches)
+        if pool.limits is None or not is_used:
+            continue
+        use = pool_use(facts, pool.name)
+        for resource, limit in pool.limits.items():
+            if use[resource] > limit:
+                message = f"{use[resource]} {resource} where {limit} are allowed"
+                yield Violation(ViolationCode.LIMIT, f"pool {pool.name}", message)
+
+
+def _prices(facts: Facts) -> Iterator[Violation]:
+    """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more."""
+    charged: Counter[str] = Counter()
+    for launch in facts.plan.launches:
+        keys = {item.workload_key for item in launch.placements}
+        if len(keys) == 1:
+            charged[keys.pop()] += launch.price_atto_usd_per_hour * launch.count
+    for key, price in sorted(charged.items()):
+        workload = facts.workloads.get(key)
+        most = None if workload is None else workload.max_price_micro_usd_per_hour
+        if most is not None and price > most * ATTO_USD_PER_MICRO_USD:
+            message = f"{price} atto-USD an hour where {most} micro-USD are allowed"
+            yield Violation(ViolationCode.MAX_PRICE, key, message)
+
+
+def _spot_share(facts: Facts) -> Iterator[Violation]:
+    nodes: Counter[OfferingKey] = Counter()
+    for launch in facts.plan.launches:
+        if launch.offering.capacity_type is CapacityType.SPOT:
+            nodes[launch.offering] += launch.count
+    policy, total = facts.policy, nodes.total()
+    if total < policy.spot_share_from_nodes:
+        return
+    most = -(-total * policy.spot_pool_share_percent // 100)
+    for key, count in sorted(nodes.items(), key=lambda entry: (entry[0].instance_type, entry[0].zone_id)):
+        if count > most:
+            subject = f"{key.instance_type} spot in {key.zone}"
+            yield Violation(ViolationCode.SPOT_SHARE, subject, f"{count} of {total} spot nodes, {most} allowed")
+
+
+def _cost(facts: Facts) -> Iterator[Violation]:
+    plan = facts.plan
+    overhead = facts.policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+    cost = sum((launch.price_atto_usd_per_hour + overhead) * launch.count for launch in plan.launches)
+    if plan.cost_atto_usd_per_hour != cost:
+        message = f"says {plan.cost_atto_usd_per_hour}, its launches cost {cost} atto-USD an hour"
+        yield Violation(ViolationCode.COST, "plan", message)
+    bound = plan.lower_bound_atto_usd_per_hour
+    if bound is not None and bound > plan.cost_atto_usd_per_hour:
+        yield Violation(ViolationCode.COST, "plan", "costs less than what it calls a lower bound")

@@ -1,0 +1,45 @@
+"""What the checker reports."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ViolationCode(StrEnum):
+    """The rule that a plan breaks."""
+
+    REPLICA_COUNT = "ReplicaCount"  # a pending replica is not exactly once placed or unplaced
+    UNKNOWN_NAME = "UnknownName"  # the plan names something that the snapshot does not have, or that is going away
+    RESOURCES = "Resources"
+    REQUIREMENTS = "Requirements"
+    TAINT = "Taint"
+    OFFERING = "Offering"  # not offered, not available, or not allowed by pool or class
+    PRICE = "Price"
+    COST = "Cost"  # total or lower bound do not agree with the launches
+    ALTERNATIVE = "Alternative"
+    RESERVATION_OVERCOMMITTED = "ReservationOvercommitted"
+    RESERVATION_UNUSABLE = "ReservationUnusable"
+    DURATION = "Duration"
+    GANG = "Gang"
+    SPREAD = "Spread"
+    AFFINITY = "Affinity"
+    ANTI_AFFINITY = "AntiAffinity"
+    LIMIT = "Limit"
+    MIN_VALUES = "MinValues"
+    FALLBACK = "Fallback"
+    MAX_PRICE = "MaxPrice"
+    SPOT_SHARE = "SpotShare"
+    PRIORITY_INVERSION = "PriorityInversion"
+    PAID_WHILE_FREE = "PaidWhileFree"  # rule 3
+    UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Violation:
+    """One broken rule; ``subject`` is the launch, node, workload or reservation that breaks it."""
+
+    code: ViolationCode
+    subject: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.subject}: {self.message}"
