@@ -18,7 +18,6 @@ class StateTables(Construct):
         for index, key in (
             (names.INSTANCE_INDEX, names.INSTANCE_KEY),
             (names.LEASE_INDEX, names.LEASE_KEY),
-            (names.BATCH_INDEX, names.BATCH_KEY),
         ):
             claims.add_global_secondary_index(
                 index_name=index,
