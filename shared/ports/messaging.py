@@ -25,8 +25,8 @@ class WorkQueue(Protocol):
         """Ask for a planning pass that begins after this call; repeats within moments collapse into one."""
         ...
 
-    def send_launches(self, batches: Sequence[LaunchBatch]) -> None:
-        """Enqueue launch batches; a repeat is harmless."""
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        """Enqueue launch batches, to be delivered after ``delay_s`` (at most 900); a repeat is harmless."""
         ...
 
 
