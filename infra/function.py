@@ -9,6 +9,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from infra.acknowledgements import acknowledge_runtime, acknowledge_wildcards
 from infra.bundle import LayerTarget
 from infra.config import FunctionSettings
 from infra.naming import function_name
@@ -59,6 +60,7 @@ class ReservoirFunction(Construct):
         log_group.grant_write(role)
         for grant in grants:
             role.add_to_policy(grant.statement())
+        acknowledge_wildcards(role, grants)
         self.function = lambda_.Function(
             self,
             "Function",
@@ -77,6 +79,7 @@ class ReservoirFunction(Construct):
             application_log_level_v2=lambda_.ApplicationLogLevel.INFO,
             system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
         )
+        acknowledge_runtime(self.function)
         if settings.every_min is not None and settings.every_min <= RETRY_BY_SCHEDULE_MIN:
             # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.
             self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))

@@ -17,6 +17,7 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
 from infra.config import StackConfig
+from infra.tables import indexes
 from shared import names
 from shared.names import Function, Queue, Table
 
@@ -172,7 +173,10 @@ def _tables(function: Function, resources: Resources) -> Iterable[Grant]:
         [
             arn
             for table in read
-            for arn in (resources.tables[table].table_arn, f"{resources.tables[table].table_arn}/index/*")
+            for arn in (
+                resources.tables[table].table_arn,
+                *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
+            )
         ],
     )
     yield Grant(

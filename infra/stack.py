@@ -8,6 +8,7 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
+from infra.acknowledgements import acknowledge_no_access_log
 from infra.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS, StackConfig
 from infra.events import AwsEvents, DrainTimers, Schedules
@@ -58,7 +59,7 @@ class ReservoirStack(Stack):
             CfnOutput(self, output_name(variable), value=value)
 
     def _snapshots(self) -> s3.Bucket:
-        return s3.Bucket(
+        bucket = s3.Bucket(
             self,
             "Snapshots",
             encryption=s3.BucketEncryption.S3_MANAGED,
@@ -74,6 +75,8 @@ class ReservoirStack(Stack):
             ],
             removal_policy=RemovalPolicy.RETAIN if self.config.retain else RemovalPolicy.DESTROY,
         )
+        acknowledge_no_access_log(bucket)
+        return bucket
 
     def _settings(self) -> dict[str, str]:
         """Return the variables that ``shared.names`` promises; the stack outputs them too, for the command line."""

@@ -1,11 +1,26 @@
 """The state: one DynamoDB table an owner."""
 
+from typing import Final
+
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
 from shared import names
 from shared.names import output_name
+
+INDEX_KEYS: Final = {
+    names.LISTING_INDEX: names.LISTING_KEY,
+    names.INSTANCE_INDEX: names.INSTANCE_KEY,
+    names.LEASE_INDEX: names.LEASE_KEY,
+}
+
+
+def indexes(table: names.Table) -> tuple[str, ...]:
+    """Return the names of a table's indexes."""
+    if table is names.Table.NODE_CLAIMS:
+        return (names.LISTING_INDEX, names.INSTANCE_INDEX, names.LEASE_INDEX)
+    return (names.LISTING_INDEX,)
 
 
 class StateTables(Construct):
@@ -14,17 +29,6 @@ class StateTables(Construct):
     def __init__(self, scope: Construct, construct: str, *, retain: bool) -> None:
         super().__init__(scope, construct)
         self.by_name = {table: self._table(table, retain=retain) for table in names.Table}
-        claims = self.by_name[names.Table.NODE_CLAIMS]
-        for index, key in (
-            (names.INSTANCE_INDEX, names.INSTANCE_KEY),
-            (names.LEASE_INDEX, names.LEASE_KEY),
-        ):
-            claims.add_global_secondary_index(
-                index_name=index,
-                partition_key=_string(key),
-                sort_key=_string(names.KEY),
-                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
-            )
 
     def _table(self, table: names.Table, *, retain: bool) -> dynamodb.Table:
         result = dynamodb.Table(
@@ -39,12 +43,15 @@ class StateTables(Construct):
             deletion_protection=retain,
             removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
         )
-        result.add_global_secondary_index(
-            index_name=names.LISTING_INDEX,
-            partition_key=_string(names.LISTING_KEY),
-            sort_key=_string(names.KEY),
-            projection_type=dynamodb.ProjectionType.ALL,
-        )
+        for index in indexes(table):
+            result.add_global_secondary_index(
+                index_name=index,
+                partition_key=_string(INDEX_KEYS[index]),
+                sort_key=_string(names.KEY),
+                projection_type=(
+                    dynamodb.ProjectionType.ALL if index == names.LISTING_INDEX else dynamodb.ProjectionType.KEYS_ONLY
+                ),
+            )
         return result
 
 
