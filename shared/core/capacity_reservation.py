@@ -9,6 +9,9 @@ from typing import Final
 ACTIVE: Final = "active"
 # States in which a reservation is expected to become active; EC2 may add others, so states stay strings.
 UPCOMING_STATES: Final = frozenset({"assessing", "scheduled", "pending", "delayed", "payment-pending"})
+GONE: Final = "gone"  # ours, not EC2's: EC2 lists the reservation no more (cancelled long ago, or no longer shared)
+# States that nothing follows; EC2 shows such a reservation for a while.
+ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported", GONE})
 
 # EC2 begins to terminate a Capacity Block's instances this long before the block ends ...
 RECLAIM_LEAD: Final = timedelta(minutes=30)

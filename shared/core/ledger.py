@@ -12,11 +12,13 @@ leaves a unit idle for a minute; counting it never would promise one unit twice,
     observation:      started_at ... answered             (began before: the lease stays open beside it)
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.node_claim import Lease, LeaseState
+from shared.core.node_claim import OPEN_LEASE_STATES, ClaimState, Lease, LeaseState, NodeClaim
+from shared.core.snapshot import PlacedReplicas
 
 # AWS documents no figure for the lag of AvailableInstanceCount; its guidance is to poll with back-off from 2 s up.
 # 30 s is half of our own polling period: a lease outlives its launch by at most two observations.
@@ -62,3 +64,37 @@ def exhausted(balance: Balance) -> Balance:
     not free a unit that EC2 has just denied.
     """
     return Balance(min(balance.available_count, 0), balance.outstanding_count)
+
+
+def holds_open_lease(claim: NodeClaim) -> bool:
+    """Whether the claim's lease still counts against its reservation."""
+    return claim.lease is not None and claim.lease.state in OPEN_LEASE_STATES
+
+
+def settled(claim: NodeClaim) -> NodeClaim:
+    """Return the claim with its held lease settled at the launch; without a held lease, unchanged."""
+    if claim.lease is None or claim.lease.state is not LeaseState.HELD:
+        return claim
+    assert claim.launched_at is not None, "a settled claim says when it was launched"
+    return replace(claim, lease=replace(claim.lease, state=LeaseState.SETTLED, settled_at=claim.launched_at))
+
+
+def absorbed(claim: NodeClaim) -> NodeClaim:
+    """Return the claim with its lease closed by an observation."""
+    assert claim.lease is not None
+    return replace(claim, lease=replace(claim.lease, state=LeaseState.ABSORBED))
+
+
+def relieved(claim: NodeClaim, placements: Mapping[str, int]) -> NodeClaim:
+    """Return the claim without ``placements`` (replicas by workload key); a failed one gives its lease back."""
+    kept = []
+    for placed in claim.placements:
+        count = placed.count - placements.get(placed.workload_key, 0)
+        assert count >= 0, "no more replicas are returned than are placed"
+        if count > 0:
+            kept.append(PlacedReplicas(placed.workload_key, count))
+    claim = replace(claim, placements=tuple(kept))
+    if claim.state is ClaimState.FAILED and holds_open_lease(claim):
+        assert claim.lease is not None
+        return replace(claim, lease=replace(claim.lease, state=LeaseState.RETURNED))
+    return claim

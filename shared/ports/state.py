@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from shared.core.capacity_reservation import CapacityReservation
+from shared.core.capacity_reservation import ENDED_STATES, CapacityReservation
 from shared.core.instance_type import InstanceType
 from shared.core.ledger import Balance
 from shared.core.node_claim import NodeClaim
@@ -73,6 +73,11 @@ class ReservationRecord:
     balance: Balance
     observed_at: datetime  # when the last observation that changed anything *began*
 
+    @property
+    def is_current(self) -> bool:
+        """Whether it belongs on the list: not ended, or still owed by an open lease."""
+        return self.reservation.state not in ENDED_STATES or self.balance.outstanding_count > 0
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedCommit:
@@ -98,7 +103,7 @@ class PlannedCommit:
                 counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
             for placed in before.placements:
                 counts[placed.workload_key] = counts.get(placed.workload_key, 0) - placed.count
-        return counts
+        return {key: count for key, count in counts.items() if count != 0}
 
     def leased_by_reservation(self) -> Mapping[str, int]:
         """Units that the commit leases, by reservation id."""
@@ -193,10 +198,6 @@ class NodeClaimStore(Protocol):
 
     def list_live(self) -> tuple[NodeClaim, ...]:
         """Return claims in a live state, by id; may lag a write by moments."""
-        ...
-
-    def list_batch(self, batch_id: str) -> tuple[NodeClaim, ...]:
-        """Return claims of one launch batch in any state, by id; may lag the plan's commit by moments."""
         ...
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:

@@ -1,0 +1,1 @@
+"""Everything outside the process: the only importers of boto3."""

@@ -1,0 +1,119 @@
+"""The catalogue of instance types and the known shortages in DynamoDB.
+
+One row an instance type, one row a shortage, and one row that says which catalogue is current: a planner that has read
+it already (in the same Lambda environment) reads that single row instead of some 850.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from shared.adapters.dynamodb_table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    Attributes,
+    DynamoDbTable,
+    Expression,
+    apply,
+    attributes,
+    data,
+    epoch_s,
+    instant,
+    text,
+)
+from shared.core.instance_type import InstanceType
+from shared.core.json_codec import dumps, loads
+from shared.core.plan import OfferingKey
+from shared.core.shortages import with_shortages
+from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
+from shared.ports.state import ConflictError
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LISTED: Final = "catalogue"
+SHORTAGES: Final = "shortages"
+UNTIL: Final = "until"
+VERSION_ROW: Final = "#catalogue"  # no instance type begins with "#"
+_SHORTAGE_PREFIX: Final = "#shortage "
+_INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
+
+
+class DynamoDbOfferingStore:
+    """Implements ``shared.ports.state.OfferingStore``."""
+
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+        self._client = client
+        self._table = DynamoDbTable(client, table_name)
+        self._clock = clock
+        self._known: dict[str, str] = {}
+        self._parsed: tuple[InstanceType, ...] = ()
+        self._known_version: str | None = None
+
+    def load_catalogue(self) -> tuple[InstanceType, ...]:
+        """Return all types with prices; shortages that have not expired are applied to the offerings."""
+        now = self._clock.now()
+        version_row = self._table.get(VERSION_ROW, now)
+        version = None if version_row is None else text(version_row, DATA)
+        if version is None or version != self._known_version:
+            self._read(now)
+            # While the index may still lag the rows behind this version, what was read is used but not remembered.
+            is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
+            self._known_version = version if is_settled else None
+        return with_shortages(self._parsed, self.list_unavailable(now))
+
+    def _read(self, now: datetime) -> None:
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now)
+        self._known = {text(row, KEY): data(row) for row in rows}
+        self._parsed = tuple(loads(InstanceType, self._known[name]) for name in sorted(self._known))
+
+    def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
+        """Replace the catalogue; returns how many rows were written or deleted.
+
+        Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write.
+        The version is written last: until then, readers use what they have.
+        """
+        self._read(self._clock.now())
+        wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
+        changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
+        gone = sorted(self._known.keys() - wanted.keys())
+        for name in changed:
+            row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: wanted[name], LISTING_KEY: LISTED})
+            self._client.put_item(TableName=self._table.name, Item=row)
+        for name in gone:
+            self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": name}})
+        if changed or gone:
+            version = attributes({KEY: VERSION_ROW, FORM: CURRENT_FORM, DATA: instant(self._clock.now())})
+            self._client.put_item(TableName=self._table.name, Item=version)
+        return len(changed) + len(gone)
+
+    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
+        """Remember a shortage until ``until``; a later instant wins over an earlier one."""
+        for key, value in sorted((dumps(offering), offering) for offering in set(offerings)):
+            expression = Expression()
+            condition = f"{expression.absent()} OR {expression.before(UNTIL, until)}"
+            try:
+                apply(self._client, self._table.put(_shortage(key, value, until), expression, condition))
+            except ConflictError:
+                continue  # a later instant is known already
+
+    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+        """Return shortages that have not expired."""
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)
+        shortages = {loads(OfferingKey, data(row)): datetime.fromisoformat(text(row, UNTIL)) for row in rows}
+        return {key: until for key, until in shortages.items() if until > now}
+
+
+def _shortage(key: str, offering: OfferingKey, until: datetime) -> Attributes:
+    return attributes(
+        {
+            KEY: _SHORTAGE_PREFIX + key,
+            FORM: CURRENT_FORM,
+            DATA: dumps(offering),
+            UNTIL: instant(until),
+            LISTING_KEY: SHORTAGES,
+            TTL_ATTRIBUTE: epoch_s(until) + 1,  # whole seconds, rounded up: never before the shortage is over
+        }
+    )

@@ -1,0 +1,316 @@
+"""The state ports in memory: one lock, whole transactions, the same conditions as the tables."""
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.instance_type import InstanceType
+from shared.core.ledger import Balance, exhausted, holds_open_lease, observed, relieved
+from shared.core.ledger import absorbed as lease_absorbed
+from shared.core.ledger import settled as lease_settled
+from shared.core.node_claim import NodeClaim
+from shared.core.plan import OfferingKey
+from shared.core.shortages import with_shortages
+from shared.ports.state import (
+    COMMIT_ITEMS_MAX,
+    ConflictError,
+    Decision,
+    PlannedCommit,
+    ReservationRecord,
+    WorkloadRecord,
+)
+from shared.ports.system import Clock
+
+
+class MemoryState:
+    """All tables. ``before_write`` is called before each write: tests raise from it to crash a caller there."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.workload_rows: dict[str, WorkloadRecord] = {}
+        self.reservation_rows: dict[str, ReservationRecord] = {}
+        self.claim_rows: dict[str, NodeClaim] = {}
+        self.write_count = 0
+        self.before_write: Callable[[], None] = lambda: None
+        self.workloads = MemoryWorkloads(self)
+        self.reservations = MemoryReservations(self)
+        self.node_claims = MemoryNodeClaims(self)
+        self.offerings = MemoryOfferings(self)
+        self.decisions = MemoryDecisions(self)
+
+    def wrote(self) -> None:
+        """Count a write that is about to happen."""
+        self.before_write()
+        self.write_count += 1
+
+
+class MemoryWorkloads:
+    """Implements ``WorkloadStore``."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    def get(self, key: str) -> WorkloadRecord | None:
+        with self._state.lock:
+            record = self._state.workload_rows.get(key)
+        expired = record is not None and record.expires_at is not None and record.expires_at <= self._state.clock.now()
+        return None if expired else record
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        return {key: record for key in sorted(set(keys)) if (record := self.get(key)) is not None}
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        with self._state.lock:
+            keys = sorted(self._state.workload_rows)
+        return tuple(record for key in keys if (record := self.get(key)) is not None and record.needs_planning)
+
+    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+        with self._state.lock:
+            stored = self.get(record.key)
+            if (None if stored is None else stored.revision) != expected_revision:
+                raise ConflictError([record.key])
+            self._state.wrote()
+            written = replace(record, revision=(expected_revision or 0) + 1)
+            self._state.workload_rows[record.key] = written
+            return written
+
+
+class MemoryReservations:
+    """Implements ``ReservationStore``."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+
+    def get(self, reservation_id: str) -> ReservationRecord | None:
+        with self._state.lock:
+            return self._state.reservation_rows.get(reservation_id)
+
+    def list_current(self) -> tuple[ReservationRecord, ...]:
+        with self._state.lock:
+            records = [self._state.reservation_rows[key] for key in sorted(self._state.reservation_rows)]
+        return tuple(record for record in records if record.is_current)
+
+    def save_observation(
+        self,
+        reservation: CapacityReservation,
+        *,
+        observed_at: datetime,
+        absorbed: Sequence[NodeClaim],
+        expected: ReservationRecord | None,
+    ) -> ReservationRecord:
+        del expected  # the lock makes the stored row the one to compare with
+        with self._state.lock:
+            stored = self.get(reservation.id)
+            if stored is not None and observed_at <= stored.observed_at:
+                return stored
+            moved = [claim.id for claim in absorbed if self._state.claim_rows.get(claim.id) != claim]
+            if moved:
+                raise ConflictError(moved)
+            before = Balance(0, 0) if stored is None else stored.balance
+            balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
+            record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at)
+            if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
+                return stored
+            self._state.wrote()
+            for claim in absorbed:
+                self._state.claim_rows[claim.id] = replace(lease_absorbed(claim), revision=claim.revision + 1)
+            self._state.reservation_rows[reservation.id] = record
+            return record
+
+    def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
+        with self._state.lock:
+            stored = self.get(reservation_id)
+            if stored is None or refused_at <= stored.observed_at:
+                return
+            self._state.wrote()
+            self.rebalance(stored, exhausted(stored.balance), refused_at)
+
+    def mark_stale(self, reservation_ids: Collection[str]) -> int:
+        with self._state.lock:
+            written = 0
+            for reservation_id in sorted(set(reservation_ids)):
+                stored = self.get(reservation_id)
+                if stored is None or stored.reservation.stale:
+                    continue
+                self._state.wrote()
+                self._state.reservation_rows[reservation_id] = replace(
+                    stored, reservation=replace(stored.reservation, stale=True)
+                )
+                written += 1
+            return written
+
+    def rebalance(self, stored: ReservationRecord, balance: Balance, observed_at: datetime) -> None:
+        """Write a new balance (the caller holds the lock)."""
+        reservation = _with_balance(stored.reservation, balance)
+        self._state.reservation_rows[reservation.id] = ReservationRecord(reservation, balance, observed_at)
+
+
+def _with_balance(reservation: CapacityReservation, balance: Balance) -> CapacityReservation:
+    return replace(reservation, available_count=balance.available_count, free_units=max(0, balance.free_units))
+
+
+class MemoryNodeClaims:
+    """Implements ``NodeClaimStore``."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+        self._commits: list[PlannedCommit] = []
+
+    def get(self, claim_id: str) -> NodeClaim | None:
+        with self._state.lock:
+            return self._state.claim_rows.get(claim_id)
+
+    def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        return {claim_id: claim for claim_id in sorted(set(claim_ids)) if (claim := self.get(claim_id)) is not None}
+
+    def list_live(self) -> tuple[NodeClaim, ...]:
+        return self._where(lambda claim: claim.is_live)
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        wanted = frozenset(instance_ids)
+        found = self._where(lambda claim: claim.instance_id in wanted)
+        return {claim.instance_id: claim for claim in found if claim.instance_id is not None}
+
+    def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
+        return self._where(
+            lambda claim: (
+                holds_open_lease(claim) and claim.lease is not None and claim.lease.reservation_id == reservation_id
+            )
+        )
+
+    def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
+        with self._state.lock:
+            return tuple(claim for _, claim in sorted(self._state.claim_rows.items()) if wanted(claim))
+
+    def commit(self, commit: PlannedCommit) -> None:
+        with self._state.lock:
+            if commit in self._commits[-100:]:
+                return
+            assert commit.item_count() <= COMMIT_ITEMS_MAX, "one transaction holds 100 items"
+            lost = self._lost(commit)
+            if lost:
+                raise ConflictError(lost)
+            self._state.wrote()
+            for claim in commit.claims:
+                self._state.claim_rows[claim.id] = claim
+            for before, after in commit.existing:
+                self._state.claim_rows[after.id] = replace(after, revision=before.revision + 1)
+            for reservation_id, count in commit.leased_by_reservation().items():
+                stored = self._state.reservation_rows[reservation_id]
+                balance = replace(stored.balance, outstanding_count=stored.balance.outstanding_count + count)
+                self._state.reservations.rebalance(stored, balance, stored.observed_at)
+            for key, count in commit.placed_by_workload().items():
+                self._move_placed(key, count)
+            self._commits.append(commit)
+
+    def _lost(self, commit: PlannedCommit) -> list[str]:
+        """Rows that are not as the commit requires."""
+        rows = self._state.claim_rows
+        lost = [claim.id for claim in commit.claims if claim.id in rows]
+        lost += [
+            before.id
+            for before, _ in commit.existing
+            if before.id not in rows or rows[before.id].revision != before.revision
+        ]
+        for reservation_id, count in commit.leased_by_reservation().items():
+            stored = self._state.reservation_rows.get(reservation_id)
+            if stored is None or stored.balance.free_units < count:
+                lost.append(reservation_id)
+        for key, count in commit.placed_by_workload().items():
+            record = self._state.workload_rows.get(key)
+            generation = None if record is None else commit.generations.get(key, record.generation)
+            if record is None or record.open_count < count or record.generation != generation:
+                lost.append(key)
+        return lost
+
+    def _move_placed(self, key: str, count: int, returned_at: datetime | None = None) -> None:
+        record = self._state.workload_rows[key]
+        record = replace(record, placed_count=record.placed_count + count, revision=record.revision + 1)
+        if returned_at is not None and record.pending_since is None:
+            record = replace(record, pending_since=returned_at)
+        self._state.workload_rows[key] = record
+
+    def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        with self._state.lock:
+            return self._write(claim, expected_revision)
+
+    def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        with self._state.lock:
+            return self._write(lease_settled(claim), expected_revision)
+
+    def _write(self, claim: NodeClaim, expected_revision: int) -> NodeClaim:
+        stored = self._state.claim_rows.get(claim.id)
+        if stored is None or stored.revision != expected_revision:
+            raise ConflictError([claim.id])
+        self._state.wrote()
+        written = replace(claim, revision=expected_revision + 1)
+        self._state.claim_rows[claim.id] = written
+        return written
+
+    def return_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+    ) -> NodeClaim:
+        with self._state.lock:
+            was_open = holds_open_lease(claim)
+            written = self._write(relieved(claim, placements), expected_revision)
+            for key, count in sorted(placements.items()):
+                self._move_placed(key, -count, returned_at)
+            if was_open and not holds_open_lease(written) and claim.lease is not None:
+                stored = self._state.reservation_rows[claim.lease.reservation_id]
+                balance = replace(stored.balance, outstanding_count=stored.balance.outstanding_count - 1)
+                self._state.reservations.rebalance(stored, balance, stored.observed_at)
+            return written
+
+
+class MemoryOfferings:
+    """Implements ``OfferingStore``."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+        self._catalogue: dict[str, InstanceType] = {}
+        self._shortages: dict[OfferingKey, datetime] = {}
+
+    def load_catalogue(self) -> tuple[InstanceType, ...]:
+        with self._state.lock:
+            known = tuple(self._catalogue[name] for name in sorted(self._catalogue))
+            return with_shortages(known, self.list_unavailable(self._state.clock.now()))
+
+    def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
+        with self._state.lock:
+            wanted = {instance_type.name: instance_type for instance_type in instance_types}
+            changed = [name for name in wanted if self._catalogue.get(name) != wanted[name]]
+            gone = self._catalogue.keys() - wanted.keys()
+            if changed or gone:
+                self._state.wrote()
+                self._catalogue = wanted
+            return len(changed) + len(gone)
+
+    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
+        with self._state.lock:
+            for key in offerings:
+                if until > self._shortages.get(key, self._state.clock.now()):
+                    self._state.wrote()
+                    self._shortages[key] = until
+
+    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+        with self._state.lock:
+            return {key: until for key, until in self._shortages.items() if until > now}
+
+
+class MemoryDecisions:
+    """Implements ``DecisionStore``."""
+
+    def __init__(self, state: MemoryState) -> None:
+        self._state = state
+        self.rows: dict[str, tuple[Decision, str]] = {}
+
+    def save(self, decision: Decision, snapshot_json: str) -> None:
+        with self._state.lock:
+            self._state.wrote()
+            self.rows[decision.plan_id] = (decision, snapshot_json)
+
+    def load(self, plan_id: str) -> tuple[Decision, str] | None:
+        return self.rows.get(plan_id)
