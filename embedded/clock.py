@@ -1,8 +1,9 @@
 """The clock of the embedded AWS: it follows real time, and can be moved forward, sped up and stopped.
 
-Emulated time = ``anchor_us`` + (real monotonic time - ``anchor_monotonic_ns``) x ``rate``, in whole microseconds. Python's monotonic clock is
-system-wide on Linux and macOS, so these three numbers are all that another process needs to compute the same time:
-:meth:`EmulatedClock.publish_to` keeps them in a small file that the Lambda workers map (``lambda_worker``).
+Emulated time = ``anchor_us`` + (real monotonic time - ``anchor_monotonic_ns``) x ``rate``, in whole microseconds.
+Python's monotonic clock is system-wide on Linux and macOS, so these three numbers are all that another process needs to
+compute the same time: :meth:`EmulatedClock.publish_to` keeps them in a small file that the Lambda workers map
+(``lambda_worker``).
 
 The clock never runs backwards: an advance is positive, a rate is not negative.
 """

@@ -1,0 +1,90 @@
+"""Start the embedded AWS: ``python -m embedded``.
+
+When it answers, one JSON line on stdout says where: ``endpoint_url``, ``ca_bundle``, ``control_url``, ``pid``,
+``folder``, ``region``, ``account_id``. SIGINT and SIGTERM end it; nothing is left in the temporary directory.
+"""
+
+import argparse
+import importlib
+import json
+import logging
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from embedded.certificate import write_certificate
+from embedded.lambda_runtime import Endpoint
+from embedded.settings import ACCOUNT_ID, REGION, prepare_environment
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m embedded", description="AWS in one process, on loopback only")
+    parser.add_argument("--port", type=int, default=0, help="port of the AWS endpoint (default: a free one)")
+    parser.add_argument("--control-port", type=int, default=0, help="port of the control API (default: a free one)")
+    parser.add_argument("--log-level", default="WARNING", help="what goes to stderr (default: %(default)s)")
+    parser.add_argument("--ec2", default="embedded.ec2", help=argparse.SUPPRESS)  # module with install(); for tests
+    parser.add_argument("--exit-with-stdin", action="store_true", help="end when stdin is closed: when the parent ends")
+    return parser.parse_args(arguments)
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 64):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _run(options: argparse.Namespace, folder: Path) -> None:
+    listener = socket.create_server(("127.0.0.1", options.port))
+    port = listener.getsockname()[1]
+    ca_bundle, _ = write_certificate(folder)
+    endpoint = Endpoint(f"https://127.0.0.1:{port}", ca_bundle, REGION)
+    prepare_environment(port, folder, ca_bundle, endpoint.url, options.log_level)
+
+    from embedded.host import Host  # MiniStack reads its environment when it is imported
+
+    host = Host(listener.fileno(), options.control_port, folder, endpoint, importlib.import_module(options.ec2).install)
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, lambda *_: host.stop())
+    if options.exit_with_stdin:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+
+    def announce() -> None:
+        where = {
+            "endpoint_url": endpoint.url,
+            "ca_bundle": str(ca_bundle),
+            "control_url": host.control.url,
+            "pid": os.getpid(),
+            "folder": str(folder),
+            "region": REGION,
+            "account_id": ACCOUNT_ID,
+        }
+        sys.stdout.write(json.dumps(where) + "\n")
+        sys.stdout.flush()
+
+    try:
+        host.run(announce)
+    finally:
+        host.close()
+
+
+def main() -> int:
+    """Run until a signal; return the exit status."""
+    options = _parse(sys.argv[1:])
+    logging.basicConfig(level=options.log_level, stream=sys.stderr)
+    folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
+    try:
+        _run(options, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    # MiniStack's worker threads are not daemons; nothing of theirs matters any more.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

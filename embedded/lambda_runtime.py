@@ -1,0 +1,246 @@
+"""Lambda for Python functions without containers: code, layers, environments and their credentials.
+
+Replaces MiniStack's executor for Python functions. A function runs under AWS's runtime client on the interpreter that
+runs the host, whatever ``Runtime`` it names; it sees its code, its layers, the runtime client and, as on AWS, a boto3
+behind them. Environments are reused when idle, and invocations that overlap get environments of their own. Every
+environment signs with credentials of its own for the function's role, which is how the router knows who calls.
+"""
+
+import hashlib
+import importlib.util
+import io
+import json
+import threading
+import uuid
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from embedded.lambda_environments import Environment, EnvironmentSpec, Invocation
+
+# What the managed runtime brings: the runtime client and, last on the path, an SDK.
+RUNTIME_PACKAGES: Final = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
+SDK_PACKAGES: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+MAX_IDLE_ENVIRONMENTS: Final = 12  # each holds about 100 MB once the SDK is imported
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where every AWS call of a function goes, and the certificate it trusts there."""
+
+    url: str
+    ca_bundle: Path
+    region: str
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A session of the function's role."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+
+
+class LambdaRuntime:
+    """All execution environments of one host.
+
+    Parameters
+    ----------
+    folder
+        Private directory for unpacked code, layers and logs.
+    clock_file
+        Where ``EmulatedClock.publish_to`` writes.
+    endpoint
+        The host's own endpoint.
+    layer_content
+        Gives a layer version's zip for its ARN, or None when it does not exist.
+    register_session
+        Makes STS know an environment's credentials: (credentials, function config).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clock_file: Path,
+        endpoint: Endpoint,
+        layer_content: Callable[[str], bytes | None],
+        register_session: Callable[[Credentials, Mapping[str, Any]], None],
+    ) -> None:
+        self._folder = folder
+        self._clock_file = clock_file
+        self._endpoint = endpoint
+        self._layer_content = layer_content
+        self._register_session = register_session
+        self._lock = threading.Lock()
+        self._unpacking = threading.Lock()
+        self._idle: list[tuple[str, Environment]] = []  # (fingerprint, environment), longest idle first
+        self._by_access_key: dict[str, Environment] = {}
+        self._busy: set[Environment] = set()
+        self._runtime_path = self._link_packages("runtime", RUNTIME_PACKAGES)
+        self._sdk_path = self._link_packages("sdk", SDK_PACKAGES)
+
+    def invoke(
+        self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
+    ) -> dict[str, Any]:
+        """Run one invocation; the answer has MiniStack's executor shape (``body``, ``log``, ``error``)."""
+        environment, fingerprint = self._acquire(config, code)
+        outcome = environment.invoke(Invocation(invocation, json.dumps(event).encode(), trace_id))
+        self._release(environment, fingerprint)
+        answer = {"body": outcome.body, "log": outcome.log}
+        return {**answer, "error": True, "function_error": "Unhandled"} if outcome.failed else answer
+
+    def environment_of(self, access_key_id: str) -> Environment | None:
+        """Return the environment that signs with this access key."""
+        with self._lock:
+            return self._by_access_key.get(access_key_id)
+
+    def stop(self) -> None:
+        """End all environments."""
+        with self._lock:
+            environments = [*self._busy, *(environment for _, environment in self._idle)]
+            self._idle.clear()
+        for environment in environments:
+            environment.kill()
+
+    def _acquire(self, config: Mapping[str, Any], code: bytes) -> tuple[Environment, str]:
+        fingerprint = _fingerprint(config, code)
+        name = config["FunctionName"]
+        stale: list[Environment] = []
+        found: Environment | None = None
+        with self._lock:
+            for entry in reversed(self._idle.copy()):
+                if entry[1].spec.function_name != name:
+                    continue
+                if entry[0] != fingerprint or not entry[1].alive:
+                    self._idle.remove(entry)
+                    stale.append(entry[1])
+                elif found is None:
+                    self._idle.remove(entry)
+                    found = entry[1]
+        for environment in stale:
+            self._retire(environment)
+        environment = found or self._start(config, code)
+        with self._lock:
+            self._busy.add(environment)
+        return environment, fingerprint
+
+    def _release(self, environment: Environment, fingerprint: str) -> None:
+        retired: list[Environment] = []
+        with self._lock:
+            self._busy.discard(environment)
+            if environment.alive:
+                self._idle.append((fingerprint, environment))
+            else:
+                retired.append(environment)
+            while len(self._idle) > MAX_IDLE_ENVIRONMENTS:
+                retired.append(self._idle.pop(0)[1])
+        for each in retired:
+            self._retire(each)
+
+    def _retire(self, environment: Environment) -> None:
+        environment.close()
+        with self._lock:
+            self._by_access_key.pop(environment.spec.variables["AWS_ACCESS_KEY_ID"], None)
+
+    def _start(self, config: Mapping[str, Any], code: bytes) -> Environment:
+        task_root = self._unpack("code", code)
+        layers = [
+            self._layer(layer if isinstance(layer, str) else layer["Arn"]) for layer in config.get("Layers") or ()
+        ]
+        identity = uuid.uuid4().hex
+        credentials = Credentials(f"ASIA{identity[:16].upper()}", uuid.uuid4().hex, uuid.uuid4().hex)
+        self._register_session(credentials, config)
+        logs = self._folder / "logs" / config["FunctionName"]
+        logs.mkdir(parents=True, exist_ok=True)
+        python_path = [task_root, *(layer / "python" for layer in layers), self._runtime_path, self._sdk_path]
+        spec = EnvironmentSpec(
+            function_name=config["FunctionName"],
+            function_arn=config["FunctionArn"],
+            handler=config["Handler"],
+            timeout_s=int(config.get("Timeout") or 3),
+            task_root=task_root,
+            variables=self._variables(config, credentials, task_root, python_path),
+            log_file=logs / f"{identity}.log",
+        )
+        environment = Environment(spec)
+        with self._lock:
+            self._by_access_key[credentials.access_key_id] = environment
+        return environment
+
+    def _variables(
+        self, config: Mapping[str, Any], credentials: Credentials, task_root: Path, python_path: list[Path]
+    ) -> dict[str, str]:
+        name = config["FunctionName"]
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TZ": ":UTC",
+            **(config.get("Environment") or {}).get("Variables", {}),
+            "PYTHONPATH": ":".join(map(str, python_path)),
+            "PYTHONDONTWRITEBYTECODE": "1",  # /var/task and /opt are read-only on AWS
+            "LAMBDA_TASK_ROOT": str(task_root),
+            "TMPDIR": str(self._scratch()),
+            "_HANDLER": config["Handler"],
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
+            "AWS_LAMBDA_FUNCTION_NAME": name,
+            "AWS_LAMBDA_FUNCTION_VERSION": config.get("Version", "$LATEST"),
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(config.get("MemorySize", 128)),
+            "AWS_LAMBDA_LOG_GROUP_NAME": (config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{name}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": uuid.uuid4().hex,
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+            "AWS_SESSION_TOKEN": credentials.session_token,
+            "AWS_REGION": self._endpoint.region,
+            "AWS_DEFAULT_REGION": self._endpoint.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            # Last, so that no function can reach the real AWS by a setting of its own.
+            "AWS_ENDPOINT_URL": self._endpoint.url,
+            "AWS_CA_BUNDLE": str(self._endpoint.ca_bundle),
+            "SSL_CERT_FILE": str(self._endpoint.ca_bundle),  # for what is not boto3: a custom resource's response
+            "EMBEDDED_CLOCK_FILE": str(self._clock_file),
+        }
+
+    def _scratch(self) -> Path:
+        scratch = self._folder / "tmp"
+        scratch.mkdir(exist_ok=True)
+        return scratch
+
+    def _layer(self, arn: str) -> Path:
+        content = self._layer_content(arn)
+        if content is None:
+            raise LookupError(f"layer {arn} does not exist")
+        return self._unpack("layers", content)
+
+    def _unpack(self, kind: str, content: bytes) -> Path:
+        target = self._folder / kind / hashlib.sha256(content).hexdigest()[:32]
+        with self._unpacking:
+            if not target.exists():
+                staging = target.with_suffix(".part")
+                with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                    archive.extractall(staging)
+                staging.rename(target)
+        return target
+
+    def _link_packages(self, name: str, packages: tuple[str, ...]) -> Path:
+        folder = self._folder / name
+        folder.mkdir(parents=True)
+        for package in packages:
+            found = importlib.util.find_spec(package)
+            if found is None or found.origin is None:
+                raise ModuleNotFoundError(package)
+            origin = Path(found.origin)
+            origin = origin.parent if origin.name == "__init__.py" else origin
+            (folder / origin.name).symlink_to(origin)
+        return folder
+
+
+def _fingerprint(config: Mapping[str, Any], code: bytes) -> str:
+    relevant = {
+        name: config.get(name) for name in ("FunctionArn", "Handler", "Role", "Layers", "Environment", "Timeout")
+    }
+    described = json.dumps(relevant, sort_keys=True, default=str).encode()
+    return hashlib.sha256(described + hashlib.sha256(code).digest()).hexdigest()

@@ -1,0 +1,148 @@
+"""Between MiniStack's front door and its services: ordered failures, EC2 and Pricing.
+
+Every AWS request passes ``Router.dispatch``, which replaces MiniStack's dispatcher and calls it; so credentials and
+IAM policies are checked by MiniStack before any service sees a request.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final, Protocol
+
+from hypercorn.protocol.http_stream import HTTPStream
+from ministack import app
+from ministack.core import iam_actions
+from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
+
+from embedded.faults import FaultRule, Faults, Request
+from embedded.lambda_environments import Environment
+
+Response = tuple[int, dict[str, str], bytes]
+Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
+
+DROPPED: Final = "embedded.dropped"  # in an ASGI scope: close the connection without an answer
+
+
+class Ec2(Protocol):
+    """What the host needs of the EC2 emulation (``embedded.ec2``)."""
+
+    def dispatch(self, method: str, headers: dict[str, str], body: bytes) -> Response:
+        """Answer a request of the EC2 query protocol."""
+        ...
+
+    def pricing(self, body: bytes, target: str) -> Response:
+        """Answer a request of the Price List Query API."""
+        ...
+
+    def tick(self) -> None:
+        """Apply what is due by the clock."""
+        ...
+
+    def control(self, action: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Do what a test orders."""
+        ...
+
+
+class ConnectionDropped(Exception):  # noqa: N818 - an outcome, not an error of this program
+    """The request's connection is to be closed without an answer."""
+
+
+class Router:
+    """Applies ``faults`` to requests and hands EC2 and Pricing requests to ``ec2``."""
+
+    def __init__(self, faults: Faults, ec2: Ec2, environment_of: Callable[[str], Environment | None]) -> None:
+        self._faults = faults
+        self._ec2 = ec2
+        self._environment_of = environment_of
+        self._dispatch: Dispatch = app._dispatch_service_request  # noqa: SLF001 - MiniStack's version is pinned
+
+    def install(self) -> None:
+        """Put this router into MiniStack."""
+        app._dispatch_service_request = self.dispatch  # noqa: SLF001 - as above
+        app.SERVICE_HANDLERS["ec2"] = self._handle_ec2
+        app.SERVICE_HANDLERS["pricing"] = self._handle_pricing
+        SERVICE_PATTERNS["pricing"] = {
+            "target_prefixes": ["AWSPriceListService"],
+            "host_patterns": [r"api\.pricing\."],
+            "credential_scope": "pricing",
+        }
+        iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
+        _let_scopes_drop_connections()
+
+    async def dispatch(
+        self,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        query: dict[str, list[str]],
+        request_id: str,
+    ) -> Response:
+        """Answer one AWS request, unless a rule says otherwise."""
+        parameters = app._routing_params(method, path, headers, body, query)  # noqa: SLF001 - as above
+        service = detect_service(method, path, headers, parameters)
+        action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""
+        environment = self._environment_of(extract_access_key_id(headers, query) or "")
+        function = environment.spec.function_name if environment else None
+        rule = self._faults.take(Request(service, action.partition(":")[2], function))
+        if rule is not None:
+            denied = await _before(rule, service, action, environment, headers)
+            if denied is not None:
+                return denied
+        response = await self._dispatch(method, path, headers, body, query, request_id)
+        if rule is not None and rule.action in ("lose", "kill"):
+            if rule.action == "kill" and environment is not None:
+                await asyncio.to_thread(environment.kill)
+            raise ConnectionDropped
+        return response
+
+    async def _handle_ec2(
+        self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+    ) -> Response:
+        del path, query  # the query protocol has one path and a form body
+        return await asyncio.to_thread(self._ec2.dispatch, method, headers, body)
+
+    async def _handle_pricing(
+        self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
+    ) -> Response:
+        del method, path, query  # JSON protocol: everything is in the target header and the body
+        return await asyncio.to_thread(self._ec2.pricing, body, headers.get("x-amz-target", ""))
+
+
+async def _before(
+    rule: FaultRule, service: str, action: str, environment: Environment | None, headers: dict[str, str]
+) -> Response | None:
+    """Do what the rule does before the request is executed; an answer means that it is not."""
+    if rule.action == "delay":
+        await asyncio.sleep(rule.delay_s)
+    if rule.action == "refuse":
+        raise ConnectionDropped
+    if rule.action == "kill" and rule.moment == "before" and environment is not None:
+        await asyncio.to_thread(environment.kill)
+        raise ConnectionDropped
+    if rule.action in ("throttle", "error"):
+        code, status = rule.failure(service)
+        answer: Response = iam_actions.access_denied_response(
+            service, action, "", str(uuid.uuid4()), error_code=code, message="Ordered by a test.", headers=headers
+        )
+        return (status, *answer[1:])
+    return None
+
+
+async def serve_http(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+    """Answer as MiniStack's ASGI application; a dropped request gets no answer."""
+    try:
+        await app.app(scope, receive, send)
+    except ConnectionDropped:
+        scope[DROPPED] = True
+
+
+def _let_scopes_drop_connections() -> None:
+    # Hypercorn answers 500 when an application returns without an answer; without that answer it closes the connection.
+    send_error = HTTPStream._send_error_response  # noqa: SLF001 - Hypercorn has no public way to drop a connection
+
+    async def send_error_unless_dropped(stream: HTTPStream, status: int) -> None:
+        if DROPPED not in stream.scope:
+            await send_error(stream, status)
+
+    HTTPStream._send_error_response = send_error_unless_dropped  # type: ignore[assignment]  # noqa: SLF001 - as above
