@@ -1,0 +1,147 @@
+"""Which pools (instance type and zone) of a market one launch may offer to EC2, in price order (R-108 to R-117).
+
+A claim names its offering and, on spot and on-demand, alternatives that could hold the same replicas. A reserved claim
+is bound to exactly one reservation, hence to one type and zone, so Karpenter's filters among reservations (R-110 to
+R-113) have nothing left to choose here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import dataclass
+from typing import Final
+
+from shared.core import labels
+from shared.core.instance_type import CapacityType, InstanceType
+from shared.core.node_claim import NodeClaim
+from shared.core.plan import OfferingKey
+from shared.core.requirements import Requirements
+
+INSTANCE_TYPES_MAX: Final = 60  # as Karpenter cuts (R-116); more only lengthens the request
+_METAL: Final = "metal"
+_ACCELERATORS: Final = frozenset(
+    {
+        "nvidia.com/gpu",
+        "amd.com/gpu",
+        "aws.amazon.com/neuron",
+        "aws.amazon.com/neuroncore",
+        "habana.ai/gaudi",
+    }
+)
+
+
+class NoLaunchablePoolError(Exception):
+    """Nothing remains that EC2 could be asked for: as an insufficient-capacity answer, without the call (R-108)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPool:
+    """One pool; ``price_micro_usd_per_hour`` None when no price is known, which sorts last."""
+
+    offering: OfferingKey
+    instance_type: InstanceType
+    price_micro_usd_per_hour: int | None
+
+    @property
+    def sort_key(self) -> tuple[bool, int, str, str]:
+        """Cheapest first; ties by name and zone."""
+        price = self.price_micro_usd_per_hour
+        return (price is None, price or 0, self.offering.instance_type, self.offering.zone_id)
+
+
+def launch_pools(
+    claim: NodeClaim,
+    catalogue: Mapping[str, InstanceType],
+    resting: Set[OfferingKey],
+    requirements: Requirements,
+) -> tuple[LaunchPool, ...]:
+    """Return the pools to launch ``claim`` from, cheapest first.
+
+    ``resting`` are offerings with a known shortage; ``requirements`` are the NodePool's, for its minValues.
+
+    Raises
+    ------
+    NoLaunchablePoolError
+        No pool remains.
+    """
+    if claim.offering.reservation_id is not None:
+        instance_type = catalogue.get(claim.offering.instance_type)
+        if instance_type is None:
+            raise NoLaunchablePoolError(f"instance type {claim.offering.instance_type} is not in the catalogue")
+        return (LaunchPool(claim.offering, instance_type, None),)
+    candidates = (claim.offering, *claim.alternatives)
+    known = sorted(_priced(candidates, catalogue), key=lambda pool: pool.sort_key)
+    pools = [p for p in known if p.offering.capacity_type is claim.offering.capacity_type and p.offering not in resting]
+    if not pools:
+        raise NoLaunchablePoolError("every offering rests after a shortage")
+    flexible = any(requirement.min_values for requirement in requirements.values())
+    if not flexible:  # minValues asks for variety, which these two filters would take away (R-114, R-115)
+        pools = _without_exotic(pools)
+        pools = _without_dear_spot(pools, known)
+    return _cut(pools, requirements)
+
+
+def _priced(offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceType]) -> list[LaunchPool]:
+    pools = {}
+    for offering in offerings:
+        instance_type = catalogue.get(offering.instance_type)
+        if instance_type is None:
+            continue
+        prices = [
+            known.price_micro_usd_per_hour
+            for known in instance_type.offerings
+            if known.zone_id == offering.zone_id and known.capacity_type is offering.capacity_type
+        ]
+        pools[offering] = LaunchPool(offering, instance_type, min(prices, default=None))
+    return list(pools.values())
+
+
+def _is_exotic(instance_type: InstanceType) -> bool:
+    """Whether it is a metal size or carries accelerators: slow to boot or dear, not to be used by chance (R-114)."""
+    return _METAL in instance_type.name.partition(".")[2] or any(
+        instance_type.capacity[name] > 0 for name in _ACCELERATORS
+    )
+
+
+def _without_exotic(pools: list[LaunchPool]) -> list[LaunchPool]:
+    return [pool for pool in pools if not _is_exotic(pool.instance_type)] or pools
+
+
+def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> list[LaunchPool]:
+    """Drop spot pools dearer than the cheapest on-demand alternative; the planner then takes on-demand (R-115)."""
+    on_demand = [p.price_micro_usd_per_hour for p in known if p.offering.capacity_type is CapacityType.ON_DEMAND]
+    ceiling = min((price for price in on_demand if price is not None), default=None)
+    if ceiling is None or pools[0].offering.capacity_type is not CapacityType.SPOT:
+        return pools
+    cheap = [p for p in pools if p.price_micro_usd_per_hour is None or p.price_micro_usd_per_hour <= ceiling]
+    if not cheap:
+        raise NoLaunchablePoolError("every spot offering is dearer than on-demand")
+    return cheap
+
+
+def _cut(pools: list[LaunchPool], requirements: Requirements) -> tuple[LaunchPool, ...]:
+    kept: list[str] = []
+    for pool in pools:
+        if pool.offering.instance_type not in kept and len(kept) < INSTANCE_TYPES_MAX:
+            kept.append(pool.offering.instance_type)
+    cut = tuple(pool for pool in pools if pool.offering.instance_type in kept)
+    for key, requirement in requirements.items():
+        if requirement.min_values is None:
+            continue
+        found = {value for pool in cut for value in _values(pool, key)}
+        if len(found) < requirement.min_values:
+            raise NoLaunchablePoolError(f"{len(found)} values of {key} remain, minValues asks {requirement.min_values}")
+    return cut
+
+
+_OFFERING_VALUES: Final[Mapping[str, Callable[[OfferingKey], str]]] = {
+    labels.INSTANCE_TYPE: lambda offering: offering.instance_type,
+    labels.ZONE: lambda offering: offering.zone,
+    labels.ZONE_ID: lambda offering: offering.zone_id,
+    labels.CAPACITY_TYPE: lambda offering: offering.capacity_type.value,
+}
+
+
+def _values(pool: LaunchPool, key: str) -> Iterable[str]:
+    of_offering = _OFFERING_VALUES.get(key)
+    if of_offering is not None:
+        return (of_offering(pool.offering),)
+    return pool.instance_type.requirements[key].values

@@ -1,0 +1,40 @@
+"""The launch function's own memory: attempts, and how often an offering failed in a row."""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
+from shared.core.plan import OfferingKey
+from shared.core.shortage import Shortage
+
+
+class LaunchAttemptStore(Protocol):
+    """The latest attempt of each batch. Reads are consistent, writes are conditional, the first writer wins."""
+
+    def latest(self, batch_id: str) -> LaunchAttempt | None:
+        """Return the batch's latest attempt."""
+        ...
+
+    def begin(self, attempt: LaunchAttempt) -> LaunchAttempt:
+        """Record an intent if the attempt before it (number - 1) is completed; return the attempt that is stored."""
+        ...
+
+    def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
+        """Record the outcome unless the attempt has one; return the attempt that is stored."""
+        ...
+
+    def complete(self, attempt: LaunchAttempt) -> None:
+        """Close the attempt."""
+        ...
+
+
+class ShortageHistory(Protocol):
+    """Shortages that were seen, those that are over included, for as long as a failed probe would count."""
+
+    def get_many(self, offerings: Collection[OfferingKey]) -> Mapping[OfferingKey, Shortage]:
+        """Return what is remembered about the offerings."""
+        ...
+
+    def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
+        """Remember shortages."""
+        ...
