@@ -13,7 +13,7 @@ from typing import Final
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, Plan, PlannedNodes
@@ -262,15 +262,32 @@ class Facts:
         offering = self.offering(key)
         return 0 if offering is None else offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
+    def is_reserved_price(self, key: OfferingKey, price_atto_usd: int) -> bool:
+        """Whether this is the price of a reserved unit: the ODCR RFC's ratio over all discovered prices (rule 4).
+
+        Where the ratio cannot be formed (no on-demand price, no spot price) any price counts that is more than nothing
+        and less than whatever can be bought.
+        """
+        dearest, cheapest_spot, cheapest = self._extremes
+        on_demand = self.types[key.instance_type].on_demand_price_micro_usd_per_hour
+        if on_demand is None or cheapest_spot is None:
+            return 0 < price_atto_usd < max(1, cheapest) * ATTO_USD_PER_MICRO_USD
+        divisor = reserved_price_divisor(dearest, cheapest_spot)
+        return price_atto_usd == reserved_price_atto_usd(on_demand, divisor)
+
     @cached_property
-    def cheapest_bought_atto_usd(self) -> int:
-        """The lowest price of anything that can be bought; reserved capacity must be below it."""
-        prices = [
-            offering.price_micro_usd_per_hour
-            for instance_type in self.snapshot.instance_types
-            for offering in instance_type.offerings
-        ]
-        return min(prices, default=10**9) * ATTO_USD_PER_MICRO_USD
+    def _extremes(self) -> tuple[int, int | None, int]:
+        """Return the dearest on-demand, the cheapest spot and the cheapest price of all, in micro-USD an hour."""
+        types = self.snapshot.instance_types
+        on_demand: list[int] = [0]
+        spot: list[int] = []
+        for instance_type in types:
+            on_demand.append(instance_type.on_demand_price_micro_usd_per_hour or 0)
+            for offering in instance_type.offerings:
+                is_spot = offering.capacity_type is CapacityType.SPOT
+                (spot if is_spot else on_demand).append(offering.price_micro_usd_per_hour)
+        paid = [price for price in (*on_demand, *spot) if price]
+        return max(on_demand), min((price for price in spot if price), default=None), min(paid, default=1)
 
     def accepts(self, pool: NodePool, key: OfferingKey, workload: Workload) -> bool:
         """Whether requirements and ladder let a replica run on a node of the pool from the offering."""

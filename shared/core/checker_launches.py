@@ -77,8 +77,8 @@ def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode
     problem = facts.reservation_problem(reservation, facts.classes[launch.node_class_name])
     if problem is not None:
         return ViolationCode.RESERVATION_UNUSABLE, f"{reservation.id} {problem}"
-    if not 0 < launch.price_atto_usd_per_hour < facts.cheapest_bought_atto_usd:
-        return ViolationCode.PRICE, "a reserved unit costs more than nothing and less than anything that is bought"
+    if not facts.is_reserved_price(key, launch.price_atto_usd_per_hour):
+        return ViolationCode.PRICE, f"{launch.price_atto_usd_per_hour} atto-USD an hour is not its near-zero price"
     return None
 
 

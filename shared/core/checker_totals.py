@@ -47,7 +47,9 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
         yield Violation(ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas")
     for key in sorted(placed.keys() | unplaced.keys() | facts.pending.keys()):
         wanted, got, left = facts.pending.get(key, 0), placed.get(key, 0), unplaced.get(key, 0)
-        if got + left != wanted:
+        if key not in facts.workloads:
+            yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
+        elif got + left != wanted:
             message = f"{got} placed and {left} unplaced of {wanted} pending"
             yield Violation(ViolationCode.REPLICA_COUNT, key, message)
 
@@ -87,11 +89,9 @@ def used_units(facts: Facts) -> Counter[str]:
 def _reservations(facts: Facts) -> Iterator[Violation]:
     for reservation_id, used in sorted(used_units(facts).items()):
         reservation = facts.reservations.get(reservation_id)
-        free = 0 if reservation is None else reservation.free_units
-        if used > free:
-            yield Violation(
-                ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, f"{used} claims on {free} free units"
-            )
+        if reservation is not None and used > reservation.free_units:
+            message = f"{used} claims on {reservation.free_units} free units"
+            yield Violation(ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message)
 
 
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:

@@ -1,0 +1,202 @@
+"""A small world for hand-written plans: two types, two zones, one reservation, one pool."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.core import labels
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.checker import Violation, ViolationCode, check
+from shared.core.instance_type import CapacityType, InstanceType, Offering
+from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.node_pool import NodePool
+from shared.core.plan import (
+    ExistingPlacement,
+    OfferingKey,
+    Plan,
+    PlannedNodes,
+    ReasonCode,
+    UnplacedReplicas,
+)
+from shared.core.policy import SchedulingPolicy
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.workload import Demand, Workload
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+GIB = 2**30
+POLICY = SchedulingPolicy(node_overhead_micro_usd_per_hour=0)
+RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND
+SMALL, LARGE = "m5.large", "m5.4xlarge"
+PRICES = {SMALL: 100_000, LARGE: 800_000}
+ZONES = {"zone-1": "az1", "zone-2": "az2"}
+
+
+def one_of(key: str, *values: str) -> Requirement:
+    return Requirement.new(key, Operator.IN, values)
+
+
+def instance_type(name: str, cpus: int, **changes: Any) -> InstanceType:
+    price = PRICES.get(name, cpus * 50_000)
+    offerings = tuple(
+        Offering(zone, zone_id, market, price if market is ON_DEMAND else price * 4 // 10)
+        for zone, zone_id in ZONES.items()
+        for market in (ON_DEMAND, SPOT)
+    )
+    whole = InstanceType(
+        name=name,
+        requirements=Requirements.of(
+            one_of(labels.INSTANCE_TYPE, name), one_of(labels.ARCH, "amd64"), one_of(labels.OS, "linux")
+        ),
+        capacity=Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
+        overhead=Resources.of({}),
+        offerings=offerings,
+        on_demand_price_micro_usd_per_hour=price,
+    )
+    return replace(whole, **changes)
+
+
+def reservation(**changes: Any) -> CapacityReservation:
+    whole = CapacityReservation(
+        id="cr-1",
+        owner_id="111122223333",
+        instance_type=SMALL,
+        zone="zone-1",
+        zone_id="az1",
+        kind=ReservationKind.DEFAULT,
+        state="active",
+        total_count=2,
+        available_count=2,
+        free_units=2,
+    )
+    return replace(whole, **changes)
+
+
+def node_class(*reservation_ids: str, **changes: Any) -> NodeClass:
+    status = NodeClassStatus(
+        reservation_ids=reservation_ids,
+        subnets=tuple(Subnet(f"subnet-{zone}", zone, zone_id, 100) for zone, zone_id in ZONES.items()),
+        machine_images=(MachineImage("ami-1", "amd64"),),
+    )
+    return replace(NodeClass("default", status=status), **changes)
+
+
+def pool(*requirements: Requirement, name: str = "default", **changes: Any) -> NodePool:
+    wanted = Requirements.of(one_of(labels.NODE_POOL, name), *requirements)
+    return replace(NodePool(name, "default", wanted), **changes)
+
+
+def workload(name: str = "job", cpus: int = 1, **changes: Any) -> Workload:
+    whole = Workload(
+        namespace="ns",
+        name=name,
+        generation=1,
+        replicas=1,
+        requests=Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB}),
+    )
+    return replace(whole, **changes)
+
+
+def demand(wanted: Workload, count: int = 1, *, waiting_s: int = 0) -> Demand:
+    return Demand(wanted, count, NOW - timedelta(seconds=waiting_s))
+
+
+def snapshot(*demands: Demand, **changes: Any) -> Snapshot:
+    whole = Snapshot(
+        instance_types=(instance_type(SMALL, 2), instance_type(LARGE, 16)),
+        node_pools=(pool(),),
+        node_classes=(node_class("cr-1"),),
+        demands=demands,
+    )
+    return replace(whole, **changes)
+
+
+def offering(
+    name: str = SMALL, market: CapacityType = ON_DEMAND, zone: str = "zone-1", reservation_id: str | None = None
+) -> OfferingKey:
+    return OfferingKey(name, zone, ZONES.get(zone, "az9"), market, reservation_id)
+
+
+def reserved(reservation_id: str = "cr-1", zone: str = "zone-1", name: str = SMALL) -> OfferingKey:
+    return offering(name, RESERVED, zone, reservation_id)
+
+
+def price_of(key: OfferingKey) -> int:
+    if key.capacity_type is RESERVED:
+        # Dearest on-demand 800,000 over cheapest spot 40,000 is 20; times a million is the divisor.
+        return PRICES.get(key.instance_type, 0) * ATTO_USD_PER_MICRO_USD // 20_000_000
+    price = PRICES.get(key.instance_type, 0)
+    return (price if key.capacity_type is ON_DEMAND else price * 4 // 10) * ATTO_USD_PER_MICRO_USD
+
+
+def launch(key: OfferingKey, content: dict[str, int], count: int = 1, **changes: Any) -> PlannedNodes:
+    whole = PlannedNodes(
+        node_pool_name="default",
+        node_class_name="default",
+        offering=key,
+        price_atto_usd_per_hour=price_of(key),
+        count=count,
+        placements=tuple(PlacedReplicas(f"ns/{name}", number) for name, number in content.items()),
+    )
+    return replace(whole, **changes)
+
+
+def existing(claim_id: str, content: dict[str, int]) -> ExistingPlacement:
+    return ExistingPlacement(claim_id, tuple(PlacedReplicas(f"ns/{name}", number) for name, number in content.items()))
+
+
+def refused(name: str, count: int = 1, code: ReasonCode = ReasonCode.INCOMPATIBLE, **changes: Any) -> UnplacedReplicas:
+    return replace(UnplacedReplicas(f"ns/{name}", count, code, "because"), **changes)
+
+
+def plan(*launches: PlannedNodes, **changes: Any) -> Plan:
+    cost = sum(item.price_atto_usd_per_hour * item.count for item in launches)
+    return replace(Plan(launches=launches, cost_atto_usd_per_hour=cost), **changes)
+
+
+def node(claim_id: str = "claim-1", content: dict[str, int] | None = None, cpus: int = 2, **changes: Any) -> Node:
+    zone, market = changes.get("zone", "zone-1"), changes.get("capacity_type", ON_DEMAND)
+    placed = content or {}
+    whole = Node(
+        claim_id=claim_id,
+        node_pool_name="default",
+        node_class_name="default",
+        instance_type=SMALL,
+        zone=zone,
+        zone_id=ZONES[zone],
+        capacity_type=market,
+        labels={
+            labels.NODE_POOL: "default",
+            labels.INSTANCE_TYPE: SMALL,
+            labels.ARCH: "amd64",
+            labels.ZONE: zone,
+            labels.ZONE_ID: ZONES[zone],
+            labels.CAPACITY_TYPE: str(market),
+        },
+        allocatable=Resources.of({"cpu": cpus * 1000, "memory": cpus * 4 * GIB, "pods": 29}),
+        used=Resources.of({"cpu": sum(placed.values()) * 1000, "memory": sum(placed.values()) * GIB}),
+        placements=tuple(PlacedReplicas(f"ns/{name}", number) for name, number in placed.items()),
+    )
+    return replace(whole, **changes)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A snapshot with a plan, and the one rule that the plan breaks (None: none)."""
+
+    title: str
+    snapshot: Snapshot
+    plan: Plan
+    breaks: ViolationCode | None = None
+    policy: SchedulingPolicy = POLICY
+
+
+def found(case: Case) -> set[ViolationCode]:
+    return {violation.code for violation in violations(case)}
+
+
+def violations(case: Case) -> tuple[Violation, ...]:
+    return check(case.snapshot, case.plan, now=NOW, policy=case.policy)
