@@ -25,7 +25,7 @@ from shared.adapters.dynamodb_table import (
 from shared.core.instance_type import InstanceType
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import OfferingKey
-from shared.core.shortages import with_shortages
+from shared.core.unavailable_offerings import with_shortages
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock

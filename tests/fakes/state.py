@@ -12,7 +12,7 @@ from shared.core.ledger import absorbed as lease_absorbed
 from shared.core.ledger import settled as lease_settled
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import OfferingKey
-from shared.core.shortages import with_shortages
+from shared.core.unavailable_offerings import with_shortages
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
     ConflictError,

@@ -1,4 +1,4 @@
-"""Known shortages laid over the catalogue."""
+"""The catalogue without what EC2 is known to be short of."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
