@@ -36,7 +36,8 @@ def broken(rule: str, message: str, suggestion: str | None = None) -> PydanticCu
     return PydanticCustomError(rule, "{message}", context)
 
 
-def _matching(rule: str, pattern: str, sentence: str) -> Callable[[str], str]:
+def matching(rule: str, pattern: str, sentence: str) -> Callable[[str], str]:
+    """Make a validator that accepts only what the whole pattern matches."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
@@ -70,7 +71,8 @@ def duration_s(text: str) -> int:
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text))
 
 
-def _check_duration(text: str) -> str:
+def check_duration(text: str) -> str:
+    """Refuse what is not a duration."""
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:
         raise broken("duration", "must be a duration in h, m and s, such as 720h or 1h30m")
     if duration_s(text) > _LARGEST_DURATION_S:
@@ -79,7 +81,12 @@ def _check_duration(text: str) -> str:
 
 
 def _check_duration_or_never(text: str) -> str:
-    return text if text == "Never" else _check_duration(text)
+    return text if text == "Never" else check_duration(text)
+
+
+def optional_seconds(text: str | None) -> int | None:
+    """Seconds of a duration, None for none."""
+    return None if text is None else duration_s(text)
 
 
 def seconds_or_never(text: str) -> int | None:
@@ -117,19 +124,19 @@ ObjectName = Annotated[
     str,
     Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"pattern": NAME_PATTERN}),
     AfterValidator(
-        _matching("name", NAME_PATTERN, "must be lower-case letters, digits, '-' and '.', and begin and end with one")
+        matching("name", NAME_PATTERN, "must be lower-case letters, digits, '-' and '.', and begin and end with one")
     ),
 ]
 Namespace = Annotated[
     str,
     Field(min_length=1, max_length=63, json_schema_extra={"pattern": NAMESPACE_PATTERN}),
-    AfterValidator(_matching("namespace", NAMESPACE_PATTERN, "must be lower-case letters, digits and '-'")),
+    AfterValidator(matching("namespace", NAMESPACE_PATTERN, "must be lower-case letters, digits and '-'")),
 ]
 LabelKey = Annotated[
     str,
     Field(min_length=1, max_length=317, json_schema_extra={"pattern": LABEL_KEY_PATTERN}),
     AfterValidator(
-        _matching(
+        matching(
             "label-key",
             LABEL_KEY_PATTERN,
             "must be a label key: an optional DNS prefix and '/', then at most 63 letters, digits, '-', '_' and '.'",
@@ -140,7 +147,7 @@ LabelValue = Annotated[
     str,
     Field(max_length=63, json_schema_extra={"pattern": LABEL_VALUE_PATTERN}),
     AfterValidator(
-        _matching("label-value", LABEL_VALUE_PATTERN, "must be at most 63 letters, digits, '-', '_' and '.'")
+        matching("label-value", LABEL_VALUE_PATTERN, "must be at most 63 letters, digits, '-', '_' and '.'")
     ),
 ]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=256)]
@@ -155,11 +162,11 @@ ResourceName = Annotated[
     str,
     Field(min_length=1, max_length=317),
     AfterValidator(
-        _matching("resource-name", LABEL_KEY_PATTERN, "must be a resource name such as cpu, memory or nvidia.com/gpu")
+        matching("resource-name", LABEL_KEY_PATTERN, "must be a resource name such as cpu, memory or nvidia.com/gpu")
     ),
 ]
 Duration = Annotated[
-    str, AfterValidator(_check_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN, "examples": ["6h"]})
+    str, AfterValidator(check_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN, "examples": ["6h"]})
 ]
 DurationOrNever = Annotated[
     str,
@@ -175,4 +182,4 @@ Price = Annotated[
     ),
 ]
 IntegerText = Annotated[str, AfterValidator(_check_integer_text)]
-AccountId = Annotated[str, AfterValidator(_matching("account-id", r"^[0-9]{12}$", "must be exactly 12 digits"))]
+AccountId = Annotated[str, AfterValidator(matching("account-id", r"^[0-9]{12}$", "must be exactly 12 digits"))]

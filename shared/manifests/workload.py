@@ -12,7 +12,16 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.workload import FallbackStep, Gang, Workload
 from shared.manifests.affinity import MOST_TERMS, Affinity, TopologySpread
-from shared.manifests.fields import Duration, LabelValue, Price, Quantity, ResourceName, broken, duration_s, micro_usd
+from shared.manifests.fields import (
+    Duration,
+    LabelValue,
+    Price,
+    Quantity,
+    ResourceName,
+    broken,
+    micro_usd,
+    optional_seconds,
+)
 from shared.manifests.metadata import ServerSide, WorkloadMetadata
 from shared.manifests.model import Contradiction, Model
 from shared.manifests.selection import RequiredKey, TolerationSpec, unknown_values
@@ -61,7 +70,7 @@ class FallbackRung(Model):
 
     def to_core(self) -> FallbackStep:
         """Return the step of the core."""
-        return FallbackStep(self.capacity_type, None if self.for_ is None else duration_s(self.for_))
+        return FallbackStep(self.capacity_type, optional_seconds(self.for_))
 
 
 class WorkloadSpec(Model):
@@ -146,15 +155,11 @@ class WorkloadManifest(Model):
             affinity=spec.affinity.pod_affinity.to_core(metadata.labels),
             anti_affinity=spec.affinity.pod_anti_affinity.to_core(metadata.labels),
             gang=Gang(spec.gang_topology_key) if spec.gang else None,
-            duration_s=_seconds(spec.duration),
-            checkpoint_period_s=_seconds(spec.checkpoint_period),
+            duration_s=optional_seconds(spec.duration),
+            checkpoint_period_s=optional_seconds(spec.checkpoint_period),
             fallback=tuple(rung.to_core() for rung in spec.fallback),
             max_price_micro_usd_per_hour=None
             if spec.max_price_per_hour is None
             else micro_usd(spec.max_price_per_hour),
             do_not_disrupt=metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true",
         )
-
-
-def _seconds(duration: str | None) -> int | None:
-    return None if duration is None else duration_s(duration)
