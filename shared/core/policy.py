@@ -1,0 +1,56 @@
+"""What an operator decides about a solve: budgets, preferences, floors and shares. All of it is an argument."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MinValuesPolicy(StrEnum):
+    """What happens when a pool's minValues cannot be met (R-53)."""
+
+    STRICT = "Strict"
+    BEST_EFFORT = "BestEffort"
+
+
+class PreferencePolicy(StrEnum):
+    """Whether preferences count as requirements until they must be given up (R-47)."""
+
+    RESPECT = "Respect"
+    IGNORE = "Ignore"
+
+
+class NoDurationPolicy(StrEnum):
+    """Whether work without a duration hint may run in a Capacity Block, whose end it may not survive."""
+
+    PLACE = "Place"
+    AVOID = "Avoid"
+
+
+def _never() -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingPolicy:
+    """How to decide.
+
+    ``node_overhead_micro_usd_per_hour`` is what a node costs beside its price (root volume, agents, API calls); it is
+    part of what is minimised and of the plan's cost, else the optimum buys many small nodes.
+    ``spot_pool_share_percent`` bounds how much of the plan's spot nodes one spot pool (type and zone) may hold, once a
+    plan has at least ``spot_share_from_nodes`` spot nodes (below that a share has no meaning).
+    ``reserved_floor_percent``: replicas that would use less than this part of a reserved slot, and can be bought
+    elsewhere, leave the slot alone; 0 keeps rule 3 without exception.
+    ``iterations`` bounds improvement passes (deterministic); ``expired`` is asked between steps (a deadline).
+    """
+
+    node_overhead_micro_usd_per_hour: int = 2_000
+    spot_pool_share_percent: int = 100
+    spot_share_from_nodes: int = 10
+    min_values_policy: MinValuesPolicy = MinValuesPolicy.STRICT
+    preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
+    no_duration_policy: NoDurationPolicy = NoDurationPolicy.PLACE
+    reserved_floor_percent: int = 0
+    alternatives_max: int = 60
+    iterations: int = 1
+    expired: Callable[[], bool] = _never
+    with_certificate: bool = False

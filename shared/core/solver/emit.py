@@ -1,0 +1,126 @@
+"""The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
+
+from collections.abc import Iterator, Sequence
+
+from shared.core.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
+from shared.core.snapshot import PlacedReplicas
+from shared.core.solver.alternatives import Alternatives
+from shared.core.solver.groups import Group
+from shared.core.solver.preference import overhead_atto_usd
+from shared.core.solver.reasons import Reasons
+from shared.core.solver.state import Bin, State
+
+
+class _Members:
+    """Hands out the members of a group, oldest first."""
+
+    def __init__(self, group: Group) -> None:
+        self._left: list[tuple[str, int]] = [(key, count) for key, count, _ in reversed(group.members)]
+
+    def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
+        """Yield (number of equal nodes, who is on each) until ``nodes`` are served."""
+        while nodes:
+            key, count = self._left[-1]
+            whole = min(nodes, count // per_node)
+            if whole:
+                self._take(whole * per_node)  # before the yield: whoever asks may not come back
+                nodes -= whole
+                yield whole, (PlacedReplicas(key, per_node),)
+            else:
+                nodes -= 1
+                yield 1, self._mixed(per_node)
+
+    def _take(self, count: int) -> None:
+        key, left = self._left.pop()
+        if left > count:
+            self._left.append((key, left - count))
+
+    def _mixed(self, per_node: int) -> tuple[PlacedReplicas, ...]:
+        placed = []
+        while per_node:
+            key, count = self._left[-1]
+            taken = min(per_node, count)
+            placed.append(PlacedReplicas(key, taken))
+            self._take(taken)
+            per_node -= taken
+        return tuple(placed)
+
+    def rest(self) -> Iterator[tuple[str, int]]:
+        """Yield who was never placed."""
+        yield from reversed(self._left)
+
+
+def _placements(bin_: Bin, members: list[_Members]) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
+    """Yield (number of equal nodes, what is on each) over the nodes of a bin."""
+    streams = [members[index].runs(count, bin_.count) for index, count in sorted(bin_.contents.items())]
+    heads = [next(stream) for stream in streams]
+    left = bin_.count
+    while left:
+        nodes = min(count for count, _ in heads)
+        yield nodes, tuple(sorted((item for _, placed in heads for item in placed), key=lambda item: item.workload_key))
+        left -= nodes
+        for position, (count, placed) in enumerate(heads):
+            if count > nodes:
+                heads[position] = (count - nodes, placed)
+            elif left:
+                heads[position] = next(streams[position])
+
+
+def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
+    return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
+
+
+def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int) -> Plan:
+    """Write the plan."""
+    members = [_Members(group) for group in state.groups]
+    alternatives = Alternatives(state)
+    overhead = overhead_atto_usd(state.market.policy)
+    existing: list[ExistingPlacement] = []
+    launches: list[PlannedNodes] = []
+    cost = 0
+    for bin_ in state.bins:
+        if not bin_.contents:
+            continue
+        if bin_.node is not None:
+            for _, placed in _placements(bin_, members):
+                existing.append(ExistingPlacement(bin_.node.claim_id, placed))
+        else:
+            launches.extend(_launches(bin_, state, members, alternatives))
+            assert bin_.option is not None
+            cost += (bin_.option.price + overhead) * bin_.count
+    unplaced: list[UnplacedReplicas] = []
+    for group in state.groups:
+        for key, count in members[group.index].rest():
+            unplaced.append(reasons.explain(group, key, count))
+    return Plan(
+        launches=tuple(launches),
+        existing=tuple(existing),
+        unplaced=tuple(unplaced),
+        cost_atto_usd_per_hour=cost,
+        iterations=iterations,
+        notes=notes,
+    )
+
+
+def _launches(bin_: Bin, state: State, members: list[_Members], alternatives: Alternatives) -> Iterator[PlannedNodes]:
+    option = bin_.option
+    assert option is not None
+    gangs = [
+        state.groups[index].workload.key
+        for index in sorted(bin_.contents)
+        if state.groups[index].workload.gang is not None
+    ]
+    others = alternatives.of(bin_)
+    for nodes, placed in _placements(bin_, members):
+        yield PlannedNodes(
+            node_pool_name=option.entry.pool.name,
+            node_class_name=option.entry.node_class.name,
+            offering=option.key,
+            price_atto_usd_per_hour=option.price,
+            count=nodes,
+            placements=placed,
+            alternatives=others,
+            labels=bin_.labels,
+            gang_key=gangs[0] if gangs else None,
+            relaxed=_relaxed(bin_, state.groups),
+        )

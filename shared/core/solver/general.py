@@ -1,0 +1,167 @@
+"""Placing one group at a time under every constraint: exact checks, chosen greedily. The path for what is constrained.
+
+Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do not fit give up one preference and try
+again (R-47).
+"""
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+from shared.core.labels import HOSTNAME
+from shared.core.solver.groups import Group
+from shared.core.solver.market import Option
+from shared.core.solver.preference import OrderKey, is_tiny, overhead_atto_usd, paid_key, reserved_key
+from shared.core.solver.state import UNLIMITED, Bin, State
+from shared.core.solver.vectors import copies_that_fit
+
+Admits = Callable[[Bin | Option], bool]
+
+
+class Placer:
+    """Places groups into a state."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self._overhead = overhead_atto_usd(state.market.policy)
+        self._candidates: dict[object, list[tuple[Option, int]]] = {}
+        self._flexibility = _flexibility(state)
+
+    def place_group(self, group: Group, admits: Admits | None = None) -> None:
+        """Place as many of the group's remaining replicas as possible, preferences last to go first."""
+        for level in range(len(group.levels)):
+            if self.state.remaining[group.index] == 0:
+                return
+            self._place_at(group, level, admits)
+
+    def _place_at(self, group: Group, level: int, admits: Admits | None) -> None:
+        planned = [bin_ for bin_ in self.state.bins if self._is_open(bin_, group, admits)]
+        for bin_ in planned:
+            if self.state.remaining[group.index] == 0:
+                return
+            self.fill_bin(bin_, group, level)
+        while self.state.remaining[group.index] > 0 and self._open_one(group, level, admits):
+            pass
+
+    @staticmethod
+    def _is_open(bin_: Bin, group: Group, admits: Admits | None) -> bool:
+        if admits is not None and not admits(bin_):
+            return False
+        # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
+        is_capped = group.workload.max_price_micro_usd_per_hour is not None
+        return not (is_capped and bin_.option is not None and bin_.option.reservation is None)
+
+    def fill_bin(self, bin_: Bin, group: Group, level: int) -> None:
+        """Put as many as possible on the nodes of one bin."""
+        state = self.state
+        while (wanted := state.remaining[group.index]) > 0:
+            room = min(wanted, state.room(bin_, group, level))
+            if room == 0:
+                return
+            nodes = self._nodes_at_once(bin_, group, level, room, wanted)
+            rest = bin_.count - nodes
+            target = bin_ if rest == 0 else state.split_bin(bin_, nodes)
+            state.place(target, group, room, level)
+            if rest == 0 and self.state.room(bin_, group, level) == 0:
+                return
+
+    def _nodes_at_once(self, bin_: Bin, group: Group, level: int, room: int, wanted: int) -> int:
+        """How many of a bin's nodes can take the same number without looking at topology again in between."""
+        constraints = group.constraints[level]
+        over_domains = any(key != HOSTNAME for key in constraints.topology_keys())
+        return 1 if over_domains or constraints.affinity else min(bin_.count, wanted // room)
+
+    def _open_one(self, group: Group, level: int, admits: Admits | None) -> bool:
+        """Open the best new node (or several equal ones) for the group; False when there is none."""
+        wanted = self.state.remaining[group.index]
+        best: tuple[OrderKey, Option, int] | None = None
+        rooms: dict[object, tuple[int, int]] = {}
+        for option, fitting in self.candidates(group, level):
+            if admits is not None and not admits(option):
+                continue
+            if self._nodes_left(option, group) == 0:
+                continue
+            room, crowding = self._fresh_room(option, group, level, rooms)
+            copies = min(wanted, fitting, room)
+            if copies == 0:
+                continue
+            key = self._key(option, group, copies, crowding)
+            if best is None or key < best[0]:
+                best = (key, option, copies)
+        if best is None:
+            return False
+        _, option, copies = best
+        probe = Bin(0, labels={}, alternatives=0, free=[], count=UNLIMITED)
+        nodes = min(self._nodes_at_once(probe, group, level, copies, wanted), self._nodes_left(option, group))
+        opened = self.state.open_bin(option, nodes)
+        self.state.place(opened, group, copies, level)
+        return True
+
+    def dearness(self, group: Group) -> float:
+        """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
+        prices = [
+            (option.price + self._overhead) / min(fitting, group.count)
+            for option, fitting in self.candidates(group, len(group.levels) - 1)
+            if option.reservation is None
+        ]
+        return -min(prices, default=inf)
+
+    def candidates(self, group: Group, level: int) -> list[tuple[Option, int]]:
+        """Return the options that could hold one replica, with how many they could."""
+        mask = group.alternatives[level]
+        known = self._candidates.get((mask, group.request))
+        if known is None:
+            known = []
+            for option in self.state.market.options:
+                if option.alternatives & mask:
+                    fitting = copies_that_fit(group.request, option.allocatable)
+                    if fitting:
+                        known.append((option, fitting))
+            self._candidates[(mask, group.request)] = known
+        return known
+
+    def _fresh_room(
+        self, option: Option, group: Group, level: int, rooms: dict[object, tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Return topology's room on a fresh node and how crowded its domains are; one computation per domain."""
+        constraints = group.constraints[level]
+        if not group.matching and constraints.is_free:
+            return UNLIMITED, 0
+        labels = self.state.labels_of(option)
+        domains = tuple(labels.get(counts.topology_key) for counts in self.state.ledger.by_term.values())
+        known = rooms.get(domains)
+        if known is None:
+            crowding = sum(
+                self.state.ledger.by_term[term.term].matched.get(labels.get(term.topology_key, ""), 0)
+                for term in constraints.spread
+                if term.topology_key != HOSTNAME
+            )
+            room = self.state.topology_room(labels, group, constraints, None)
+            known = rooms[domains] = (room, crowding)
+        return known
+
+    def _nodes_left(self, option: Option, group: Group) -> int:
+        left = self.state.units_left(option)
+        cap = group.workload.max_price_micro_usd_per_hour
+        if cap is not None and option.price > 0:
+            left = min(left, max(0, self.state.budget_left(group)) // option.price)
+        return left
+
+    def _key(self, option: Option, group: Group, copies: int, crowding: int) -> OrderKey:
+        if option.reservation is None:
+            return (1, *paid_key(option, self._overhead, copies, crowding))
+        tiny = is_tiny(option, [asked * copies for asked in group.request])
+        units = self.state.units[option.reservation.id]
+        return (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
+
+
+def _flexibility(state: State) -> dict[int, int]:
+    """Return how many groups each mask of wishes serves."""
+    found: dict[int, int] = {}
+    for option in state.market.options:
+        if option.reservation is not None and option.alternatives not in found:
+            found[option.alternatives] = _served(option.alternatives, state.groups)
+    return found
+
+
+def _served(mask: int, groups: Iterable[Group]) -> int:
+    return sum(1 for group in groups if group.alternatives[-1] & mask)

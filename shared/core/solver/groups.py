@@ -1,0 +1,219 @@
+"""Demand as groups of interchangeable replicas: everything later works on counts, not on replicas."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from shared.core.policy import PreferencePolicy
+from shared.core.snapshot import Snapshot
+from shared.core.solver.market import Alternative, Market, usable_pools
+from shared.core.solver.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
+from shared.core.solver.topology import Constraints, Terms, constraints_of, term_keys
+from shared.core.solver.vectors import Dimensions, Vector
+from shared.core.taint import TaintEffect
+from shared.core.workload import Demand, Workload
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Interchangeable replicas: same request, same wishes at every level, same matches.
+
+    ``members`` are (workload key, replicas, pending since), oldest first. ``alternatives`` has one mask of acceptable
+    wishes per level. Gangs and workloads with a price cap are alone in their group.
+    """
+
+    index: int
+    workload: Workload  # one of them, for everything that is the same
+    priority: int
+    request: Vector
+    levels: tuple[Level, ...]
+    matching: int
+    members: list[tuple[str, int, datetime]] = field(default_factory=list)
+    alternatives: list[int] = field(default_factory=list)
+    constraints: list[Constraints] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """All replicas of the group."""
+        return sum(count for _, count, _ in self.members)
+
+    @property
+    def is_price_capped(self) -> bool:
+        """Whether what it pays for is bounded: then it shares no node that is being bought."""
+        return self.workload.max_price_micro_usd_per_hour is not None
+
+
+@dataclass(slots=True)
+class Demands:
+    """All groups of a solve in queue order, with the terms they speak of and the wishes they have."""
+
+    groups: list[Group]
+    terms: Terms
+    dimensions: Dimensions
+    alternatives: list[Alternative]
+
+    def resolve(self, market: Market) -> None:
+        """Resolve the groups' topology against the domains that the market and the nodes have."""
+        domains = known_domains(market, {key.topology_key for key in self.terms.keys})
+        for group in self.groups:
+            group.constraints = [
+                constraints_of(group.workload, level, self.terms, domains, group.matching) for level in group.levels
+            ]
+
+
+def has_soft_taints(snapshot: Snapshot) -> bool:
+    """Whether some usable pool has a PreferNoSchedule taint (R-47)."""
+    return any(
+        taint.effect is TaintEffect.PREFER_NO_SCHEDULE for pool, _ in usable_pools(snapshot) for taint in pool.taints
+    )
+
+
+def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> Demands:
+    """Group the pending demand."""
+    soft_taints = has_soft_taints(snapshot)
+    pending = [demand for demand in snapshot.demands if demand.pending_count > 0]
+    dimensions = Dimensions(demand.workload.requests for demand in pending)
+    terms = Terms()
+    memo: dict[object, tuple[Level, ...]] = {}
+    levels_of = [_levels(demand, now, preference_policy, soft_taints, memo) for demand in pending]
+    for demand, found in zip(pending, levels_of, strict=True):
+        workload = demand.workload
+        if workload.topology_spread or workload.affinity or workload.anti_affinity:
+            for key in term_keys(workload, found):
+                terms.register(key)
+    for workload in _running(snapshot):
+        if workload.anti_affinity:
+            for key in term_keys(workload, (running_level(workload),)):
+                terms.register(key)
+    groups = _grouped(pending, levels_of, terms, dimensions)
+    alternatives: dict[Alternative, int] = {}
+    for group in groups:
+        for level in group.levels:
+            mask = 0
+            for requirements in level.selection.terms:
+                wish = Alternative(requirements, level.selection)
+                mask |= 1 << alternatives.setdefault(wish, len(alternatives))
+            group.alternatives.append(mask)
+    return Demands(groups, terms, dimensions, list(alternatives))
+
+
+def running_level(workload: Workload) -> Level:
+    """Return what a running workload still insists on."""
+    return levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False)[0]
+
+
+def _running(snapshot: Snapshot) -> Iterable[Workload]:
+    keys = {placed.workload_key for node in snapshot.nodes for placed in node.placements}
+    known = {demand.workload.key: demand.workload for demand in snapshot.demands} | dict(snapshot.workloads)
+    return (known[key] for key in sorted(keys) if key in known)
+
+
+def _levels(
+    demand: Demand,
+    now: datetime,
+    preference_policy: PreferencePolicy,
+    soft_taints: bool,
+    memo: dict[object, tuple[Level, ...]],
+) -> tuple[Level, ...]:
+    workload = demand.workload
+    capacity_types = reached_capacity_types(workload, demand.pending_since, now)
+    key = (
+        workload.node_selector,
+        workload.required_node_terms,
+        workload.preferred_node_terms,
+        workload.tolerations,
+        workload.topology_spread,
+        workload.affinity,
+        workload.anti_affinity,
+        workload.duration_s,
+        workload.checkpoint_period_s,
+        capacity_types,
+    )
+    known = memo.get(key)
+    if known is None:
+        known = memo[key] = levels(workload, capacity_types, preference_policy, soft_taints=soft_taints)
+    return known
+
+
+def _grouped(
+    pending: Sequence[Demand], levels_of: Sequence[tuple[Level, ...]], terms: Terms, dimensions: Dimensions
+) -> list[Group]:
+    by_key: dict[object, Group] = {}
+    level_ids: dict[int, int] = {}
+    for demand, found in zip(pending, levels_of, strict=True):
+        workload = demand.workload
+        matching = terms.matching(workload)
+        # ``levels`` are shared through a memo, so their identity stands for their value (cheaper than hashing it).
+        level_id = level_ids.setdefault(id(found), len(level_ids))
+        alone = workload.gang is not None or workload.max_price_micro_usd_per_hour is not None
+        has_terms = bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
+        key = (
+            workload.requests,
+            level_id,
+            matching,
+            workload.priority,
+            # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+            workload.namespace if has_terms else "",
+            _chosen_labels(workload),
+            workload.key if alone else "",
+        )
+        group = by_key.get(key)
+        if group is None:
+            group = by_key[key] = Group(
+                index=0,
+                workload=workload,
+                priority=workload.priority,
+                request=dimensions.request(workload.requests),
+                levels=found,
+                matching=matching,
+            )
+        group.members.append((workload.key, demand.pending_count, demand.pending_since))
+    return _in_queue_order(by_key.values())
+
+
+def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
+    return tuple(
+        workload.labels.get(key) for constraint in workload.topology_spread for key in constraint.match_label_keys
+    )
+
+
+def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
+    """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
+    for group in groups:
+        group.members.sort(key=lambda member: (member[2], member[0]))
+    ordered = sorted(
+        groups,
+        key=lambda group: (
+            -group.priority,
+            -group.request[0],
+            -group.request[1],
+            group.members[0][2],
+            group.members[0][0],
+        ),
+    )
+    for index, group in enumerate(ordered):
+        group.index = index
+    return ordered
+
+
+def known_domains(market: Market, keys: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
+    found: dict[str, Sequence[str]] = {}
+    places = [(entry, place.labels()) for entry, place in market.places]
+    for key in sorted(keys):
+        values: set[str] = set()
+        for entry, labels in places:
+            if key in labels:
+                values.add(labels[key])
+            elif key in entry.labels:
+                values.add(entry.labels[key])
+            else:
+                for instance_type in market.entry_types[entry.index]:
+                    of_type = instance_type.requirements.get(key)
+                    if of_type is not None and not of_type.complement:
+                        values.update(of_type.values)
+        for node in market.snapshot.nodes:
+            if key in node.labels and not node.deleting:
+                values.add(node.labels[key])
+        found[key] = sorted(values)
+    return found

@@ -1,0 +1,328 @@
+"""What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shared.core.labels import HOSTNAME
+from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.resources import NODES
+from shared.core.snapshot import Node
+from shared.core.solver.groups import Demands, Group
+from shared.core.solver.market import Market, Option
+from shared.core.solver.nodes import NodeFacts
+from shared.core.solver.preference import overhead_atto_usd
+from shared.core.solver.topology import Constraints, DomainLedger
+from shared.core.solver.vectors import copies_that_fit
+
+UNLIMITED = 1 << 30
+
+
+class Bin:
+    """``count`` equal nodes: one existing node, or planned nodes of one option.
+
+    ``contents`` is replicas per node by group, ``levels`` the relaxation level that each group needed there;
+    ``residents`` are (matching, anti mask, count) of what already ran.
+    """
+
+    __slots__ = ("alternatives", "contents", "count", "free", "labels", "levels", "node", "option", "residents", "uid")
+
+    def __init__(
+        self,
+        uid: int,
+        *,
+        labels: Mapping[str, str],
+        alternatives: int,
+        free: list[int],
+        node: Node | None = None,
+        option: Option | None = None,
+        count: int = 1,
+        residents: tuple[tuple[int, int, int], ...] = (),
+    ) -> None:
+        self.uid = uid
+        self.node = node
+        self.option = option
+        self.count = count
+        self.labels = labels
+        self.alternatives = alternatives
+        self.free = free
+        self.contents: dict[int, int] = {}
+        self.residents = residents
+        self.levels: dict[int, int] = {}
+
+    def split(self, uid: int, count: int) -> "Bin":
+        """Take ``count`` of the nodes out as a bin of their own."""
+        other = Bin(
+            uid,
+            labels=self.labels,
+            alternatives=self.alternatives,
+            free=list(self.free),
+            option=self.option,
+            count=count,
+        )
+        other.contents = dict(self.contents)
+        other.levels = dict(self.levels)
+        self.count -= count
+        return other
+
+
+class State:
+    """Bins, reservation units, limits and topology counters of one solve."""
+
+    def __init__(self, market: Market, demands: Demands, facts: NodeFacts) -> None:
+        self.market = market
+        self.demands = demands
+        self.groups: Sequence[Group] = demands.groups
+        self.remaining: list[int] = [group.count for group in demands.groups]
+        self.ledger = DomainLedger(demands.terms)
+        self.bins: list[Bin] = []
+        self.units: dict[str, int] = _units(market)
+        self.limits: dict[str, dict[str, int]] = _limits(market)
+        self._journal: list[Callable[[], None]] = []
+        self._next_uid = 0
+        self._labels: dict[int, dict[str, str]] = {}
+        self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
+        for node in facts.ordered():
+            if node.deleting:
+                continue  # its replicas are demand again (R-34); they hold no domain
+            residents = facts.residents(node)
+            for matching, anti_mask, count in residents:
+                self.ledger.add(node.labels, matching, anti_mask, count)
+            if facts.takes_replicas(node):
+                self.bins.append(
+                    Bin(
+                        self._uid(),
+                        labels=node.labels,
+                        alternatives=facts.alternatives(node),
+                        free=facts.free(node),
+                        node=node,
+                        residents=residents,
+                    )
+                )
+
+    def _uid(self) -> int:
+        self._next_uid += 1
+        return self._next_uid
+
+    # -- undo
+
+    def mark(self) -> int:
+        """Remember the present state; give the mark to :meth:`undo` to return to it."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Return to the state at ``mark``."""
+        while len(self._journal) > mark:
+            self._journal.pop()()
+
+    # -- changes
+
+    def labels_of(self, option: Option) -> Mapping[str, str]:
+        """Return the labels of a new node (one mapping per option)."""
+        known = self._labels.get(option.index)
+        if known is None:
+            known = self._labels[option.index] = self.market.labels(option)
+        return known
+
+    def open_bin(self, option: Option, count: int) -> Bin:
+        """Plan ``count`` empty nodes of the option and take their units and limits."""
+        opened = Bin(
+            self._uid(),
+            labels=self.labels_of(option),
+            alternatives=option.alternatives,
+            free=list(option.allocatable),
+            option=option,
+            count=count,
+        )
+        self.bins.append(opened)
+        self._charge(option, count)
+
+        def close() -> None:
+            self.bins.remove(opened)
+            self._charge(option, -opened.count)
+
+        self._journal.append(close)
+        return opened
+
+    def _charge(self, option: Option, count: int) -> None:
+        if option.reservation is not None:
+            self.units[option.reservation.id] -= count
+        limits = self.limits.get(option.entry.pool.name)
+        if limits is not None:
+            for name in limits:
+                limits[name] -= count * (1 if name == NODES else option.instance_type.capacity[name])
+
+    def split_bin(self, bin_: Bin, count: int) -> Bin:
+        """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
+        if count == bin_.count:
+            return bin_
+        other = bin_.split(self._uid(), count)
+        self.bins.insert(self.bins.index(bin_) + 1, other)
+
+        def join() -> None:
+            self.bins.remove(other)
+            bin_.count += other.count
+
+        self._journal.append(join)
+        return other
+
+    def place(self, bin_: Bin, group: Group, per_node: int, level: int = 0) -> None:
+        """Put ``per_node`` replicas on each node of the bin."""
+        before = bin_.levels.get(group.index)
+        self._move(bin_, group, per_node, level)
+        bin_.levels[group.index] = level if before is None else max(before, level)
+
+        def take_back() -> None:
+            if before is None:
+                del bin_.levels[group.index]
+            else:
+                bin_.levels[group.index] = before
+            self._move(bin_, group, -per_node, level)
+
+        self._journal.append(take_back)
+
+    def _move(self, bin_: Bin, group: Group, per_node: int, level: int) -> None:
+        free = bin_.free
+        for dimension, asked in enumerate(group.request):
+            free[dimension] -= asked * per_node
+        left = bin_.contents.get(group.index, 0) + per_node
+        if left:
+            bin_.contents[group.index] = left
+        else:
+            del bin_.contents[group.index]
+        self.remaining[group.index] -= per_node * bin_.count
+        anti_mask = group.constraints[level].anti_mask
+        self.ledger.add(bin_.labels, group.matching, anti_mask, per_node * bin_.count)
+        if group.constraints[-1].spread:
+            self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
+
+    # -- questions
+
+    def cost(self) -> int:
+        """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
+        overhead = overhead_atto_usd(self.market.policy)
+        return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
+
+    def units_left(self, option: Option) -> int:
+        """How many more nodes of the option the reservation's units and the pool's limits allow."""
+        left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.id])
+        limits = self.limits.get(option.entry.pool.name)
+        for name, amount in () if limits is None else limits.items():
+            needed = 1 if name == NODES else option.instance_type.capacity[name]
+            if needed > 0:
+                left = min(left, max(0, amount // needed))
+        return left
+
+    def budget_left(self, group: Group) -> int:
+        """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""
+        cap = group.workload.max_price_micro_usd_per_hour
+        assert cap is not None
+        spent = self._running_cost.get(group.workload.key, 0)
+        for bin_ in self.bins:
+            if bin_.option is not None and group.index in bin_.contents:
+                spent += bin_.option.price * bin_.count
+        return cap * ATTO_USD_PER_MICRO_USD - spent
+
+    def room(self, bin_: Bin, group: Group, level: int) -> int:
+        """How many replicas of the group ONE node of the bin takes: wishes, resources, topology."""
+        if not bin_.alternatives & group.alternatives[level]:
+            return 0
+        fitting = copies_that_fit(group.request, bin_.free)
+        if fitting == 0:
+            return 0
+        constraints = group.constraints[level]
+        if not (group.matching or constraints.anti_mask or not constraints.is_free):
+            return fitting
+        return min(fitting, self.topology_room(bin_.labels, group, constraints, bin_))
+
+    def topology_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+        """How many replicas topology allows on one node with these labels (``bin_`` None: a fresh node)."""
+        ledger = self.ledger
+        if group.matching and ledger.inverse_blocked(labels, group.matching):
+            return 0
+        room = ledger.near_room(constraints, labels)
+        if group.matching and ledger.carried:
+            room = min(room, ledger.carried_room(labels, group.matching))
+        for spread in constraints.spread:
+            if room == 0:
+                return 0
+            if spread.topology_key == HOSTNAME:
+                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
+                allowed = spread.max_skew - there
+                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
+            else:
+                room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
+        return min(room, self._host_room(group, constraints, bin_)) if room else 0
+
+    def _host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+        room = UNLIMITED
+        for near in constraints.anti:
+            if near.topology_key == HOSTNAME:
+                if bin_ is not None and self._matched_on(bin_, near.term):
+                    return 0
+                if near.matches_self:
+                    room = 1
+        for near in constraints.affinity:
+            if near.topology_key == HOSTNAME and not (bin_ is not None and self._matched_on(bin_, near.term)):
+                populated = self.ledger.populated_hosts.get(near.term, 0) > 0
+                if populated or not near.matches_self:
+                    return 0
+        if bin_ is not None and group.matching & self.ledger.host_mask:
+            room = min(room, self._inverse_host_room(bin_, group))
+        return room
+
+    def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
+        """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
+        hosts = group.matching & self.ledger.host_mask
+        for _, anti_mask, _ in bin_.residents:
+            if anti_mask & hosts:
+                return 0
+        room = UNLIMITED
+        for index in bin_.contents:
+            # A replica's level is not remembered on the node; required terms are the same at every level.
+            final = self.groups[index].constraints[-1]
+            if final.anti_mask & hosts:
+                return 0
+            for spread in final.spread:
+                if spread.topology_key == HOSTNAME and hosts >> spread.term & 1:
+                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
+        return room
+
+    def _matched_on(self, bin_: Bin, term: int) -> int:
+        matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
+        for index, count in bin_.contents.items():
+            if self.groups[index].matching >> term & 1:
+                matched += count
+        return matched
+
+
+def _units(market: Market) -> dict[str, int]:
+    units: dict[str, int] = {}
+    for option in market.options:
+        if option.reservation is not None:
+            free = max(0, option.reservation.free_units)
+            units[option.reservation.id] = min(free, units.get(option.reservation.id, free))
+    return units
+
+
+def _limits(market: Market) -> dict[str, dict[str, int]]:
+    """Return what each limited pool may still use: its limits minus the capacity of its nodes (R-57)."""
+    capacities = {item.name: item.capacity for item in market.snapshot.instance_types}
+    left: dict[str, dict[str, int]] = {}
+    for entry in market.entries:
+        if entry.pool.limits is not None:
+            left[entry.pool.name] = dict(entry.pool.limits.items())
+    for node in market.snapshot.nodes:
+        limits = left.get(node.node_pool_name)
+        if limits is not None:
+            capacity = capacities.get(node.instance_type, node.allocatable)
+            for name in limits:
+                limits[name] -= 1 if name == NODES else capacity[name]
+    return left
+
+
+def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:
+    """Sum what the contents of one node take."""
+    load = [0] * dimensions
+    for index, count in contents.items():
+        for dimension, asked in enumerate(groups[index].request):
+            load[dimension] += asked * count
+    return load

@@ -1,0 +1,40 @@
+"""Resources as tuples of integers, in one fixed order of names per solve."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from shared.core.resources import CPU, MEMORY, PODS, Resources
+
+Vector = tuple[int, ...]
+
+# A type that does not say how many pods it holds holds any number; more than this is never asked for.
+MANY_PODS: Final = 1 << 30
+
+
+class Dimensions:
+    """The resource names that any replica asks for: cpu, memory and pods first, the others sorted."""
+
+    def __init__(self, requests: Iterable[Resources]) -> None:
+        asked: set[str] = set()
+        for request in set(requests):
+            asked.update(name for name, amount in request.items() if amount > 0)
+        self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
+
+    def request(self, resources: Resources) -> Vector:
+        """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
+        return tuple(max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names)
+
+    def capacity(self, resources: Resources) -> Vector:
+        """Return what a node has."""
+        return tuple(MANY_PODS if name == PODS and PODS not in resources else resources[name] for name in self.names)
+
+
+def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
+    """How many times ``request`` fits into ``free``; a resource that is not asked for never limits."""
+    fitting = MANY_PODS
+    for asked, available in zip(request, free, strict=True):
+        if asked > 0:
+            copies = available // asked
+            if copies < fitting:
+                fitting = copies
+    return max(0, fitting)

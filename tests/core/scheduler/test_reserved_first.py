@@ -1,0 +1,138 @@
+"""Reserved offerings inside the scheduler: what Karpenter reaches after its last loop, in one pass (rules 2 and 3)."""
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core import labels
+from shared.core.plan import ReasonCode
+from shared.core.requirement import Operator
+from tests.core.scheduler.world import (
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    demand,
+    fx_anti,
+    fx_reserved,
+    launched,
+    markets,
+    near,
+    node_class,
+    placed_count,
+    planned,
+    pool,
+    require,
+    reservation,
+    types_launched,
+    unplaced_count,
+    with_demand,
+    workload,
+)
+
+
+def test_both_reservations_are_used_before_anything_is_paid_for() -> None:
+    plan = planned(with_demand(fx_reserved(), demand(workload(cpu=1800), 3)))
+
+    told = launched(plan)
+    assert told["small:r-small"] == 1
+    assert told["medium:r-medium"] == 1
+    assert types_launched(plan) == {"small": 2, "medium": 1}
+    assert unplaced_count(plan) == 0
+
+
+def test_two_pools_share_one_reservation_without_counting_it_twice() -> None:
+    pools = (pool("np-1"), pool("np-2"))
+    demands = tuple(
+        demand(
+            replace(
+                fx_anti(1)[0].workload,
+                name=f"anti-{index}",
+                labels={"app": "job"},
+                node_selector=require(labels.INSTANCE_TYPE, Operator.IN, "small").merged(
+                    require(labels.NODE_POOL, Operator.IN, f"np-{index}")
+                ),
+            )
+        )
+        for index in (1, 2)
+    )
+    plan = planned(replace(fx_reserved(pools=pools), demands=demands))
+
+    assert types_launched(plan) == {"small": 2}
+    assert launched(plan)["small:r-small"] == 1
+
+
+def test_every_unit_of_two_reservations_of_one_type_is_used() -> None:
+    extra = reservation("r-small-2", "small", 2)
+    plan = planned(with_demand(fx_reserved(extra), *fx_anti(4)))
+
+    told = launched(plan)
+    assert (told["small:r-small"], told["small:r-small-2"]) == (1, 2)
+    assert types_launched(plan) == {"small": 4}
+
+
+def test_weight_decides_between_pools_but_never_against_a_free_unit() -> None:
+    fallback_unit = reservation("r-fallback", "small", 1)
+    snapshot = fx_reserved(fallback_unit)
+    snapshot = replace(
+        snapshot,
+        node_pools=(
+            pool("np-primary", class_name="primary", weight=100),
+            pool("np-fallback", class_name="fallback", weight=50),
+        ),
+        node_classes=(node_class("primary", ["r-small"]), node_class("fallback", ["r-fallback"])),
+    )
+    plan = planned(with_demand(snapshot, *fx_anti(3)))
+
+    by_pool = {(launch.offering.reservation_id, launch.node_pool_name) for launch in plan.launches}
+    paid = {name for reservation_id, name in by_pool if reservation_id is None}
+    assert ("r-small", "np-primary") in by_pool
+    assert ("r-fallback", "np-fallback") in by_pool
+    assert paid == {"np-primary"}
+
+
+def test_replicas_share_a_reserved_node_and_take_one_unit() -> None:
+    wanted = workload(
+        affinity=(near(labels.ZONE),),
+        node_selector=require(labels.INSTANCE_TYPE, Operator.IN, "small")
+        .merged(require(labels.CAPACITY_TYPE, Operator.IN, "reserved"))
+        .merged(require(labels.ZONE, Operator.IN, "zone-1")),
+    )
+    plan = planned(with_demand(fx_reserved(), demand(wanted, 2)))
+
+    assert launched(plan) == {"small:r-small": 1}
+    assert placed_count(plan) == 2
+
+
+def test_a_pool_that_allows_no_type_says_so() -> None:
+    snapshot = fx_reserved(pools=(pool("np-1", *require(labels.INSTANCE_TYPE, Operator.IN, "unheard-of").values()),))
+    plan = planned(with_demand(snapshot, demand(workload(), 2)))
+
+    assert not plan.launches
+    assert plan.unplaced[0].code is ReasonCode.INCOMPATIBLE
+    assert "filtered out all available instance types" in plan.unplaced[0].message
+
+
+@pytest.mark.parametrize("units", [0, 1, 3])
+def test_a_claim_a_unit_however_many_replicas_must_be_apart(units: int) -> None:
+    snapshot = fx_reserved(reservation("r-many", "small", units))
+    plan = planned(with_demand(snapshot, *fx_anti(50)))
+
+    told = launched(plan)
+    assert told["small:r-many"] == units
+    assert told["small:r-small"] == 1
+    assert placed_count(plan) == 50
+
+
+@pytest.mark.parametrize(
+    ("allowed", "reserved_nodes", "unplaced"),
+    [((RESERVED,), 1, 2), ((RESERVED, ON_DEMAND), 1, 0), ((RESERVED, SPOT, ON_DEMAND), 1, 0)],
+    ids=["strict", "reserved, then on demand", "reserved, then spot or on demand"],
+)
+def test_strictness_is_a_plain_requirement(allowed: tuple[object, ...], reserved_nodes: int, unplaced: int) -> None:
+    snapshot = fx_reserved(pools=(pool("np-1", markets(*allowed)),))  # type: ignore[arg-type]  # pytest loses the type
+    plan = planned(with_demand(snapshot, *fx_anti(3)))
+
+    assert launched(plan)["small:r-small"] == reserved_nodes
+    assert unplaced_count(plan) == unplaced
+    if unplaced:
+        assert plan.unplaced[0].code is ReasonCode.RESERVATION_FULL
