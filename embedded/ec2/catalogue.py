@@ -1,0 +1,57 @@
+"""Instance types and where they are offered: moto's copy of EC2's data, with what it lacks added."""
+
+import copy
+from functools import cache
+from typing import Any, Final
+
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES
+
+InstanceTypeInfo = dict[str, Any]
+
+# UltraServer types: their blocks end 60 minutes early, not 30, and cannot be shared.
+_ULTRASERVER_FAMILIES: Final = ("trn2u", "p6e-gb200")
+
+_NEURON: Final = {
+    "trn2u.48xlarge": {
+        "NeuronDevices": [
+            {
+                "Count": 16,
+                "Name": "Trainium2",
+                "CoreInfo": {"Count": 8, "Version": 3},
+                "MemoryInfo": {"SizeInMiB": 98304},
+            }
+        ],
+        "TotalNeuronDeviceMemoryInMiB": 16 * 98304,
+    },
+}
+
+
+@cache
+def instance_types() -> dict[str, InstanceTypeInfo]:
+    """Return every instance type by name, in name order."""
+    known: dict[str, InstanceTypeInfo] = dict(sorted(INSTANCE_TYPES.items()))
+    for name, neuron in _NEURON.items():
+        if name in known and "NeuronInfo" not in known[name]:
+            known[name] = copy.deepcopy(known[name]) | {"NeuronInfo": neuron}
+    return known
+
+
+@cache
+def offered_zones(region: str) -> dict[str, frozenset[str]]:
+    """Return the zone names of ``region`` in which each instance type is offered."""
+    zones: dict[str, set[str]] = {}
+    for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, []):
+        zones.setdefault(offering["InstanceType"], set()).add(offering["Location"])
+    return {name: frozenset(found) for name, found in zones.items()}
+
+
+def is_ultraserver(instance_type: str) -> bool:
+    """Whether the type belongs to an UltraServer, whose blocks are reclaimed an hour before their end."""
+    return instance_type.split(".")[0] in _ULTRASERVER_FAMILIES
+
+
+def architectures(instance_type: str) -> list[str]:
+    """Return the processor architectures of a type, empty for one that is not known."""
+    info = instance_types().get(instance_type, {})
+    found: list[str] = info.get("ProcessorInfo", {}).get("SupportedArchitectures", [])
+    return found

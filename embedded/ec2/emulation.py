@@ -1,0 +1,156 @@
+"""The emulated EC2 as its host and its tests see it: requests in, answers and events out."""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from embedded.ec2 import control, slots
+from embedded.ec2.agenda import Clock
+from embedded.ec2.client import bound_client
+from embedded.ec2.errors import Ec2Error, ResponseLostError
+from embedded.ec2.events import Event
+from embedded.ec2.operations import OPERATIONS
+from embedded.ec2.pricing_service import PricingService
+from embedded.ec2.protocol import Call, Ec2Protocol, Reply
+from embedded.ec2.world import create_world
+
+# Operations whose ClientToken EC2 honours.
+_IDEMPOTENT: Final = frozenset(
+    {
+        "CreateFleet",
+        "RunInstances",
+        "CreateCapacityReservation",
+        "CreateLaunchTemplate",
+        "CreateLaunchTemplateVersion",
+        "MoveCapacityReservationInstances",
+    }
+)
+
+
+class Ec2Emulation:
+    """One account's EC2 in one region; thread-safe, with one lock that is not held while an event is delivered."""
+
+    def __init__(self, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> None:
+        self._lock = threading.RLock()
+        self._protocol = Ec2Protocol()
+        self._tokens: dict[tuple[str, str], tuple[dict[str, Any], dict[str, Any]]] = {}
+        self._pricing = PricingService(region)
+        self._region = region
+        self._new_world = partial(create_world, clock, emit, account_id, region)
+        self.world = self._new_world()
+
+    def dispatch(self, method: str, headers: dict[str, str], body: bytes) -> Reply:
+        """Answer one EC2 request; the host has authenticated it, so ``method`` and ``headers`` decide nothing here.
+
+        Raises
+        ------
+        ResponseLostError
+            When a test wants this answer lost: the call has taken effect, and the host drops the connection.
+        """
+        del method, headers
+        try:
+            with self._lock:
+                self.world.agenda.catch_up()
+                try:
+                    return self._answer(body)
+                finally:
+                    self.world.agenda.catch_up()
+                    slots.record_counts(self.world)
+        finally:
+            self.world.outbox.flush()
+
+    def tick(self) -> None:
+        """Apply everything that is due by the clock and deliver its events."""
+        with self._lock:
+            self.world.agenda.catch_up()
+            slots.record_counts(self.world)
+        self.world.outbox.flush()
+
+    def control(self, action: str, payload: dict[str, Any]) -> dict[str, Any]:
+        """Do what only AWS, another account or bad luck can do; see ``control.ACTIONS``.
+
+        The action ``reset`` makes the account new: no event tells of what disappears.
+
+        Raises
+        ------
+        ControlError
+            For an unknown action or a payload that does not fit it.
+        """
+        try:
+            with self._lock:
+                if action == "reset":
+                    self.world, self._tokens = self._new_world(), {}
+                    return {}
+                self.world.agenda.catch_up()
+                result = control.perform(self.world, action, payload)
+                self.world.agenda.catch_up()
+                slots.record_counts(self.world)
+                return result
+        finally:
+            self.world.outbox.flush()
+
+    def pricing(self, body: bytes, target: str) -> Reply:
+        """Answer one request to the Pricing service; ``target`` is its X-Amz-Target header."""
+        return self._pricing.answer(body, target)
+
+    def client(self, service: str = "ec2", *, attempts: int = 1) -> Any:
+        """Return a boto3 client for ``ec2`` or ``pricing`` that talks to this emulation without a socket.
+
+        Requests are serialised, signed and parsed as ever. It tries once unless ``attempts`` says otherwise, so that a
+        test sees every fault.
+        """
+        return bound_client(self, service, self._region, attempts)
+
+    def _answer(self, body: bytes) -> Reply:
+        request_id = self.world.ids.uuid("request")
+        try:
+            call = self._protocol.parse(body)
+            self.world.faults.before_call(call.operation)
+            reply = self._perform(call, body, request_id)
+        except Ec2Error as error:
+            return self._protocol.refuse(error, request_id)
+        self.world.faults.after_call(call.operation)
+        return reply
+
+    def _perform(self, call: Call, body: bytes, request_id: str) -> Reply:
+        operation = OPERATIONS.get(call.operation)
+        if operation is None:
+            return self.world.moto.answer(call.operation, body)
+        if call.parameters.get("DryRun"):
+            raise Ec2Error("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+        token = call.parameters.get("ClientToken")
+        if token is None or call.operation not in _IDEMPOTENT:
+            result = operation(self.world, call.parameters)
+        else:
+            result = self._once(call, token)
+        return self._protocol.answer(call.operation, result, request_id)
+
+    def _once(self, call: Call, token: str) -> dict[str, Any]:
+        """Perform a call with a client token the first time; later answer as then, or refuse other parameters."""
+        key = (call.operation, token)
+        if key not in self._tokens:
+            self._tokens[key] = (call.parameters, OPERATIONS[call.operation](self.world, call.parameters))
+        parameters, result = self._tokens[key]
+        if parameters != call.parameters:
+            raise Ec2Error(
+                "IdempotentParameterMismatch",
+                "The request uses the same client token as a previous, but non-identical request.",
+            )
+        return result
+
+
+def install(*, clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> Ec2Emulation:
+    """Return a fresh EC2 for one account and region.
+
+    Parameters
+    ----------
+    clock
+        Where the time comes from; the emulation never reads any other.
+    emit
+        Takes one complete EventBridge event; called without any lock held.
+    """
+    return Ec2Emulation(clock, emit, account_id, region)
+
+
+__all__ = ["Ec2Emulation", "ResponseLostError", "install"]

@@ -1,0 +1,72 @@
+"""Faults that a test asks for: refused calls, lost answers, refused launches."""
+
+from dataclasses import dataclass, field
+
+from embedded.ec2.errors import Ec2Error, ResponseLostError
+from embedded.ec2.state import LaunchSpec
+
+
+@dataclass
+class CallFault:
+    """The next ``count`` calls of ``operation`` fail with ``code`` before they have any effect."""
+
+    operation: str
+    code: str
+    message: str
+    count: int = 1
+    status: int = 400
+
+
+@dataclass
+class LaunchFault:
+    """The next ``count`` matching launches are refused with ``code``; None means any, or for good."""
+
+    code: str
+    message: str
+    instance_type: str | None = None
+    zone: str | None = None
+    market: str | None = None
+    count: int | None = None
+
+    def matches(self, spec: LaunchSpec) -> bool:
+        """Whether this fault is meant for a launch."""
+        wanted = (self.instance_type, self.zone, self.market)
+        actual = (spec.instance_type, spec.zone.name, spec.market.value)
+        return all(want is None or want == have for want, have in zip(wanted, actual, strict=True))
+
+
+@dataclass
+class Faults:
+    """The faults that are waiting to happen."""
+
+    calls: list[CallFault] = field(default_factory=list)
+    launches: list[LaunchFault] = field(default_factory=list)
+    lost_responses: dict[str, int] = field(default_factory=dict)
+
+    def before_call(self, operation: str) -> None:
+        """Refuse the call if a fault waits for it."""
+        fault = next((f for f in self.calls if f.operation == operation), None)
+        if fault is None:
+            return
+        fault.count -= 1
+        if fault.count <= 0:
+            self.calls.remove(fault)
+        raise Ec2Error(fault.code, fault.message, fault.status)
+
+    def after_call(self, operation: str) -> None:
+        """Lose the answer of a call that has taken effect, if a fault waits for it."""
+        left = self.lost_responses.get(operation, 0)
+        if left > 0:
+            self.lost_responses[operation] = left - 1
+            raise ResponseLostError(operation)
+
+    def before_launch(self, spec: LaunchSpec) -> None:
+        """Refuse one launch if a fault waits for it."""
+        fault = next((f for f in self.launches if f.matches(spec)), None)
+        if fault is None:
+            return
+        if fault.count is not None:
+            fault.count -= 1
+            if fault.count <= 0:
+                self.launches.remove(fault)
+        raise Ec2Error(fault.code, fault.message)

@@ -1,0 +1,39 @@
+"""The operations that this emulation answers itself; everything else goes to moto."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from embedded.ec2 import fleet_operations as fleets
+from embedded.ec2 import instance_operations as instances
+from embedded.ec2 import launch_templates as templates
+from embedded.ec2 import reservation_operations as reservations
+from embedded.ec2 import resource_operations as resources
+from embedded.ec2.world import World
+
+Operation = Callable[[World, dict[str, Any]], dict[str, Any]]
+
+OPERATIONS: Final[Mapping[str, Operation]] = {
+    "CreateCapacityReservation": reservations.create_capacity_reservation,
+    "ModifyCapacityReservation": reservations.modify_capacity_reservation,
+    "CancelCapacityReservation": reservations.cancel_capacity_reservation,
+    "DescribeCapacityReservations": reservations.describe_capacity_reservations,
+    "MoveCapacityReservationInstances": reservations.move_capacity_reservation_instances,
+    "GetCapacityReservationUsage": reservations.get_capacity_reservation_usage,
+    "CreateFleet": fleets.create_fleet,
+    "DescribeFleets": fleets.describe_fleets,
+    "DeleteFleets": fleets.delete_fleets,
+    "RunInstances": instances.run_instances,
+    "DescribeInstances": instances.describe_instances,
+    "DescribeInstanceStatus": instances.describe_instance_status,
+    "TerminateInstances": instances.terminate_instances,
+    "CreateLaunchTemplate": templates.create_launch_template,
+    "CreateLaunchTemplateVersion": templates.create_launch_template_version,
+    "ModifyLaunchTemplate": templates.modify_launch_template,
+    "DeleteLaunchTemplate": templates.delete_launch_template,
+    "DeleteLaunchTemplateVersions": templates.delete_launch_template_versions,
+    "DescribeLaunchTemplates": templates.describe_launch_templates,
+    "DescribeLaunchTemplateVersions": templates.describe_launch_template_versions,
+    "CreateTags": resources.create_tags,
+    "DeleteTags": resources.delete_tags,
+    "DescribeTags": resources.describe_tags,
+}

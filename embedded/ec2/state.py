@@ -1,0 +1,249 @@
+"""The things that the emulation keeps: reservations, instances, fleets, launch templates."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+
+class Market(StrEnum):
+    """How an instance is bought; the values are EC2's lifecycle names."""
+
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+    CAPACITY_BLOCK = "capacity-block"
+    INTERRUPTIBLE = "interruptible-capacity-reservation"
+
+
+class ReservationKind(StrEnum):
+    """The kinds of capacity reservation; the values are CreateFleet's reservation types."""
+
+    ON_DEMAND = "on-demand-capacity-reservation"
+    CAPACITY_BLOCK = "capacity-block"
+    INTERRUPTIBLE = "interruptible-capacity-reservation"
+
+    @property
+    def market(self) -> Market:
+        """The market through which instances enter a reservation of this kind."""
+        return _MARKETS[self]
+
+
+_MARKETS: Final = {
+    ReservationKind.ON_DEMAND: Market.ON_DEMAND,
+    ReservationKind.CAPACITY_BLOCK: Market.CAPACITY_BLOCK,
+    ReservationKind.INTERRUPTIBLE: Market.INTERRUPTIBLE,
+}
+
+# States in which a reservation holds hardware that nobody else can have.
+HOLDING_STATES: Final = frozenset({"active", "pending"})
+ENDED_STATES: Final = frozenset({"expired", "cancelled", "failed", "payment-failed", "unsupported"})
+
+LINUX: Final = "Linux/UNIX"
+
+
+@dataclass(frozen=True, order=True)
+class Zone:
+    """An availability zone: the name differs between accounts, the id does not."""
+
+    name: str
+    zone_id: str
+
+
+@dataclass
+class CapacityReservation:
+    """One capacity reservation; ``occupants`` and ``scrubbing`` hold instance ids, each taking one slot."""
+
+    reservation_id: str
+    owner_id: str
+    kind: ReservationKind
+    instance_type: str
+    zone: Zone
+    total_count: int
+    created_at: datetime
+    start_at: datetime
+    platform: str = LINUX
+    tenancy: str = "default"
+    match_criteria: str = "open"
+    state: str = "active"
+    end_at: datetime | None = None
+    planned_count: int = 0
+    """Size that a reservation will have once it starts; EC2 shows it as a system tag only."""
+    block_id: str | None = None
+    ultraserver_type: str | None = None
+    source_reservation_id: str | None = None
+    placement_group_arn: str | None = None
+    ebs_optimized: bool = False
+    delivery_preference: str | None = None
+    commitment_end_at: datetime | None = None
+    reclaiming: bool = False
+    """A block past the moment from which EC2 takes its instances back: still active, no longer launchable."""
+    visible: bool = True
+    occupants: dict[str, datetime] = field(default_factory=dict)
+    scrubbing: set[str] = field(default_factory=set)
+    available_history: list[tuple[datetime, int]] = field(default_factory=list)
+
+    @property
+    def used_count(self) -> int:
+        """Slots that cannot be given out: occupied, or being scrubbed."""
+        return len(self.occupants) + len(self.scrubbing)
+
+    @property
+    def available_count(self) -> int:
+        """Slots that a launch could take now."""
+        if self.state not in HOLDING_STATES or self.reclaiming:
+            return 0
+        return max(0, self.total_count - self.used_count)
+
+
+@dataclass(frozen=True)
+class ReservationTarget:
+    """A CapacityReservationSpecification: preference (None when not given) and at most one target."""
+
+    preference: str | None = None
+    reservation_id: str | None = None
+    group_arn: str | None = None
+
+    @property
+    def is_targeted(self) -> bool:
+        """Whether a reservation or a group is named."""
+        return self.reservation_id is not None or self.group_arn is not None
+
+
+@dataclass(frozen=True)
+class BlockDevice:
+    """One EBS volume to create at launch."""
+
+    device: str
+    size_gib: int
+    volume_type: str | None = None
+    iops: int | None = None
+    encrypted: bool = False
+    delete_on_termination: bool = True
+
+
+@dataclass(frozen=True)
+class LaunchSpec:
+    """Everything that decides where one instance goes and what it looks like."""
+
+    instance_type: str
+    image_id: str
+    zone: Zone
+    subnet_id: str
+    market: Market = Market.ON_DEMAND
+    platform: str = LINUX
+    tenancy: str = "default"
+    target: ReservationTarget = ReservationTarget()
+    max_price_micro_usd_per_hour: int | None = None
+    security_group_ids: tuple[str, ...] = ()
+    user_data: str | None = None
+    key_name: str | None = None
+    instance_profile: dict[str, str] | None = None
+    block_devices: tuple[BlockDevice, ...] = ()
+    metadata_options: dict[str, Any] | None = None
+    placement_group: str | None = None
+    ebs_optimized: bool = False
+    monitoring: bool = False
+    tags: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Tags by EC2 resource type: instance, volume, network-interface."""
+
+
+@dataclass
+class ScheduledEvent:
+    """A maintenance event that DescribeInstanceStatus shows."""
+
+    event_id: str
+    code: str
+    description: str
+    not_before: datetime
+    not_after: datetime | None = None
+
+
+@dataclass
+class Instance:
+    """One instance; ``market`` and ``reservation_id`` may change during its life, the spec does not."""
+
+    instance_id: str
+    owner_id: str
+    spec: LaunchSpec
+    launched_at: datetime
+    market: Market
+    run_id: str
+    """The ``r-`` id under which DescribeInstances groups the instances of one launch."""
+    state: str = "pending"
+    reservation_id: str | None = None
+    block_id: str | None = None
+    fleet_id: str | None = None
+    client_token: str | None = None
+    launch_index: int = 0
+    private_ip: str | None = None
+    network_interface_id: str | None = None
+    volume_ids: tuple[str, ...] = ()
+    state_reason: tuple[str, str] | None = None
+    transition_reason: str = ""
+    terminated_at: datetime | None = None
+    termination_protected: bool = False
+    system_status: str = "ok"
+    instance_status: str = "ok"
+    scheduled_events: list[ScheduledEvent] = field(default_factory=list)
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the instance holds hardware."""
+        return self.state in {"pending", "running", "stopping", "shutting-down"}
+
+
+@dataclass
+class Fleet:
+    """One instant fleet: kept so that DescribeFleets and DeleteFleets find its instances."""
+
+    fleet_id: str
+    created_at: datetime
+    request: dict[str, Any]
+    result: dict[str, Any]
+    instance_ids: tuple[str, ...]
+    state: str = "active"
+
+
+@dataclass
+class LaunchTemplateVersion:
+    """One immutable version of a launch template."""
+
+    number: int
+    data: dict[str, Any]
+    description: str | None
+    created_at: datetime
+
+
+@dataclass
+class LaunchTemplate:
+    """A launch template with its versions, oldest first; deleted versions leave gaps in the numbers."""
+
+    template_id: str
+    name: str
+    created_at: datetime
+    versions: dict[int, LaunchTemplateVersion]
+    default_version: int = 1
+
+    @property
+    def latest_version(self) -> int:
+        """The highest number among the versions that exist."""
+        return max(self.versions)
+
+
+@dataclass
+class Settings:
+    """Latencies and habits of the emulated EC2, all in seconds of emulated time; changed through the control API."""
+
+    pending_s: float = 5.0
+    shutting_down_s: float = 10.0
+    terminated_visible_s: float = 3600.0
+    block_scrub_s: float = 300.0
+    block_payment_s: float = 300.0
+    block_warning_s: float = 120.0
+    """How long before EC2 terminates an instance of a block its interruption warning is sent; AWS states no figure."""
+    interruption_notice_s: float = 120.0
+    assessment_s: float = 60.0
+    reservation_pending_s: float = 0.0
+    count_lag_s: float = 0.0
+    describe_lag_s: float = 0.0
+    older_block_event_names: bool = False
