@@ -66,7 +66,7 @@ class Host:
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
         services_clock.install(self.clock)
-        provisioners.install(self.ec2)
+        provisioners.install()
         Router(self.faults, self.ec2, self.runtime.environment_of).install()
         self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self.ec2.control})
         self.clock.on_change(self._tick)

@@ -14,6 +14,7 @@ from ministack import app
 from ministack.core import iam_actions
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
 
+from embedded.ec2.errors import ResponseLostError
 from embedded.faults import FaultRule, Faults, Request
 from embedded.lambda_environments import Environment
 
@@ -100,7 +101,10 @@ class Router:
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
     ) -> Response:
         del path, query  # the query protocol has one path and a form body
-        return await asyncio.to_thread(self._ec2.dispatch, method, headers, body)
+        try:
+            return await asyncio.to_thread(self._ec2.dispatch, method, headers, body)
+        except ResponseLostError as lost:  # an order of the EC2 emulation's own test API: done, and not answered
+            raise ConnectionDropped from lost
 
     async def _handle_pricing(
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
