@@ -1,7 +1,8 @@
 """Bounds on the shape of untrusted input, checked before anything looks at its meaning."""
 
+import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from shared.manifests.problems import Location, ManifestError, Problem, path_of
 
@@ -9,6 +10,7 @@ LARGEST_INPUT_BYTES: Final = 2**20
 DEEPEST: Final = 32
 MOST_VALUES: Final = 20_000  # scalars, lists and mappings of one document
 MOST_KEYS: Final = 1_000  # of one mapping
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**63)
 
 
@@ -41,6 +43,8 @@ def check_structure(value: Any, *, source: str = "") -> None:
             refuse("size", f"has more than {MOST_KEYS} fields", location, source=source)
         if isinstance(item, int) and item not in _INTEGERS:
             refuse("integer", "is a number beyond 64 bits", location, source=source)
+        if not _is_text(item) or not all(map(_is_text, item if isinstance(item, dict) else ())):
+            refuse("unicode", "holds half of a surrogate pair, which is no character", location, source=source)
 
 
 def _walk(root: Any) -> Iterator[tuple[Location, Any]]:
@@ -55,6 +59,11 @@ def _walk(root: Any) -> Iterator[tuple[Location, Any]]:
             pending.extend(((*location, index), member) for index, member in enumerate(item[: MOST_VALUES + 1]))
 
 
-def refuse(rule: str, message: str, location: Location = (), *, line: int | None = None, source: str = "") -> None:
+def _is_text(value: Any) -> bool:
+    """Whether a value, if it is text, can be written as UTF-8."""
+    return not isinstance(value, str) or value.isascii() or not _SURROGATE.search(value)
+
+
+def refuse(rule: str, message: str, location: Location = (), *, line: int | None = None, source: str = "") -> NoReturn:
     """Raise a ManifestError with one problem."""
     raise ManifestError([Problem(path_of(location), rule, message, line, source=source)])

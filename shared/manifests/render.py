@@ -1,0 +1,52 @@
+"""Manifests as users see them again: in the form that they can apply."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+_FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
+
+
+def wire_form(manifest: BaseModel) -> dict[str, Any]:
+    """Return what the user gave, in normal form: fields that were left out stay out, server-side fields go."""
+    data: dict[str, Any] = manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return data
+
+
+def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Write objects as YAML documents: long texts as blocks, everything else on one line, nothing unprintable."""
+    return "---\n".join(_document(_ordered(item)) for item in objects)
+
+
+def to_json(objects: Iterable[Mapping[str, Any]]) -> str:
+    """Write objects as one JSON list."""
+    return json.dumps([_ordered(item) for item in objects], indent=2) + "\n"
+
+
+def _document(data: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(data), Dumper=_Dumper, sort_keys=False, width=2**16, default_flow_style=False)
+
+
+def _ordered(data: Mapping[str, Any]) -> dict[str, Any]:
+    known = [key for key in _FIRST_KEYS if key in data]
+    return {key: data[key] for key in (*known, *sorted(set(data) - set(known)))}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors, and text of several lines as it reads."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Repeat a value instead of pointing at it."""
+        del data
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
