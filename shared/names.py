@@ -56,6 +56,9 @@ class Queue(StrEnum):
 
 
 PLANNING_MESSAGE_GROUP: Final = "plan"
+# The planning queue's DelaySeconds. Wake-ups within one second share a deduplication id; the delay is longer than that,
+# so that the one that is delivered comes after all that it stands for.
+PLANNING_DELAY_S: Final = 2
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"

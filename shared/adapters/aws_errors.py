@@ -34,11 +34,13 @@ from shared.ports.errors import (
 THROTTLE_CODES: Final = frozenset(
     {
         "EC2ThrottledException",
+        "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
         "RequestThrottled",
         "Throttling",
         "ThrottlingException",
         "TooManyRequestsException",
+        "TransactionInProgressException",
     }
 )
 # AWS's own trouble: the call may or may not have had its effect.

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from shared.adapters.aws_errors import map_client_errors
 from shared.names import KEY, TTL_ATTRIBUTE
+from shared.ports.errors import RefusedError, ThrottledError
 from shared.ports.state import ConflictError
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ _BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
 # Reasons in a cancelled transaction: the condition did not hold; or somebody's transaction touched the row at the same
 # moment or the table was throttled, where trying again is right because nothing was decided against us.
 _CONDITION_FAILED: Final = "ConditionalCheckFailed"
+_CONDITION_FAILED_ALONE: Final = "ConditionalCheckFailedException"
 _PASSING_REASONS: Final = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
 _ATTEMPTS_MAX: Final = 8
 _FIRST_PAUSE_S: Final = 0.02
@@ -151,7 +154,8 @@ class DynamoDbTable:
 
     def get(self, key: str, now: datetime) -> Attributes | None:
         """Return the row, or None."""
-        row = self.client.get_item(TableName=self.name, Key={KEY: {"S": key}}, ConsistentRead=True).get("Item")
+        with map_client_errors():
+            row = self.client.get_item(TableName=self.name, Key={KEY: {"S": key}}, ConsistentRead=True).get("Item")
         return None if row is None or _is_expired(row, now) else row
 
     def get_many(self, keys: Collection[str], now: datetime) -> Iterator[Attributes]:
@@ -159,18 +163,22 @@ class DynamoDbTable:
         wanted = sorted(set(keys))
         rows: list[Attributes] = []
         for start in range(0, len(wanted), _BATCH_GET_MAX):
-            pending: list[Any] = [{KEY: {"S": key}} for key in wanted[start : start + _BATCH_GET_MAX]]
-            for attempt in range(_ATTEMPTS_MAX):
-                answer = self.client.batch_get_item(RequestItems={self.name: {"Keys": pending, "ConsistentRead": True}})
-                rows += answer["Responses"].get(self.name, [])
-                unprocessed = answer["UnprocessedKeys"].get(self.name)
-                pending = [] if unprocessed is None else list(unprocessed["Keys"])
-                if not pending:
-                    break
-                pause_with_jitter(attempt)
-            else:
-                raise TimeoutError(f"{self.name} left {len(pending)} keys unread after {_ATTEMPTS_MAX} attempts")
+            rows += self._get_batch(wanted[start : start + _BATCH_GET_MAX])
         return iter(sorted((row for row in rows if not _is_expired(row, now)), key=lambda row: text(row, KEY)))
+
+    def _get_batch(self, keys: Sequence[str]) -> list[Attributes]:
+        rows: list[Attributes] = []
+        pending: list[Any] = [{KEY: {"S": key}} for key in keys]
+        for attempt in range(_ATTEMPTS_MAX):
+            with map_client_errors():
+                answer = self.client.batch_get_item(RequestItems={self.name: {"Keys": pending, "ConsistentRead": True}})
+            rows += answer["Responses"].get(self.name, [])
+            unprocessed = answer["UnprocessedKeys"].get(self.name)
+            if unprocessed is None:
+                return rows
+            pending = list(unprocessed["Keys"])
+            pause_with_jitter(attempt)
+        raise ThrottledError("UnprocessedKeys", "BatchGetItem")
 
     def query(self, index: str, key_name: str, key: str, now: datetime) -> Iterator[Attributes]:
         """Return the rows of one partition of an index, sorted by key."""
@@ -183,8 +191,9 @@ class DynamoDbTable:
             ExpressionAttributeNames=expression.names,
             ExpressionAttributeValues=expression.values,
         )
-        for page in pages:
-            yield from (row for row in page["Items"] if not _is_expired(row, now))
+        with map_client_errors():
+            for page in pages:
+                yield from (row for row in page["Items"] if not _is_expired(row, now))
 
     def put(self, row: Attributes, expression: Expression, condition: str) -> Write:
         """Return a write that replaces the row if the condition holds."""
@@ -220,12 +229,15 @@ class DynamoDbTable:
 def apply(client: "DynamoDBClient", write: Write) -> None:
     """Do one write; raises ConflictError when its condition does not hold."""
     try:
-        if write.kind == "Put":
-            client.put_item(**write.parameters)
-        else:
-            client.update_item(**write.parameters)
-    except client.exceptions.ConditionalCheckFailedException as error:
-        raise ConflictError([write.row]) from error
+        with map_client_errors():
+            if write.kind == "Put":
+                client.put_item(**write.parameters)
+            else:
+                client.update_item(**write.parameters)
+    except RefusedError as error:
+        if error.code == _CONDITION_FAILED_ALONE:
+            raise ConflictError([write.row]) from error
+        raise
 
 
 def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_repeats: bool = False) -> None:
@@ -239,18 +251,19 @@ def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_rep
     if recognise_repeats:
         request["ClientRequestToken"] = _digest(items)
     for attempt in range(_ATTEMPTS_MAX):
-        try:
-            client.transact_write_items(**request)
-        except client.exceptions.TransactionCanceledException as error:
-            reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
-            failed = [write.row for write, code in zip(writes, reasons, strict=True) if code == _CONDITION_FAILED]
-            if failed:
-                raise ConflictError(failed) from error
-            if not _PASSING_REASONS.intersection(reasons):
-                raise
-            pause_with_jitter(attempt)
-        else:
-            return
+        with map_client_errors():
+            try:
+                client.transact_write_items(**request)
+            except client.exceptions.TransactionCanceledException as error:
+                reasons = [reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])]
+                failed = [write.row for write, code in zip(writes, reasons, strict=True) if code == _CONDITION_FAILED]
+                if failed:
+                    raise ConflictError(failed) from error
+                if not _PASSING_REASONS.intersection(reasons):
+                    raise
+                pause_with_jitter(attempt)
+            else:
+                return
     raise ConflictError([write.row for write in writes])
 
 

@@ -1,6 +1,6 @@
 """Queues, timers and the outbound bus."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -27,6 +27,14 @@ class WorkQueue(Protocol):
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Enqueue launch batches, to be delivered after ``delay_s`` (at most 900); a repeat is harmless."""
+        ...
+
+
+class DeadLetters(Protocol):
+    """Where messages go that can never be understood, so that a person may look at them."""
+
+    def put(self, body: str, attributes: Mapping[str, str]) -> None:
+        """Keep the message; ``attributes`` say why and where it came from."""
         ...
 
 

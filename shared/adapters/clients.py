@@ -1,0 +1,33 @@
+"""How AWS clients are made: bounded retries with full jitter, bounded waits, one client a service and process."""
+
+from typing import Any, Final
+
+import boto3
+from botocore.config import Config
+
+# Standard mode backs off exponentially with full jitter and retries throttles and 5xx; the total keeps a call that AWS
+# throttles for long below the time-out of the function that makes it, which is then retried as a whole.
+_ATTEMPTS_MAX: Final = 5
+_CONNECT_TIMEOUT_S: Final = 3
+_READ_TIMEOUT_S: Final = 20
+
+# The price list is served from a few regions; the nearest by prefix (R-200).
+_PRICING_REGIONS: Final = (("eu-", "eu-central-1"), ("ap-", "ap-south-1"), ("cn-", "cn-northwest-1"))
+_PRICING_REGION_ELSEWHERE: Final = "us-east-1"
+
+
+def make_client(service: str, region: str | None = None) -> Any:
+    """Return a client of ``service``; the region defaults to the function's own."""
+    config = Config(
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS_MAX},
+        connect_timeout=_CONNECT_TIMEOUT_S,
+        read_timeout=_READ_TIMEOUT_S,
+        user_agent_extra="reservoir",
+    )
+    new: Any = boto3.client  # the type stubs know no variable service names
+    return new(service, region_name=region, config=config)
+
+
+def pricing_region(region: str) -> str:
+    """Return the region whose price list endpoint serves ``region``."""
+    return next((home for prefix, home in _PRICING_REGIONS if region.startswith(prefix)), _PRICING_REGION_ELSEWHERE)

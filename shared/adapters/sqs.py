@@ -1,0 +1,78 @@
+"""Queues: wake-ups of the planner, launch batches, rejected demand."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from shared.adapters.aws_errors import map_client_errors
+from shared.core.json_codec import dumps
+from shared.names import PLANNING_MESSAGE_GROUP
+from shared.ports.errors import TransientError
+from shared.ports.messaging import LaunchBatch
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+_ENTRIES_MAX: Final = 10  # of one SendMessageBatch
+_MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
+_ATTRIBUTE_CHARS_MAX: Final = 2_000
+
+
+class SqsWorkQueue:
+    """Implements ``shared.ports.messaging.WorkQueue``."""
+
+    def __init__(self, client: "SQSClient", *, planning_url: str, launches_url: str, clock: Clock) -> None:
+        self._client = client
+        self._planning_url = planning_url
+        self._launches_url = launches_url
+        self._clock = clock
+
+    def wake_planner(self, *, reason: str) -> None:
+        """Ask for a planning pass.
+
+        Wake-ups of the same second collapse. The queue delays each by more than that second (``PLANNING_DELAY_S``), so
+        the pass that the first one starts begins after the last one was asked for, and nothing is overlooked.
+        """
+        second = int(self._clock.now().timestamp())
+        with map_client_errors():
+            self._client.send_message(
+                QueueUrl=self._planning_url,
+                MessageBody=json.dumps({"reason": reason}),
+                MessageGroupId=PLANNING_MESSAGE_GROUP,
+                MessageDeduplicationId=f"second-{second}",
+            )
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        """Enqueue launch batches; raises when any was not accepted."""
+        for start in range(0, len(batches), _ENTRIES_MAX):
+            part = batches[start : start + _ENTRIES_MAX]
+            entries: list[Any] = [
+                {"Id": str(index), "MessageBody": dumps(batch), "DelaySeconds": delay_s}
+                for index, batch in enumerate(part)
+            ]
+            with map_client_errors():
+                answer = self._client.send_message_batch(QueueUrl=self._launches_url, Entries=entries)
+            if answer.get("Failed"):
+                raise TransientError(answer["Failed"][0]["Code"], "SendMessageBatch")
+
+
+class SqsDeadLetters:
+    """Implements ``shared.ports.messaging.DeadLetters``."""
+
+    def __init__(self, client: "SQSClient", url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def put(self, body: str, attributes: Mapping[str, str]) -> None:
+        """Keep a message that was refused; a body that would not fit beside its attributes is cut."""
+        shortened = {name: value[:_ATTRIBUTE_CHARS_MAX] for name, value in attributes.items()}
+        room = _MESSAGE_BYTES_MAX - sum(len(name) + len(value.encode()) + 10 for name, value in shortened.items())
+        encoded = body.encode()
+        if len(encoded) > room:
+            body = encoded[:room].decode(errors="ignore")
+            shortened["Truncated"] = "true"
+            body = body[: len(body) - len("TruncatedtrueString")]
+        values: Any = {name: {"DataType": "String", "StringValue": value} for name, value in shortened.items()}
+        with map_client_errors():
+            self._client.send_message(QueueUrl=self._url, MessageBody=body or "(empty)", MessageAttributes=values)

@@ -1,0 +1,1 @@
+"""What only a running function has: its environment, Powertools, its clients."""

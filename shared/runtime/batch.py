@@ -1,0 +1,57 @@
+"""The loop over the messages of an SQS event.
+
+A message that can never be understood is put away with its reason; one that met a passing trouble is delivered again,
+alone; a bug fails the invocation, after the neighbours were served (they are delivered again too, which every use case
+bears).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from shared.ports.errors import TransientError
+from shared.ports.state import ConflictError
+from shared.runtime.observability import count, logger
+
+# What the next attempt may not meet again.
+TRANSIENT: Final = (TransientError, ConflictError)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """One message as Lambda hands it over."""
+
+    id: str
+    body: str
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def messages(event: Mapping[str, Any]) -> tuple[QueueMessage, ...]:
+    """Return the messages of an SQS event."""
+    return tuple(
+        QueueMessage(record["messageId"], record["body"], record.get("attributes", {}))
+        for record in event.get("Records", [])
+    )
+
+
+def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None]) -> dict[str, Any]:
+    """Handle every message; return Lambda's partial batch response.
+
+    Raises the first bug after all messages were handled.
+    """
+    failures: list[str] = []
+    bugs: list[Exception] = []
+    for message in messages(event):
+        try:
+            handle(message)
+        except TRANSIENT as error:
+            logger.warning("message will be delivered again", extra={"message_id": message.id, "error": str(error)})
+            count("MessageRetried")
+            failures.append(message.id)
+        except Exception as error:  # noqa: BLE001 # raised below, once the neighbours were served
+            logger.exception("message met a bug", extra={"message_id": message.id})
+            count("MessageBug")
+            bugs.append(error)
+    if bugs:
+        raise bugs[0]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failures]}

@@ -1,0 +1,79 @@
+"""Settings of a function, read from its environment once, at cold start. The only place that reads it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+from shared import names
+from shared.names import Queue, Table
+
+REGION: Final = "AWS_REGION"  # set by Lambda
+# Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
+VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
+_DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
+
+_REQUIRED: Final = (
+    *Table,
+    *Queue,
+    names.EVENT_BUS,
+    names.DEMAND_DEAD_LETTER_QUEUE,
+    names.SNAPSHOTS_BUCKET,
+    names.DRAIN_SCHEDULE_GROUP,
+    names.DRAIN_SCHEDULE_ROLE_ARN,
+    names.DRAIN_SCHEDULE_TARGET_ARN,
+    names.DEPLOYMENT,
+    REGION,
+)
+
+
+class SettingsError(Exception):
+    """The environment lacks settings, or one cannot be read; names all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the stack tells its functions."""
+
+    tables: Mapping[Table, str]
+    queue_urls: Mapping[Queue, str]
+    event_bus: str
+    demand_dead_letter_queue_url: str
+    snapshots_bucket: str
+    drain_schedule_group: str
+    drain_schedule_role_arn: str
+    drain_schedule_target_arn: str
+    deployment: str
+    region: str
+    vm_memory_overhead: Fraction
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
+        """Read everything; raises SettingsError with every name that is missing."""
+        missing = [name for name in _REQUIRED if not environment.get(name)]
+        if missing:
+            raise SettingsError(f"missing from the environment: {', '.join(missing)}")
+        return cls(
+            tables={table: environment[table] for table in Table},
+            queue_urls={queue: environment[queue] for queue in Queue},
+            event_bus=environment[names.EVENT_BUS],
+            demand_dead_letter_queue_url=environment[names.DEMAND_DEAD_LETTER_QUEUE],
+            snapshots_bucket=environment[names.SNAPSHOTS_BUCKET],
+            drain_schedule_group=environment[names.DRAIN_SCHEDULE_GROUP],
+            drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
+            drain_schedule_target_arn=environment[names.DRAIN_SCHEDULE_TARGET_ARN],
+            deployment=environment[names.DEPLOYMENT],
+            region=environment[REGION],
+            vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
+        )
+
+
+def _part(text: str) -> Fraction:
+    try:
+        value = Fraction(text)
+    except (ValueError, ZeroDivisionError) as error:
+        raise SettingsError(f"{VM_MEMORY_OVERHEAD_PERCENT} must be a number") from error
+    if not 0 <= value < 1:
+        raise SettingsError(f"{VM_MEMORY_OVERHEAD_PERCENT} must be at least 0 and below 1")
+    return value

@@ -1,0 +1,1 @@
+"""Gather, decide, apply: one module a verb, against ports only."""

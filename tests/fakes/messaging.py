@@ -1,0 +1,62 @@
+"""Queues, bus and timers that remember."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from shared.ports.messaging import LaunchBatch, OutboundEvent
+
+
+@dataclass
+class MemoryQueue:
+    """Implements ``WorkQueue``."""
+
+    wake_ups: list[str] = field(default_factory=list)
+    launches: list[LaunchBatch] = field(default_factory=list)
+    delays_s: list[int] = field(default_factory=list)
+
+    def wake_planner(self, *, reason: str) -> None:
+        self.wake_ups.append(reason)
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        self.launches.extend(batches)
+        self.delays_s.extend([delay_s] * len(batches))
+
+
+@dataclass
+class MemoryDeadLetters:
+    """Implements ``DeadLetters``."""
+
+    letters: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+
+    def put(self, body: str, attributes: Mapping[str, str]) -> None:
+        self.letters.append((body, dict(attributes)))
+
+
+@dataclass
+class MemoryBus:
+    """Implements ``EventPublisher``; keeps what would be on the wire."""
+
+    events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    def publish(self, events: Sequence[OutboundEvent]) -> None:
+        for event in events:
+            self.events.append((event.detail_type, json.loads(json.dumps(event.detail()))))
+
+    def of(self, detail_type: str) -> list[dict[str, Any]]:
+        """Return the details of one type, in order."""
+        return [detail for name, detail in self.events if name == detail_type]
+
+
+@dataclass
+class MemoryTimers:
+    """Implements ``DrainTimers``."""
+
+    at: dict[str, datetime] = field(default_factory=dict)
+    set_count: int = 0
+
+    def set_timer(self, reservation_id: str, at: datetime) -> None:
+        self.at[reservation_id] = at
+        self.set_count += 1
