@@ -15,7 +15,7 @@ def acknowledge_wildcards(role: iam.Role, grants: Iterable[Grant]) -> None:
     reasons: dict[str, list[str]] = {}
     for grant in grants:
         for resource in grant.resources:
-            text = _as_reported(Stack.of(role).resolve(resource))
+            text = as_reported(Stack.of(role).resolve(resource))
             if "*" in text:
                 reasons.setdefault(text, []).append(grant.reason)
     for text, because in reasons.items():
@@ -42,7 +42,7 @@ def _acknowledge(construct: iam.Role | lambda_.Function | s3.Bucket, rule: str, 
     Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions::{rule}", reason=reason))
 
 
-def _as_reported(resolved: object) -> str:
+def as_reported(resolved: object) -> str:
     """Write a resolved ARN as cdk-nag reports it: ``{"Ref": "AWS::Region"}`` is ``<AWS::Region>``."""
     match resolved:
         case {"Ref": str(name)}:
@@ -50,7 +50,7 @@ def _as_reported(resolved: object) -> str:
         case {"Fn::GetAtt": [str(name), str(attribute)]}:
             return f"<{name}.{attribute}>"
         case {"Fn::Join": [str(separator), [*parts]]}:
-            return separator.join(_as_reported(part) for part in parts)
+            return separator.join(as_reported(part) for part in parts)
         case str(text):
             return text
         case _:

@@ -1,0 +1,33 @@
+"""One synthesis for all template tests: the stack as an account gets it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import build_app
+from infra.config import DEFAULT_STACK
+
+
+@pytest.fixture(scope="session")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that ``make synth`` would write."""
+    folder = tmp_path_factory.mktemp("cdk") / "cdk.out"
+    build_app(outdir=folder).synth()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def template(assembly: Path) -> Mapping[str, Any]:
+    """Return the template of the default stack."""
+    result: Mapping[str, Any] = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())
+    return result
+
+
+@pytest.fixture(scope="session")
+def resources(template: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return its resources by logical id."""
+    result: Mapping[str, Mapping[str, Any]] = template["Resources"]
+    return result

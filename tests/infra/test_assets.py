@@ -1,0 +1,119 @@
+"""Every function must start from what is uploaded, and from nothing else that happens to lie on this machine."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import build_app
+from infra.config import DEFAULT_STACK
+from shared.names import Function
+from tests.infra.reading import of_type
+
+# Loads a handler as AWS's runtime client does when a function starts.
+START = """
+import sys
+from awslambdaric.bootstrap import _get_handler
+assert callable(_get_handler(sys.argv[1]))
+import boto3, botocore, pydantic, shared
+print(*(module.__file__ for module in (shared, boto3, botocore, pydantic)), sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def embedded_assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The assembly whose layer is built for the Python that runs this test."""
+    folder = tmp_path_factory.mktemp("embedded") / "cdk.out"
+    build_app(outdir=folder, context={"embedded": True}).synth()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runtime_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with AWS's runtime client and what it needs, and no other package of this environment."""
+    folder = tmp_path_factory.mktemp("runtime")
+    for distribution in ("awslambdaric", "simplejson", "snapshot-restore-py"):
+        for file in metadata.files(distribution) or ():
+            if len(file.parts) > 1 and ".." not in file.parts and file.suffix != ".pyc":
+                link = folder / file
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(Path(str(file.locate())))
+    return folder
+
+
+def asset_folder(assembly: Path, s3_key: str) -> Path:
+    files = json.loads((assembly / f"{DEFAULT_STACK}.assets.json").read_text())["files"]
+    (source,) = (
+        file["source"]["path"]
+        for file in files.values()
+        if any(destination["objectKey"] == s3_key for destination in file["destinations"].values())
+    )
+    return assembly / str(source)
+
+
+def functions_of(assembly: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    resources = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())["Resources"]
+    by_handler = {f["Handler"]: f for f in of_type(resources, "AWS::Lambda::Function").values()}
+    (layer,) = of_type(resources, "AWS::Lambda::LayerVersion").values()
+    return by_handler, layer
+
+
+@pytest.mark.parametrize("function", Function)
+def test_the_handler_starts_from_its_asset(function: Function, embedded_assembly: Path, runtime_client: Path) -> None:
+    by_handler, layer = functions_of(embedded_assembly)
+    handler = f"functions.{function}.handler.handler"
+    properties = by_handler[handler]
+    task_root = asset_folder(embedded_assembly, properties["Code"]["S3Key"])
+    layer_root = asset_folder(embedded_assembly, layer["Content"]["S3Key"]) / "python"
+    search_path = os.pathsep.join(str(folder) for folder in (task_root, layer_root, runtime_client))
+    given = {
+        name: value if isinstance(value, str) else "x" for name, value in properties["Environment"]["Variables"].items()
+    }
+    answer = subprocess.run(  # noqa: S603 - our own code
+        # -S: without this environment's packages, so that one that the layer lacks is missed.
+        [sys.executable, "-S", "-B", "-W", "error", "-c", START, handler],
+        cwd=task_root,
+        env={
+            **given,
+            "PYTHONPATH": search_path,
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_LAMBDA_FUNCTION_NAME": properties["FunctionName"],
+            "LAMBDA_TASK_ROOT": str(task_root),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    shared, *packages = (Path(line) for line in answer.stdout.splitlines())
+    assert shared.is_relative_to(task_root)
+    assert all(package.is_relative_to(layer_root) for package in packages)
+
+
+def test_the_code_asset_holds_the_product_and_nothing_else(assembly: Path) -> None:
+    by_handler, _ = functions_of(assembly)
+    (key,) = {properties["Code"]["S3Key"] for properties in by_handler.values()}
+    folder = asset_folder(assembly, key)
+    assert {path.name for path in folder.iterdir()} == {"functions", "shared"}
+    strange = [
+        path.relative_to(folder)
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".typed", ".json"}
+    ]
+    assert strange == []
+
+
+def test_both_layers_hold_the_same_packages(assembly: Path, embedded_assembly: Path) -> None:
+    def packages(folder: Path) -> set[str]:
+        _, layer = functions_of(folder)
+        layer_root = asset_folder(folder, layer["Content"]["S3Key"]) / "python"
+        return {path.name.split("-")[0] for path in layer_root.glob("*.dist-info")}
+
+    assert packages(assembly) == packages(embedded_assembly)

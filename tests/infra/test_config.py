@@ -1,0 +1,97 @@
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App
+
+from infra.app import build_app
+from infra.config import StackConfig
+from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
+from shared import names
+from tests.infra.reading import as_list, of_type
+
+
+def config_of(context: Mapping[str, Any]) -> StackConfig:
+    return StackConfig.from_context(App(context=dict(context)).node)
+
+
+def synthesise(folder: Path, context: Mapping[str, Any]) -> dict[str, Any]:
+    build_app(outdir=folder, context=context).synth()
+    (template,) = folder.glob("*.template.json")
+    result: dict[str, Any] = json.loads(template.read_text())
+    return result
+
+
+def test_nothing_given_is_the_default() -> None:
+    assert config_of({}) == StackConfig()
+
+
+def test_the_command_lines_text_is_understood() -> None:
+    config = config_of({"stack": "Staging", "retain": "false", "embedded": "true", "instanceRole": "ml/node-*"})
+    assert config == StackConfig(stack="Staging", retain=False, embedded=True, instance_role="ml/node-*")
+    assert config.event_bus_name == "Staging-reservoir"
+    assert StackConfig().event_bus_name == "reservoir"
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        {"retain": "yes"},
+        {"stack": "has space"},
+        {"stack": "x" * 41},
+        {"instanceRole": "*"},
+        {"instanceRole": "a*"},
+        {"instanceRole": "*-node"},
+        {"manifests": "no/such/folder"},
+    ],
+)
+def test_a_wrong_choice_names_its_key(context: Mapping[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(context))):
+        config_of(context)
+
+
+def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
+    template = synthesise(tmp_path, {"stack": "Staging", "retain": False})
+    resources = template["Resources"]
+    chosen = {
+        properties[key]
+        for properties in (resource.get("Properties", {}) for resource in resources.values())
+        for key in ("FunctionName", "LogGroupName", "Name")
+        if isinstance(properties.get(key), str)
+    }
+    assert chosen
+    assert all("Staging" in name for name in chosen)
+    for table in of_type(resources, "AWS::DynamoDB::Table").values():
+        assert table["DeletionProtectionEnabled"] is False
+
+
+def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    (folder / "gpu").mkdir(parents=True)
+    (folder / "a.yaml").write_text("kind: NodePool\n")
+    (folder / "gpu" / "b.yml").write_text("kind: EC2NodeClass\n")
+    (folder / "notes.txt").write_text("not a manifest")
+    template = synthesise(tmp_path / "out", {"manifests": str(folder)})
+    ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
+    assert applied[names.MANIFESTS_PROPERTY] == [
+        {names.MANIFEST_NAME: "a.yaml", names.MANIFEST_TEXT: "kind: NodePool\n"},
+        {names.MANIFEST_NAME: "gpu/b.yml", names.MANIFEST_TEXT: "kind: EC2NodeClass\n"},
+    ]
+    function = template["Resources"][as_list(applied["ServiceToken"]["Fn::GetAtt"])[0]]["Properties"]
+    assert function["Handler"] == "functions.apply.handler.handler"
+
+
+def test_a_folder_without_manifests_or_with_too_much_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no \.yaml"):
+        read_manifests(tmp_path)
+    (tmp_path / "huge.yaml").write_text("#" * (MANIFESTS_LIMIT_BYTES + 1))
+    with pytest.raises(ValueError, match="at most"):
+        read_manifests(tmp_path)
+
+
+def test_the_spot_role_is_made_on_request(tmp_path: Path) -> None:
+    template = synthesise(tmp_path, {"spotServiceLinkedRole": True})
+    ((_, role),) = of_type(template["Resources"], "AWS::IAM::ServiceLinkedRole").items()
+    assert role["AWSServiceName"] == "spot.amazonaws.com"

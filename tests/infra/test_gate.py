@@ -1,0 +1,64 @@
+"""The whole validation: the CDK's own rules, which fail every synthesis, and cdk-nag's AwsSolutions."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Validations
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from cdk_nag import AwsSolutionsChecks
+
+from infra.app import ROOT, build_app
+
+
+def app_with_nag(folder: Path) -> App:
+    app = build_app(outdir=folder)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app))
+    return app
+
+
+def test_all_validations_pass(tmp_path: Path) -> None:
+    app_with_nag(tmp_path).synth()
+
+
+def test_an_unexplained_wildcard_is_stopped(tmp_path: Path) -> None:
+    app = app_with_nag(tmp_path)
+    role = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Role")
+    assert isinstance(role, iam.Role)
+    role.add_to_policy(iam.PolicyStatement(actions=["sqs:SendMessage"], resources=["arn:aws:sqs:us-east-1:*:any"]))
+    with pytest.raises(RuntimeError, match="wildcard permissions"):
+        app.synth()
+
+
+def test_a_template_that_cloudformation_would_refuse_is_stopped(tmp_path: Path) -> None:
+    app = build_app(outdir=tmp_path)
+    function = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Function").node.default_child
+    assert isinstance(function, lambda_.CfnFunction)
+    function.add_property_override("Timeout", "soon")
+    with pytest.raises(RuntimeError, match="'soon' is not of type 'integer'"):
+        app.synth()
+
+
+def test_synthesis_needs_no_account_no_network_and_no_node(tmp_path: Path) -> None:
+    """``app.py`` as the CDK's command line starts it, in an environment that knows nothing of AWS."""
+    environment = {
+        "HOME": str(Path.home()),  # jsii keeps its unpacked modules there
+        "PATH": "/nowhere",
+        "CDK_OUTDIR": str(tmp_path / "out"),
+        "CDK_VALIDATION": "false",  # the tests above have it on; it costs most of the time
+        "http_proxy": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+    }
+    done = subprocess.run(  # noqa: S603 - our own entry point
+        [sys.executable, str(ROOT / "app.py")],
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "Reservoir.template.json").is_file()

@@ -1,0 +1,120 @@
+import re
+
+from shared.names import OWNER_TAG, Function, output_name
+from tests.infra.reading import Resources, of_type, statements
+
+OWNER_CONDITIONS = {f"aws:RequestTag/{OWNER_TAG}", f"aws:ResourceTag/{OWNER_TAG}"}
+READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck)\w*")
+# What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
+REFERRED = re.compile(
+    r".*:(capacity-reservation|placement-group|security-group|subnet|image|snapshot)/\*|arn:.*:resource-groups:.*:group/\*"
+)
+
+
+def test_a_mutating_action_on_a_pattern_needs_the_owner_tag(resources: Resources) -> None:
+    for statement in statements(resources):
+        mutating = [action for action in statement.actions if not READING.fullmatch(action)]
+        patterns = [
+            resource for resource in statement.resources if "*" in resource and not REFERRED.fullmatch(resource)
+        ]
+        if not (mutating and patterns):
+            continue
+        if any(action.startswith("ec2:") for action in mutating):
+            assert statement.condition_keys & OWNER_CONDITIONS, statement
+        else:
+            narrowed = {
+                "iam:PassRole": "iam:PassedToService",
+                "s3:PutObject": None,  # a key below our own bucket
+                "scheduler:CreateSchedule": None,  # a schedule in our own group
+            }
+            first = next(action for action in mutating if action in narrowed)
+            condition = narrowed[first]
+            assert condition is None or condition in statement.condition_keys, statement
+            assert not any(resource == "*" for resource in patterns), statement
+
+
+def test_star_is_allowed_only_for_reading_and_only_in_the_region(resources: Resources) -> None:
+    starred = [statement for statement in statements(resources) if "*" in statement.resources]
+    assert starred
+    for statement in starred:
+        assert all(READING.fullmatch(action) for action in statement.actions), statement
+        if statement.sid != "ReadPrices":  # the price list is global
+            assert "aws:RequestedRegion" in statement.condition_keys, statement
+
+
+def test_no_action_is_a_pattern(resources: Resources) -> None:
+    assert [
+        statement for statement in statements(resources) if any("*" in action for action in statement.actions)
+    ] == []
+
+
+def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
+    for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags", "ec2:CreateLaunchTemplate"):
+        holders = {statement.policy for statement in statements(resources) if action in statement.actions}
+        assert len(holders) == 1, action
+        assert next(iter(holders)).startswith("Launch")
+    on_instances = [
+        statement
+        for statement in statements(resources)
+        if "ec2:RunInstances" in statement.actions and any(":instance/" in resource for resource in statement.resources)
+    ]
+    assert [statement.conditions for statement in on_instances] == [
+        {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": "Reservoir"}}
+    ]
+
+
+def test_nothing_ends_or_changes_instances_of_others(resources: Resources) -> None:
+    ending = [statement for statement in statements(resources) if "ec2:TerminateInstances" in statement.actions]
+    assert ending
+    for statement in ending:
+        assert statement.conditions == {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}}
+
+
+def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources) -> None:
+    actions = {action for statement in statements(resources) for action in statement.actions}
+    assert not {action for action in actions if "CapacityReservation" in action or "CapacityBlock" in action} - {
+        "ec2:DescribeCapacityReservations"
+    }
+    assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
+
+
+def test_each_function_has_its_own_role_without_managed_policies(resources: Resources) -> None:
+    functions = of_type(resources, "AWS::Lambda::Function")
+    roles = [properties["Role"]["Fn::GetAtt"][0] for properties in functions.values()]
+    assert len(functions) == len(Function)
+    assert len(set(roles)) == len(roles)
+    for role in of_type(resources, "AWS::IAM::Role").values():
+        assert "ManagedPolicyArns" not in role
+
+
+def test_roles_are_handed_to_the_named_services_only(resources: Resources) -> None:
+    passing = [statement for statement in statements(resources) if "iam:PassRole" in statement.actions]
+    assert {service for s in passing for service in [s.conditions["StringEquals"]["iam:PassedToService"]]} == {
+        "ec2.amazonaws.com",
+        "scheduler.amazonaws.com",
+    }
+
+
+def test_only_this_groups_schedules_may_take_the_timers_role(resources: Resources) -> None:
+    roles = of_type(resources, "AWS::IAM::Role")
+    (trust,) = (
+        role["AssumeRolePolicyDocument"]["Statement"][0]
+        for name, role in roles.items()
+        if name.startswith("DrainTimers")
+    )
+    assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+    assert set(trust["Condition"]["StringEquals"]) == {"aws:SourceAccount", "aws:SourceArn"}
+
+
+def test_every_function_may_do_what_its_name_promises(resources: Resources) -> None:
+    """A change of the permission table that empties a role would pass the tests above."""
+    held = {output_name(function): set[str]() for function in Function}
+    for statement in statements(resources):
+        for function in held:
+            if statement.policy.startswith(f"{function}Role"):
+                held[function] |= set(statement.actions)
+    assert all("events:PutEvents" in actions and "dynamodb:GetItem" in actions for actions in held.values())
+    assert "pricing:GetProducts" in held["DiscoverOfferings"]
+    assert "ec2:DescribeCapacityReservations" in held["DiscoverReservations"]
+    assert "s3:PutObject" in held["Provision"]
+    assert "scheduler:CreateSchedule" in held["DiscoverReservations"]

@@ -1,0 +1,198 @@
+from typing import Any
+
+import pytest
+
+from infra.acknowledgements import as_reported
+from infra.bundle import UNZIPPED_LIMIT_MIB
+from infra.config import FUNCTIONS, MAX_RECEIVE_COUNT
+from shared import names
+from shared.names import Function, Queue, Table, output_name
+from tests.infra.reading import Resources, of_type
+
+
+def queue_policies(resources: Resources) -> dict[str, list[dict[str, Any]]]:
+    return {
+        queue["Ref"]: properties["PolicyDocument"]["Statement"]
+        for properties in of_type(resources, "AWS::SQS::QueuePolicy").values()
+        for queue in properties["Queues"]
+    }
+
+
+def test_every_queue_is_encrypted_and_closed_to_plain_connections(resources: Resources) -> None:
+    queues = of_type(resources, "AWS::SQS::Queue")
+    assert len(queues) == 2 * len(Queue)
+    for name, properties in queues.items():
+        assert properties["SqsManagedSseEnabled"] is True
+        assert {
+            "Effect": "Deny",
+            "Principal": {"AWS": "*"},
+            "Action": "sqs:*",
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+            "Resource": {"Fn::GetAtt": [name, "Arn"]},
+        } in queue_policies(resources)[name]
+
+
+def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(resources: Resources) -> None:
+    working = {
+        name: properties
+        for name, properties in of_type(resources, "AWS::SQS::Queue").items()
+        if "RedrivePolicy" in properties
+    }
+    assert len(working) == len(Queue)
+    for mapping in of_type(resources, "AWS::Lambda::EventSourceMapping").values():
+        queue = working[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
+        function = resources[mapping["FunctionName"]["Ref"]]["Properties"]
+        assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT >= 5
+        assert queue["VisibilityTimeout"] >= 6 * function["Timeout"]
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert mapping["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def test_services_send_only_through_the_rules_of_this_stack(resources: Resources) -> None:
+    rules = {f"<{name}.Arn>" for name in of_type(resources, "AWS::Events::Rule")}
+    sending = [
+        statement
+        for policy in queue_policies(resources).values()
+        for statement in policy
+        if statement["Effect"] == "Allow"
+    ]
+    assert sending
+    for statement in sending:
+        assert statement["Principal"] == {"Service": "events.amazonaws.com"}
+        assert as_reported(statement["Condition"]["ArnEquals"]["aws:SourceArn"]) in rules
+    for permission in of_type(resources, "AWS::Lambda::Permission").values():
+        assert permission["Principal"] == "events.amazonaws.com"
+        assert as_reported(permission["SourceArn"]) in rules
+
+
+@pytest.mark.parametrize("table", Table)
+def test_tables_are_as_the_names_module_promises(resources: Resources, table: Table) -> None:
+    (properties,) = (
+        properties
+        for name, properties in of_type(resources, "AWS::DynamoDB::Table").items()
+        if name.startswith(f"State{output_name(table.name)}")
+    )
+    assert properties["KeySchema"] == [{"AttributeName": names.KEY, "KeyType": "HASH"}]
+    assert properties["TimeToLiveSpecification"] == {"AttributeName": names.TTL_ATTRIBUTE, "Enabled": True}
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
+    assert properties["DeletionProtectionEnabled"] is True
+    assert properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
+    expected = {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
+    if table is Table.NODE_CLAIMS:
+        expected |= {
+            names.INSTANCE_INDEX: (names.INSTANCE_KEY, "KEYS_ONLY"),
+            names.LEASE_INDEX: (names.LEASE_KEY, "KEYS_ONLY"),
+        }
+    assert {
+        index["IndexName"]: (index["KeySchema"][0]["AttributeName"], index["Projection"]["ProjectionType"])
+        for index in properties["GlobalSecondaryIndexes"]
+    } == expected
+    assert all(index["KeySchema"][1]["AttributeName"] == names.KEY for index in properties["GlobalSecondaryIndexes"])
+
+
+def test_state_survives_the_stack(resources: Resources) -> None:
+    for kind in ("AWS::DynamoDB::Table", "AWS::S3::Bucket"):
+        kept = [resource for resource in resources.values() if resource["Type"] == kind]
+        assert kept
+        assert all(resource["DeletionPolicy"] == "Retain" for resource in kept)
+
+
+def test_the_bucket_is_private_encrypted_and_forgets(resources: Resources) -> None:
+    ((_, bucket),) = of_type(resources, "AWS::S3::Bucket").items()
+    assert set(bucket["PublicAccessBlockConfiguration"].values()) == {True}
+    (rule,) = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
+    assert bucket["LifecycleConfiguration"]["Rules"][0]["ExpirationInDays"] == 30
+    ((_, policy),) = of_type(resources, "AWS::S3::BucketPolicy").items()
+    assert any(
+        statement["Effect"] == "Deny" and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        for statement in policy["PolicyDocument"]["Statement"]
+    )
+
+
+def test_functions_run_arm_with_structured_logs_that_end(resources: Resources) -> None:
+    for properties in of_type(resources, "AWS::Lambda::Function").values():
+        assert properties["Runtime"] == "python3.13"
+        assert properties["Architectures"] == ["arm64"]
+        assert properties["LoggingConfig"]["LogFormat"] == "JSON"
+        log_group = resources[properties["LoggingConfig"]["LogGroup"]["Ref"]]["Properties"]
+        assert log_group["RetentionInDays"] == 30
+        assert log_group["LogGroupName"] == f"/aws/lambda/{properties['FunctionName']}"
+
+
+def test_functions_get_every_variable_that_the_names_module_names(resources: Resources) -> None:
+    promised = {
+        *Table,
+        *Queue,
+        names.DEMAND_DEAD_LETTER_QUEUE,
+        names.EVENT_BUS,
+        names.SNAPSHOTS_BUCKET,
+        names.DRAIN_SCHEDULE_GROUP,
+        names.DRAIN_SCHEDULE_ROLE_ARN,
+        names.DRAIN_SCHEDULE_TARGET_ARN,
+        names.DEPLOYMENT,
+    }
+    for properties in of_type(resources, "AWS::Lambda::Function").values():
+        variables = properties["Environment"]["Variables"]
+        assert promised <= set(variables)
+        assert variables[names.DEPLOYMENT] == "Reservoir"
+
+
+def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, Any], resources: Resources) -> None:
+    variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))["Environment"]["Variables"]
+    for variable, value in variables.items():
+        if not variable.startswith("POWERTOOLS_"):
+            assert template["Outputs"][output_name(variable)]["Value"] == value
+
+
+def test_one_asset_holds_all_code(resources: Resources) -> None:
+    codes = [properties["Code"]["S3Key"] for properties in of_type(resources, "AWS::Lambda::Function").values()]
+    assert len(set(codes)) == 1
+    assert UNZIPPED_LIMIT_MIB == 250
+
+
+def test_timers_wake_the_expire_function(resources: Resources) -> None:
+    functions = of_type(resources, "AWS::Lambda::Function")
+    variables = next(iter(functions.values()))["Environment"]["Variables"]
+    name = as_reported(variables[names.DRAIN_SCHEDULE_TARGET_ARN]).rsplit(":", 1)[1]
+    (handler,) = (f["Handler"] for f in functions.values() if f["FunctionName"] == name)
+    assert handler == f"functions.{Function.EXPIRE}.handler.handler"
+
+
+def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
+    scheduled = {
+        as_reported(target["Arn"]): properties["ScheduleExpression"]
+        for properties in of_type(resources, "AWS::Events::Rule").values()
+        if "ScheduleExpression" in properties
+        for target in properties["Targets"]
+    }
+    by_function = {
+        resources[arn.strip("<>").split(".")[0]]["Properties"].get("Handler", "planning queue"): rate
+        for arn, rate in scheduled.items()
+    }
+    assert by_function == {
+        "functions.discover_reservations.handler.handler": "rate(1 minute)",
+        "functions.discover_offerings.handler.handler": "rate(12 hours)",
+        "functions.expire.handler.handler": "rate(1 minute)",
+        "functions.disrupt.handler.handler": "rate(1 minute)",
+        "functions.collect.handler.handler": "rate(5 minutes)",
+        "planning queue": "rate(1 minute)",
+    }
+    assert {f for f in Function if FUNCTIONS[f].every_min} == {
+        Function(handler.split(".")[1]) for handler in by_function if handler.startswith("functions")
+    }
+
+
+def test_every_dead_letter_queue_and_function_has_its_alarms(resources: Resources) -> None:
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    watched = {
+        (alarm.get("MetricName"), as_reported(dimension["Value"]))
+        for alarm in alarms.values()
+        for dimension in alarm.get("Dimensions", [])
+    }
+    for name, queue in of_type(resources, "AWS::SQS::Queue").items():
+        metric = "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in queue else "ApproximateNumberOfMessagesVisible"
+        assert (metric, f"<{name}.QueueName>") in watched
+    for name in of_type(resources, "AWS::Lambda::Function"):
+        assert {("Errors", f"<{name}>"), ("Throttles", f"<{name}>")} <= watched
+    assert any(alarm["TreatMissingData"] == "breaching" for alarm in alarms.values())
