@@ -1,14 +1,17 @@
 """Consolidation: the same work on cheaper capacity, or on less of it (R-173 to R-185).
 
 Candidates stand in one order (most saved per disruption first), so on-demand and spot nodes come before anything
-prepaid. Two questions are asked of prefixes of that order: can the nodes that stay hold the replicas (nothing is
-launched)? and: is there anything cheaper to launch? Feasibility of a prefix is nearly monotone, so the longest good one
-is found by bisection; then single nodes are tried. Unlike upstream, several nodes may be replaced by several.
+prepaid. Two questions are asked of prefixes of that order: is there anything cheaper to launch (nodes that stay are
+filled first, so this often launches nothing)? and: can the nodes that stay hold the replicas alone? Feasibility of a
+prefix is nearly monotone, so the longest good one is found by bisection; then single nodes are tried. Unlike upstream,
+several nodes may be replaced by several. Reserved nodes are grouped apart, lest the saving on a paid node pays for
+moving a reserved one to paid capacity.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
@@ -49,9 +52,9 @@ def consolidate(world: World, candidates: Sequence[Candidate], rule: PriceRule, 
     removed: list[Candidate] = []
     refusals: dict[str, str] = {}
     left = list(candidates)
-    for attempt in (_try_delete, _try_replace):
-        while len(left) > 1:
-            trial = _longest_prefix(left[:COMMAND_NODES_MAX], partial(attempt, world, rule))
+    for reserved, attempt in product((False, True), (_try_replace, _try_delete)):
+        while len(group := [candidate for candidate in left if candidate.is_reserved is reserved]) > 1:
+            trial = _longest_prefix(group[:COMMAND_NODES_MAX], partial(attempt, world, rule))
             if not isinstance(trial, _Trial) or len(trial.removed) == 1:
                 break  # single nodes are tried below, each for itself
             world, left = _apply(trial, world, left, commands, removed)

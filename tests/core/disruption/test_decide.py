@@ -1,0 +1,251 @@
+"""Whole passes: what goes, what stays and why (sections G, H and L of the scenarios; users' asks A-1 and A-5)."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason
+from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.workload import Gang
+from tests.core.disruption.world import (
+    NOW,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    Fleet,
+    instance_type,
+    node_pool,
+    reservation,
+    workload,
+)
+
+SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
+LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
+WORK = {w.key: w for w in (workload("tiny", 1), workload("pair", 2), workload("big", 6))}
+
+
+def fleet(**changes: object) -> Fleet:
+    settings: dict[str, object] = {"types": (SMALL, LARGE), "pools": (node_pool(),), "workloads": WORK}
+    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+
+
+def refusal(it: Fleet, claim_id: str) -> str:
+    return next(refusal.reason for refusal in it.decide().refusals if refusal.claim_id == claim_id)
+
+
+def test_an_empty_on_demand_node_goes() -> None:
+    it = fleet()
+    it.add_node("idle", "large", ON_DEMAND, {})
+
+    (command,) = it.decide().commands
+
+    assert (command.reason, command.claim_ids, command.replacements) == (DisruptionReason.EMPTY, ("idle",), ())
+
+
+def test_on_demand_moves_into_a_free_reserved_unit_of_the_same_type() -> None:
+    it = fleet(reservations=(reservation("cr-1", "large", total=1, free=1),))
+    it.add_node("paid", "large", ON_DEMAND, {"default/big": 1})
+
+    (command,) = it.decide().commands
+
+    assert command.claim_ids == ("paid",)
+    assert [(p.offering.reservation_id, p.count) for p in command.replacements] == [("cr-1", 1)]
+
+
+def test_spot_moves_into_a_free_reserved_unit_although_few_types_exist() -> None:
+    # S-88: the rule against chasing spot pools does not stand in the way of prepaid capacity
+    it = fleet(reservations=(reservation("cr-1", "large", total=1, free=1),))
+    it.add_node("spot", "large", SPOT, {"default/big": 1})
+
+    (command,) = it.decide().commands
+
+    assert command.replacements[0].offering.capacity_type is RESERVED
+
+
+def test_reserved_moves_to_a_smaller_reserved_type() -> None:
+    # S-89
+    it = fleet(reservations=(reservation("cr-large", "large", 1, 0), reservation("cr-small", "small", 1, 1)))
+    it.add_node("roomy", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-large")
+
+    (command,) = it.decide().commands
+
+    assert command.replacements[0].offering.reservation_id == "cr-small"
+
+
+@pytest.mark.parametrize("market", [ON_DEMAND, SPOT])
+def test_reserved_never_moves_to_paid_capacity_by_price(market: object) -> None:
+    it = fleet(reservations=(reservation("cr-large", "large", 1, 0),), pools=(node_pool("default", RESERVED, market),))  # type: ignore[arg-type]
+    it.add_node("reserved", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-large")
+
+    assert it.decide().commands == ()
+
+
+def test_spot_to_spot_needs_fifteen_cheaper_types() -> None:
+    # S-92
+    it = fleet()
+    it.add_node("spot", "large", SPOT, {"default/tiny": 1})
+
+    assert it.decide().commands == ()
+    assert "spot to spot requires 15 cheaper types, got 1" in refusal(it, "spot")
+
+
+def test_half_used_on_demand_nodes_are_merged_without_a_launch() -> None:
+    it = fleet(pools=(node_pool("default", ON_DEMAND),))
+    for name in ("a", "b", "c", "d"):
+        it.add_node(name, "large", ON_DEMAND, {"default/pair": 1})
+
+    it.apply(it.decide())
+
+    assert it.launches == 0
+    assert len(it.claims) == 1
+
+
+def test_scale_down_of_a_mixed_fleet_keeps_the_reserved_nodes_and_launches_nothing() -> None:
+    # L-04, asks A-5: 15 reserved + 5 on-demand; five replicas left, from 3 reserved and 2 on-demand nodes
+    it = fleet(reservations=(reservation("cr-1", "large", total=15, free=0),))
+    for index in range(15):
+        it.add_node(f"r{index:02d}", "large", RESERVED, {"default/big": int(index >= 3)}, reservation_id="cr-1")
+    for index in range(5):
+        it.add_node(f"o{index}", "large", ON_DEMAND, {"default/big": int(index >= 2)})
+
+    it.apply(it.decide())
+
+    assert it.launches == 0
+    assert sorted(it.removals) == ["o0", "o1", "o2", "o3", "o4"]
+    assert len(it.claims) == 15
+
+
+def test_an_empty_reserved_node_goes_back_to_its_reservation() -> None:
+    it = fleet(reservations=(reservation("cr-1", "large", 1, 0),))
+    it.add_node("idle", "large", RESERVED, {}, reservation_id="cr-1")
+
+    (command,) = it.decide().commands
+
+    assert command.claim_ids == ("idle",)
+
+
+@pytest.mark.parametrize(("keep_s", "empty_min", "stays"), [(0, 600, True), (3600, 30, True), (3600, 61, False)])
+def test_a_pool_may_keep_its_empty_reserved_nodes(keep_s: int, empty_min: int, stays: bool) -> None:
+    pool = node_pool(disruption=Disruption(keep_reserved_s=keep_s))
+    it = fleet(reservations=(reservation("cr-1", "large", 1, 0),), pools=(pool,))
+    since = NOW - timedelta(minutes=empty_min)
+    it.add_node("idle", "large", RESERVED, {}, reservation_id="cr-1", placements_changed_at=since)
+
+    assert (it.decide().commands == ()) is stays
+
+
+def test_budgets_bound_what_goes() -> None:
+    it = fleet(budget=3)
+    for index in range(10):
+        it.add_node(f"n{index}", "large", ON_DEMAND, {})
+
+    (command,) = it.decide().commands
+
+    assert len(command.claim_ids) == 3  # S-101
+    assert "budget" in refusal(it, "n9")
+
+
+def test_paid_nodes_use_up_a_budget_before_reserved_ones() -> None:
+    it = fleet(budget=1, reservations=(reservation("cr-1", "large", 1, 0),))
+    it.add_node("a-reserved", "large", RESERVED, {}, reservation_id="cr-1")
+    it.add_node("z-paid", "large", ON_DEMAND, {})
+
+    (command,) = it.decide().commands
+
+    assert command.claim_ids == ("z-paid",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "because"),
+    [
+        ({"state": ClaimState.LAUNCHED}, "not running"),
+        ({"nominated_until": NOW + timedelta(seconds=1)}, "on their way to it"),
+        ({"placements_changed_at": NOW - timedelta(seconds=10)}, "consolidateAfter"),
+        ({"disruption": DisruptionMark("c-1", DrainReason.DRIFT, NOW)}, "on its way out"),
+    ],
+)
+def test_a_node_is_left_alone_and_says_why(changes: dict[str, object], because: str) -> None:
+    it = fleet(pools=(node_pool(disruption=Disruption(consolidate_after_s=30)),))
+    claim = it.add_node("n", "large", ON_DEMAND, {})
+    it.claims["n"] = replace(claim, **changes)  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+
+    assert it.decide().commands == ()
+    assert because in refusal(it, "n")
+
+
+@pytest.mark.parametrize("change", [{"do_not_disrupt": True}, {"gang": Gang()}])
+def test_protected_work_is_left_alone(change: dict[str, object]) -> None:
+    protected = replace(WORK["default/tiny"], **change)  # type: ignore[arg-type]
+    it = fleet(workloads={protected.key: protected}, reservations=(reservation("cr-1", "small", 1, 1),))
+    it.add_node("n", "large", ON_DEMAND, {protected.key: 1})
+
+    assert it.decide().commands == ()
+    assert protected.key in refusal(it, "n")
+
+
+def test_when_empty_policy_moves_no_work() -> None:
+    pool = node_pool(disruption=Disruption(consolidation_policy=ConsolidationPolicy.WHEN_EMPTY))
+    it = fleet(pools=(pool,), reservations=(reservation("cr-1", "large", 1, 1),))
+    it.add_node("busy", "large", ON_DEMAND, {"default/big": 1})
+
+    assert it.decide().commands == ()
+
+
+def test_static_pools_do_not_consolidate() -> None:
+    # S-110
+    it = fleet(pools=(node_pool(replicas=1),))
+    it.add_node("n", "large", ON_DEMAND, {"default/tiny": 1})
+
+    assert "static" in refusal(it, "n")
+
+
+def test_drift_makes_before_it_breaks() -> None:
+    it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),))
+    it.add_node("old", "small", ON_DEMAND, {"default/tiny": 1}, node_pool_hash="old")
+
+    (command,) = it.decide().commands
+
+    assert command.reason is DisruptionReason.DRIFTED
+    assert not command.terminate_first
+    assert sum(p.count for p in command.replacements) == 1
+
+
+def test_drift_in_a_full_reservation_terminates_first_one_at_a_time() -> None:
+    # Asks A-1, L-03
+    it = fleet(
+        pools=(node_pool("default", RESERVED, static_hash="new"),), reservations=(reservation("cr-1", "large", 2, 0),)
+    )
+    for name in ("a", "b"):
+        it.add_node(name, "large", RESERVED, {"default/big": 1}, reservation_id="cr-1", node_pool_hash="old")
+
+    decision = it.decide()
+
+    (command,) = decision.commands
+    assert command.terminate_first
+    assert command.claim_ids == ("a",)
+    assert [p.offering.reservation_id for p in command.replacements] == ["cr-1"]
+    assert "waits for another" in refusal(it, "b")
+
+
+def test_a_demoted_node_drifts_only_where_on_demand_is_not_allowed() -> None:
+    # ODCR RFC, "Drift" and goal 9; S-76
+    for markets, drifts in (((RESERVED,), True), ((RESERVED, ON_DEMAND), False)):
+        it = fleet(pools=(node_pool("default", *markets),), reservations=(reservation("cr-1", "large", 1, 1),))
+        it.add_node("demoted", "large", ON_DEMAND, {"default/big": 1})
+
+        reasons = {command.reason for command in it.decide().commands}
+
+        assert (DisruptionReason.DRIFTED in reasons) is drifts
+
+
+def test_a_reservation_that_is_no_longer_selected_drifts() -> None:
+    it = fleet(
+        reservations=(reservation("cr-1", "large", 1, 0), reservation("cr-2", "large", 1, 1)), selected=("cr-2",)
+    )
+    it.add_node("n", "large", RESERVED, {"default/big": 1}, reservation_id="cr-1")
+
+    (command,) = it.decide().commands
+
+    assert "cr-1 is no longer selected" in command.explanation
+    assert command.replacements[0].offering.reservation_id == "cr-2"

@@ -1,0 +1,241 @@
+"""Fleets for disruption: nodes with their claims, and passes that are applied until nothing changes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from shared.core import labels
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
+from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.instance_type import CapacityType, InstanceType, Offering
+from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.node_class import NodeClass, NodeClassStatus
+from shared.core.node_pool import Disruption, DisruptionReason, NodePool
+from shared.core.offerings import ReservedPrices, reservation_labels
+from shared.core.plan import OfferingKey
+from shared.core.policy import SchedulingPolicy
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.scheduler import solve
+from shared.core.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.workload import Workload
+
+NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND
+GIB = 2**30
+CLASS = "default"
+ALL_OF_THEM = 1_000_000
+
+
+def instance_type(name: str, cpus: int, *, on_demand: int | None, spot: int | None = None) -> InstanceType:
+    """A type with 4 GiB per vCPU, in zone-1; prices in micro-USD an hour, None where it is not sold."""
+    offered = [(ON_DEMAND, on_demand), (SPOT, spot)]
+    return InstanceType(
+        name=name,
+        requirements=Requirements.of(
+            Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,)),
+            Requirement.new(labels.ARCH, Operator.IN, ("amd64",)),
+            Requirement.new(labels.OS, Operator.IN, ("linux",)),
+        ),
+        capacity=Resources.of({"cpu": cpus * 1000, "memory": 4 * cpus * GIB}),
+        overhead=Resources.of({}),
+        offerings=tuple(Offering("zone-1", "z1", market, price) for market, price in offered if price is not None),
+        on_demand_price_micro_usd_per_hour=on_demand,
+    )
+
+
+def node_pool(name: str = "default", *markets: CapacityType, **changes: object) -> NodePool:
+    requirements = Requirements.of(Requirement.new(labels.NODE_POOL, Operator.IN, (name,)))
+    if markets:
+        requirements = requirements.add(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, markets))
+    pool = NodePool(name, CLASS, requirements, labels={labels.NODE_POOL: name}, disruption=Disruption())
+    return replace(pool, **changes)  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+
+
+def workload(name: str, cpus: int, **changes: object) -> Workload:
+    whole = Workload("default", name, 1, 1, Resources.of({"cpu": cpus * 1000, "memory": cpus * GIB}))
+    return replace(whole, **changes)  # type: ignore[arg-type]  # as above
+
+
+def reservation(identity: str, type_name: str, total: int, free: int, **changes: object) -> CapacityReservation:
+    whole = CapacityReservation(
+        identity, "1", type_name, "zone-1", "z1", ReservationKind.DEFAULT, "active", total, free, free
+    )
+    return replace(whole, **changes)  # type: ignore[arg-type]  # as above
+
+
+@dataclass
+class Fleet:
+    """A world to disrupt. ``launches`` counts instances started since the beginning, ``removals`` those ended."""
+
+    types: Sequence[InstanceType]
+    pools: Sequence[NodePool]
+    workloads: Mapping[str, Workload]
+    reservations: tuple[CapacityReservation, ...] = ()
+    selected: tuple[str, ...] | None = None
+    claims: dict[str, NodeClaim] = field(default_factory=dict)
+    budget: int = ALL_OF_THEM
+    now: datetime = NOW
+    launches: int = 0
+    removals: list[str] = field(default_factory=list)
+    policy: SchedulingPolicy = field(default_factory=SchedulingPolicy)
+
+    def add_node(
+        self,
+        claim_id: str,
+        type_name: str,
+        market: CapacityType,
+        placements: Mapping[str, int],
+        *,
+        reservation_id: str | None = None,
+        **changes: object,
+    ) -> NodeClaim:
+        kind = next(kind for kind in self.types if kind.name == type_name)
+        node_labels = {
+            labels.NODE_POOL: "default",
+            labels.INSTANCE_TYPE: type_name,
+            labels.ARCH: "amd64",
+            labels.OS: "linux",
+            labels.ZONE: "zone-1",
+            labels.ZONE_ID: "z1",
+            labels.CAPACITY_TYPE: market.value,
+        }
+        if reservation_id is not None:
+            node_labels |= reservation_labels(self.reservation(reservation_id))
+        claim = NodeClaim(
+            id=claim_id,
+            state=ClaimState.RUNNING,
+            revision=1,
+            node_pool_name="default",
+            node_class_name=CLASS,
+            batch_id="b",
+            attempt=0,
+            offering=OfferingKey(type_name, "zone-1", "z1", market, reservation_id),
+            price_atto_usd_per_hour=self.price(kind, market),
+            placements=tuple(PlacedReplicas(key, count) for key, count in sorted(placements.items())),
+            allocatable=kind.allocatable,
+            created_at=self.now - timedelta(days=1),
+            running_at=self.now - timedelta(days=1),
+            labels=node_labels,
+        )
+        self.claims[claim_id] = replace(claim, **changes)  # type: ignore[arg-type]  # as above
+        return self.claims[claim_id]
+
+    def reservation(self, identity: str) -> CapacityReservation:
+        return next(it for it in self.reservations if it.id == identity)
+
+    def price(self, kind: InstanceType, market: CapacityType) -> int:
+        if market is RESERVED:
+            return ReservedPrices.of(self.types).atto_usd_per_hour(kind)
+        prices = [it.price_micro_usd_per_hour for it in kind.offerings if it.capacity_type is market]
+        return prices[0] * ATTO_USD_PER_MICRO_USD
+
+    def snapshot(self) -> Snapshot:
+        selected = self.selected if self.selected is not None else tuple(it.id for it in self.reservations)
+        return Snapshot(
+            instance_types=tuple(self.types),
+            reservations=self.reservations,
+            node_pools=tuple(self.pools),
+            node_classes=(NodeClass(CLASS, status=NodeClassStatus(reservation_ids=tuple(sorted(selected)))),),
+            nodes=tuple(self.node(claim) for _, claim in sorted(self.claims.items())),
+            workloads=self.workloads,
+        )
+
+    def node(self, claim: NodeClaim) -> Node:
+        requests = (self.workloads[it.workload_key].requests * it.count for it in claim.placements)
+        return Node(
+            claim_id=claim.id,
+            node_pool_name=claim.node_pool_name,
+            node_class_name=claim.node_class_name,
+            instance_type=claim.offering.instance_type,
+            zone=claim.offering.zone,
+            zone_id=claim.offering.zone_id,
+            capacity_type=claim.offering.capacity_type,
+            labels=claim.labels,
+            allocatable=claim.allocatable,
+            used=sum(requests, start=Resources.of({})),
+            placements=claim.placements,
+            reservation_id=claim.offering.reservation_id,
+            price_atto_usd_per_hour=claim.price_atto_usd_per_hour,
+            created_at=claim.created_at,
+        )
+
+    def decide(self) -> DisruptionDecision:
+        allowed = {(pool.name, reason): self.budget for pool in self.pools for reason in DisruptionReason}
+        given = DisruptionInput(self.snapshot(), self.claims, allowed)
+        return decide_disruption(given, partial(solve, now=self.now, policy=self.policy), now=self.now)
+
+    def cost(self) -> int:
+        """What the fleet costs, in atto-USD an hour."""
+        return sum(claim.price_atto_usd_per_hour for claim in self.claims.values())
+
+    def apply(self, decision: DisruptionDecision) -> None:
+        """Do what the decision says; the replicas go where the scheduler puts them."""
+        for command in decision.commands:
+            self._apply(command)
+
+    def _apply(self, command: DisruptionCommand) -> None:
+        gone = [self.claims.pop(claim_id) for claim_id in command.claim_ids]
+        self.removals.extend(command.claim_ids)
+        if command.terminate_first:
+            self._free(gone)
+        homeless = [placed for claim in gone for placed in claim.placements]
+        for planned in command.replacements:
+            for _ in range(planned.count):
+                self.launches += 1
+                self._launch(planned.offering, planned.placements)
+                homeless = _less(homeless, planned.placements)
+        self._move_onto_nodes(homeless)
+        if not command.terminate_first:
+            self._free(gone)
+
+    def _launch(self, offering: OfferingKey, placements: Iterable[PlacedReplicas]) -> None:
+        self.add_node(
+            f"n-{self.launches:04d}",
+            offering.instance_type,
+            offering.capacity_type,
+            {placed.workload_key: placed.count for placed in placements},
+            reservation_id=offering.reservation_id,
+        )
+        self._change_free(offering.reservation_id, -1)
+
+    def _free(self, claims: Iterable[NodeClaim]) -> None:
+        for claim in claims:
+            self._change_free(claim.offering.reservation_id, +1)
+
+    def _change_free(self, reservation_id: str | None, change: int) -> None:
+        self.reservations = tuple(
+            replace(it, free_units=it.free_units + change, available_count=it.available_count + change)
+            if it.id == reservation_id
+            else it
+            for it in self.reservations
+        )
+        assert all(0 <= it.free_units <= it.total_count for it in self.reservations), "a reservation is over-committed"
+
+    def _move_onto_nodes(self, homeless: Iterable[PlacedReplicas]) -> None:
+        from shared.core.workload import Demand
+
+        waiting = tuple(Demand(self.workloads[it.workload_key], it.count, self.now) for it in homeless if it.count)
+        plan = solve(replace(self.snapshot(), demands=waiting, node_pools=()), now=self.now, policy=self.policy)
+        assert not plan.unplaced, f"a decision left replicas without a place: {plan.unplaced}"
+        for placement in plan.existing:
+            claim = self.claims[placement.claim_id]
+            counts = {it.workload_key: it.count for it in claim.placements}
+            for placed in placement.placements:
+                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+            self.claims[claim.id] = replace(
+                claim, placements=tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()))
+            )
+
+
+def _less(homeless: list[PlacedReplicas], placed: Iterable[PlacedReplicas]) -> list[PlacedReplicas]:
+    counts: dict[str, int] = {}
+    for it in homeless:
+        counts[it.workload_key] = counts.get(it.workload_key, 0) + it.count
+    for it in placed:
+        counts[it.workload_key] -= it.count
+    return [PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0]
