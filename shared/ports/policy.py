@@ -1,0 +1,88 @@
+"""The policy that operators apply: NodePools and EC2NodeClasses, with their status."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from shared.core.conditions import Condition
+from shared.core.node_class import NodeClassStatus
+
+CHANGES_MAX = 100  # DynamoDB's limit of items in one transaction
+
+
+class PolicyKind(StrEnum):
+    """Kinds of policy objects; the value is the manifest's kind."""
+
+    NODE_CLASS = "EC2NodeClass"
+    NODE_POOL = "NodePool"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyStatus:
+    """What the product found out about an object. ``node_class`` is for classes only."""
+
+    conditions: tuple[Condition, ...] = ()
+    node_class: NodeClassStatus = field(default_factory=NodeClassStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyObject:
+    """A stored object. ``manifest`` is its wire form without status.
+
+    ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen. Writing
+    the status changes neither, so that discovery and operators do not get into each other's way.
+    """
+
+    kind: PolicyKind
+    name: str
+    manifest: Mapping[str, Any]
+    generation: int
+    revision: int
+    status: PolicyStatus = field(default_factory=PolicyStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class PutPolicy:
+    """Write a manifest; ``expected_revision`` None: there is no such object yet."""
+
+    kind: PolicyKind
+    name: str
+    manifest: Mapping[str, Any]
+    generation: int
+    expected_revision: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """Delete an object."""
+
+    kind: PolicyKind
+    name: str
+    expected_revision: int
+
+
+PolicyWrite = PutPolicy | DeletePolicy
+
+
+class PolicyStore(Protocol):
+    """Policy objects."""
+
+    def list_all(self) -> tuple[PolicyObject, ...]:
+        """Return all objects by kind and name (consistent enough for a planner: may lag a write by moments)."""
+        ...
+
+    def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
+        """Return an object (consistent read), None when there is none."""
+        ...
+
+    def commit(self, writes: Sequence[PolicyWrite]) -> None:
+        """Write all or nothing, at most ``CHANGES_MAX``; a put keeps the status and increases the revision.
+
+        Raises ConflictError when an object is not at its expected revision.
+        """
+        ...
+
+    def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
+        """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
+        ...

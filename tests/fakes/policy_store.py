@@ -1,0 +1,69 @@
+"""The policy port in memory, with the same conditions as the table."""
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from shared.ports.policy import (
+    CHANGES_MAX,
+    DeletePolicy,
+    PolicyKind,
+    PolicyObject,
+    PolicyStatus,
+    PolicyWrite,
+)
+from shared.ports.state import ConflictError
+
+
+class MemoryPolicyStore:
+    """Implements ``PolicyStore``. ``before_commit`` runs before each commit: tests change the world or crash there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._rows: dict[tuple[PolicyKind, str], PolicyObject] = {}
+        self.before_commit: Callable[[], None] = lambda: None
+        self.commit_count = 0
+
+    def list_all(self) -> tuple[PolicyObject, ...]:
+        with self._lock:
+            return tuple(copy.deepcopy(self._rows[key]) for key in sorted(self._rows))
+
+    def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
+        with self._lock:
+            return copy.deepcopy(self._rows.get((kind, name)))
+
+    def commit(self, writes: Sequence[PolicyWrite]) -> None:
+        assert len(writes) <= CHANGES_MAX, "one transaction"
+        self.before_commit()
+        with self._lock:
+            for write in writes:
+                row = self._rows.get((write.kind, write.name))
+                if (None if row is None else row.revision) != write.expected_revision:
+                    raise ConflictError(f"{write.kind}/{write.name} moved on")
+            for write in writes:
+                self._apply(write)
+            self.commit_count += 1
+
+    def _apply(self, write: PolicyWrite) -> None:
+        key = (write.kind, write.name)
+        if isinstance(write, DeletePolicy):
+            del self._rows[key]
+            return
+        row = self._rows.get(key)
+        self._rows[key] = PolicyObject(
+            kind=write.kind,
+            name=write.name,
+            manifest=copy.deepcopy(write.manifest),
+            generation=write.generation,
+            revision=1 if row is None else row.revision + 1,
+            status=PolicyStatus() if row is None else row.status,
+        )
+
+    def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
+        with self._lock:
+            row = self._rows.get((kind, name))
+            if row is None or row.status == status:
+                return False
+            self._rows[(kind, name)] = replace(row, status=status)
+            return True
