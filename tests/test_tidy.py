@@ -1,0 +1,164 @@
+"""Keeps the written style true: what no linter of ours checks."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+import shared
+
+ROOT = Path(__file__).resolve().parent.parent
+FILE_LINES_MAX = 400
+HANDLER_LINES_MAX = 60
+FUNCTION_LINES_MAX = 70  # without the docstring
+
+# Named in parts, so that this file does not hold what it looks for.
+REGISTRY_HOSTS = tuple(
+    ".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("registry", "npmjs", "org"))
+)
+MACHINE_PATHS = tuple("/" + path for path in ("work/", "root/", "home/", "Users/"))
+
+
+def tracked(*suffixes: str) -> list[Path]:
+    """Return the files that are in the repository, or are about to be."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],  # noqa: S607 - whatever git this is
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\0")
+    paths = [ROOT / name for name in sorted(set(listed)) if name]
+    return [path for path in paths if path.is_file() and (not suffixes or path.suffix in suffixes)]
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+def functions_in(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count lines from `def` to the end, without the docstring."""
+    length = (function.end_lineno or function.lineno) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        docstring = function.body[0]
+        length -= (docstring.end_lineno or docstring.lineno) - docstring.lineno + 1
+    return length
+
+
+def test_files_have_one_reason_to_exist() -> None:
+    product = [path for path in tracked(".py") if not path.is_relative_to(ROOT / "tests")]
+    long = {name_of(path): lines_of(path) for path in product if lines_of(path) > FILE_LINES_MAX}
+    assert long == {}
+
+
+def test_handlers_are_thin() -> None:
+    handlers = [path for path in tracked(".py") if path.name == "handler.py" and path.parts[-3] == "functions"]
+    long = {name_of(path): lines_of(path) for path in handlers if lines_of(path) > HANDLER_LINES_MAX}
+    assert long == {}
+
+
+def test_functions_fit_on_a_screen() -> None:
+    long = {
+        f"{name_of(path)}:{function.lineno} {function.name}": length_of(function)
+        for path in tracked(".py")
+        for function in functions_in(ast.parse(path.read_text(encoding="utf-8")))
+        if length_of(function) > FUNCTION_LINES_MAX
+    }
+    assert long == {}
+
+
+def test_fakes_behave_instead_of_mocks() -> None:
+    imported = {
+        name_of(path)
+        for path in tracked(".py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("unittest"))
+        or (isinstance(node, ast.Import) and any(alias.name.startswith(("unittest", "mock")) for alias in node.names))
+    }
+    assert imported == set()
+
+
+def test_the_tests_are_all_run() -> None:
+    skipped = [
+        name_of(path)
+        for path in tracked(".py")
+        if path != Path(__file__) and re.search(r"pytest\.(mark\.)?(skip|xfail)\b", path.read_text(encoding="utf-8"))
+    ]
+    assert skipped == []
+
+
+def test_readme_commands_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    told = {
+        (name_of(path), command)
+        for path in tracked(".md")
+        for command in re.findall(r"(?:^ {4}|`|\$ )make ([a-z]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    }
+    assert {command for _, command in told} >= {"demo", "test"}
+    assert {(page, command) for page, command in told if command not in targets} == set()
+
+
+def test_modules_that_documents_start_exist() -> None:
+    told = {
+        (name_of(path), module)
+        for path in tracked(".md")
+        for module in re.findall(r"python -m ([a-z_.]+)", path.read_text(encoding="utf-8"))
+    }
+    missing = {
+        (page, module)
+        for page, module in told
+        if not (ROOT / module.replace(".", "/")).is_dir() and not (ROOT / f"{module.replace('.', '/')}.py").is_file()
+    }
+    assert missing == set()
+
+
+@pytest.mark.parametrize("page", tracked(".md"), ids=name_of)
+def test_relative_links_resolve(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8"))
+    assert [link for link in links if not (page.parent / unquote(link)).exists()] == []
+
+
+def test_ours_is_the_only_package_called_shared() -> None:
+    """A distribution of that name exists; in tools started elsewhere than here it would win."""
+    assert "shared" not in metadata.packages_distributions()
+    assert Path(str(shared.__file__)).is_relative_to(ROOT)
+
+
+def test_no_file_names_a_registry_or_somebodys_machine() -> None:
+    found = {
+        (name_of(path), word)
+        for path in tracked()
+        for word in (*REGISTRY_HOSTS, *MACHINE_PATHS)
+        if word in path.read_text(encoding="utf-8", errors="ignore")
+    }
+    assert found == set()
+
+
+def test_locks_hold_hashes_and_agree() -> None:
+    locked = {path.stem: path.read_text() for path in (ROOT / "requirements").glob("*.txt")}
+    assert set(locked) == {"dev", "runtime", "uv"}
+    pins = {
+        name: set(re.findall(r"^[a-z0-9._-]+==[^\\\n]+?(?= \\?$)", text, flags=re.MULTILINE))
+        for name, text in locked.items()
+    }
+    assert all(pins.values())
+    assert pins["runtime"] < pins["dev"]
+    assert pins["uv"] < pins["dev"]
+    for text in locked.values():
+        assert "://" not in text
+        assert text.count("--hash=sha256:") >= text.count("==")
