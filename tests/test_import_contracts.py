@@ -1,0 +1,82 @@
+"""Each import contract must catch what it forbids; `lint-imports` itself is run by `make check`."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = [
+    *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
+    *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
+]
+VIOLATIONS = [
+    ("shared/core/claim.py", "import shared.ports", "imports point inwards"),
+    ("shared/ports/ec2.py", "import shared.manifests", "imports point inwards"),
+    ("shared/usecases/launch.py", "import shared.adapters", "imports point inwards"),
+    ("shared/adapters/ec2.py", "import shared.usecases", "imports point inwards"),
+    ("shared/runtime/settings.py", "import functions.intake", "imports point inwards"),
+    ("shared/core/claim.py", "import time", "the core is pure"),
+    ("shared/core/claim.py", "from os import environ", "the core is pure"),
+    ("shared/core/claim.py", "import numpy", "the core is pure"),
+    ("shared/ports/ec2.py", "import boto3", "the core is pure"),
+    ("functions/intake/handler.py", "import boto3", "boto3 stays in shared.adapters"),
+    ("shared/usecases/launch.py", "from botocore.exceptions import ClientError", "boto3 stays in shared.adapters"),
+    ("shared/adapters/ec2.py", "import os", "Powertools and the environment stay in shared.runtime"),
+    ("functions/intake/handler.py", "import aws_lambda_powertools", "Powertools and the environment stay in"),
+    ("functions/intake/handler.py", "import functions.launch", "functions do not import each other"),
+    ("infra/stack.py", "import shared.core", "infra sees only shared.names"),
+    ("shared/runtime/settings.py", "import embedded", "the product does not know its tools"),
+    ("functions/launch/handler.py", "import moto", "the product does not know its tools"),
+]
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the repository's own contracts on the packages in ``folder``."""
+    return subprocess.run(  # noqa: S603 - our own tool
+        [str(Path(sys.executable).parent / "lint-imports"), "--no-cache", "--config", str(ROOT / "pyproject.toml")],
+        cwd=folder,
+        env={"PYTHONPATH": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    """Return packages with the repository's names and nothing in them that a contract forbids."""
+    for package in PACKAGES:
+        folder = tmp_path.joinpath(*package.split("."))
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").touch()
+    (tmp_path / "shared" / "names.py").touch()
+    (tmp_path / "infra" / "app.py").write_text("import shared.names\n")
+    for exception in ignored_importers():
+        tmp_path.joinpath(*exception.split(".")).with_suffix(".py").write_text("import highspy\nimport numpy\n")
+    return tmp_path
+
+
+def ignored_importers() -> set[str]:
+    """Return the modules to which a contract grants an exception; import-linter insists that it is used."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    return {ignored.split(" -> ")[0] for contract in contracts for ignored in contract.get("ignore_imports", [])}
+
+
+def test_clean_packages_keep_every_contract(clean: Path) -> None:
+    done = lint(clean)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "contract"), VIOLATIONS, ids=[f"{file}: {line}" for file, line, _ in VIOLATIONS]
+)
+def test_the_contract_catches(clean: Path, file: str, line: str, contract: str) -> None:
+    (clean / file).write_text(line + "\n")
+    done = lint(clean)
+    assert done.returncode == 1, done.stdout + done.stderr
+    broken = [report for report in done.stdout.splitlines() if report.endswith("BROKEN")]
+    assert any(report.startswith(contract) for report in broken), done.stdout
