@@ -97,6 +97,17 @@ class LaunchAttempt:
     outcome: LaunchOutcome | None = None
     completed: bool = False
 
+    @property
+    def result(self) -> LaunchOutcome:
+        """The outcome of an attempt that has one."""
+        assert self.outcome is not None, "only resolved attempts are applied"
+        return self.outcome
+
+    @property
+    def settled_at(self) -> datetime:
+        """When the launch had certainly happened: leases and shortages count from here."""
+        return self.result.launched_at or self.recorded_at
+
     def assignment(self) -> Mapping[str, LaunchedInstance]:
         """Return the instance of each claim that got one: claims in order of id, instances in order of id."""
         instances = () if self.outcome is None else sorted(self.outcome.instances, key=lambda instance: instance.id)

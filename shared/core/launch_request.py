@@ -54,10 +54,12 @@ class LaunchConfig:
 class LaunchRequest:
     """One CreateFleet call. ``all_or_none`` launches ``count`` instances or nothing where EC2 can promise that."""
 
+    node_class_name: str
     configs: tuple[LaunchConfig, ...]
     count: int
     capacity_type: CapacityType
     tags: Mapping[str, str]
+    security_group_ids: tuple[str, ...] = ()
     target: ReservationTarget | None = None
     all_or_none: bool = False
 
@@ -108,10 +110,12 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     target = _target(first, facts)
     configs = _configs(pools, facts, target)
     return LaunchRequest(
+        node_class_name=first.node_class_name,
         configs=configs,
         count=len(claims),
         capacity_type=first.offering.capacity_type,
         tags=_tags(claims, facts),
+        security_group_ids=facts.node_class.status.security_group_ids,
         target=target,
         all_or_none=first.gang_key is not None,
     )

@@ -13,7 +13,6 @@ FIRST_REST: Final = timedelta(minutes=3)
 LONGEST_REST: Final = timedelta(hours=1)
 # The type is not sold in the zone at all: ask again when the catalogue is next discovered.
 UNSUPPORTED_REST: Final = timedelta(hours=12)
-# A failure this long after the rest was over is not a failed probe but a new shortage.
 _PROBE_WINDOW_RESTS: Final = 2
 
 
@@ -30,17 +29,18 @@ def rest_of(failure_count: int) -> timedelta:
     return min(LONGEST_REST, FIRST_REST * (1 << min(failure_count - 1, 10)))
 
 
+def forgotten_at(shortage: Shortage) -> datetime:
+    """Return from when on a failure is no failed probe any more but a new shortage."""
+    return shortage.until + rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS
+
+
 def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
     """Return the shortage after EC2 had nothing at ``now``.
 
     A failure while the offering rests (a launch that was under way, or the same answer applied twice) starts the same
     rest again without doubling it.
     """
-    if previous is None:
+    if previous is None or now > forgotten_at(previous):
         return Shortage(now + FIRST_REST)
-    if now < previous.until:
-        return Shortage(max(previous.until, now + rest_of(previous.failure_count)), previous.failure_count)
-    if now - previous.until > rest_of(previous.failure_count) * _PROBE_WINDOW_RESTS:
-        return Shortage(now + FIRST_REST)
-    count = previous.failure_count + 1
-    return Shortage(now + rest_of(count), count)
+    count = previous.failure_count + (1 if now >= previous.until else 0)
+    return Shortage(max(previous.until, now + rest_of(count)), count)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from shared.core.capacity_reservation import CapacityReservation
 from shared.core.instance import Instance
 from shared.core.launch_outcome import LaunchOutcome
 from shared.core.launch_request import LaunchRequest
@@ -83,14 +82,6 @@ class InstanceTagger(Protocol):
 
     def tag_claims(self, claim_ids: Mapping[str, str]) -> None:
         """Tag instances (id -> claim id) with their claim; instances that are gone are passed over."""
-        ...
-
-
-class ReservationReader(Protocol):
-    """DescribeCapacityReservations for what must be re-read at once."""
-
-    def read(self, reservation_ids: Collection[str]) -> Mapping[str, CapacityReservation]:
-        """Return the reservations that EC2 shows, as it says now."""
         ...
 
 

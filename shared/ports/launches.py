@@ -1,9 +1,11 @@
-"""The launch function's own memory: attempts, and how often an offering failed in a row."""
+"""What launches remember (attempts, failures in a row) and what they need to know of the policy."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
+from shared.core.node_class import NodeClass
+from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage
 
@@ -37,4 +39,20 @@ class ShortageHistory(Protocol):
 
     def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
         """Remember shortages."""
+        ...
+
+
+class LaunchPolicy(Protocol):
+    """Pools and classes, as far as launches and drains need them."""
+
+    def node_class(self, name: str) -> NodeClass | None:
+        """Return the class with its status (consistent read)."""
+        ...
+
+    def node_pool(self, name: str) -> NodePool | None:
+        """Return the pool."""
+        ...
+
+    def block_launches(self, node_class_name: str, reason: str) -> None:
+        """Stop launches of the class until it changes: sets ``launch_blocked_reason`` and the condition for users."""
         ...

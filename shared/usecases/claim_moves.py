@@ -1,0 +1,65 @@
+"""Moves of claims that survive races: read, decide, write under the revision, and again when the row moved on."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from shared.core.node_claim import NodeClaim
+from shared.ports.state import ConflictError, NodeClaimStore
+from shared.usecases.announce import by_workload
+
+Decide = Callable[[NodeClaim], NodeClaim | None]
+
+# A claim has few writers (planner, launch, react, sweeps); losing this often in a row means that something is wrong.
+_TRIES: Final = 6
+
+
+def save_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+    """Write what ``decide`` makes of the claim; None when it says that there is nothing to do (any more).
+
+    ``decide`` sees the claim as given first, and as stored after each lost race. Raises ConflictError when every race
+    was lost.
+    """
+    return _moved(claims, claim, decide, lambda after, before: claims.save(after, expected_revision=before.revision))
+
+
+def settle_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+    """As :func:`save_claim`, and the claim's lease is settled."""
+    return _moved(claims, claim, decide, lambda after, before: claims.settle(after, expected_revision=before.revision))
+
+
+def return_all_replicas(
+    claims: NodeClaimStore, claim: NodeClaim, returned_at: datetime, decide: Decide
+) -> NodeClaim | None:
+    """As :func:`save_claim`, and every replica on the claim goes back to demand in the same transaction."""
+    return _moved(
+        claims,
+        claim,
+        decide,
+        lambda after, before: claims.return_replicas(
+            after,
+            expected_revision=before.revision,
+            placements=by_workload(before.placements),
+            returned_at=returned_at,
+        ),
+    )
+
+
+def _moved(
+    claims: NodeClaimStore,
+    claim: NodeClaim,
+    decide: Decide,
+    write: Callable[[NodeClaim, NodeClaim], NodeClaim],
+) -> NodeClaim | None:
+    current: NodeClaim | None = claim
+    lost: ConflictError | None = None
+    for _ in range(_TRIES):
+        after = None if current is None else decide(current)
+        if current is None or after is None:
+            return None
+        try:
+            return write(after, current)
+        except ConflictError as error:
+            lost = error
+            current = claims.get(claim.id)
+    raise lost or ConflictError([claim.id])

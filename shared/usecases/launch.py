@@ -1,0 +1,244 @@
+"""Launch a batch of planned claims: exactly once, whatever happens between two lines (DESIGN section 5).
+
+::
+
+    intent            record the attempt (request, token, claims); move its claims to launching
+    call              CreateFleet with the attempt's token
+    outcome           record what came of it; the first record wins
+    apply             reactions, settle, return, announce, tag        (all of it may be repeated)
+    completed         close the attempt; claims that still wait get the next one
+
+A function that dies anywhere, and a message that comes twice, goes on from what is stored. Between intent and outcome
+the only question is whether EC2 was called:
+
+* for REPLAY_WINDOW after the intent, the recorded request is sent again with its token: EC2 answers what it answered
+  before, or launches now;
+* from ADOPTION_AGE on, nobody can still be about to call (a function lives shorter than the gap between the two), EC2
+  shows everything that was launched, and how long it remembers a token no longer matters: what carries the batch's tag
+  is adopted, and only what is missing is launched again, as the next attempt.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchErrorKind, LaunchOutcome, react_to
+from shared.core.launch_pools import NoLaunchablePoolError
+from shared.core.launch_request import LaunchFacts, build_launch_request, client_token, launch_key
+from shared.core.launch_template import NodeClassUnlaunchableError
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.node_class import NodeClass
+from shared.core.requirements import Requirements
+from shared.manifests.events import LaunchesBlocked
+from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
+from shared.ports.errors import TransientError
+from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
+from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.announce import launch_failed
+from shared.usecases.claim_moves import return_all_replicas, save_claim
+from shared.usecases.launch_effects import LaunchEffects
+
+# EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
+REPLAY_WINDOW: Final = timedelta(minutes=4)
+ADOPTION_AGE: Final = timedelta(minutes=6)
+# Attempts in one run; after them the batch comes back by itself.
+ATTEMPTS_PER_RUN: Final = 3
+RETRY_DELAY_S: Final = 15
+# A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
+# spans one adoption and a new attempt).
+LAUNCH_DEADLINE: Final = timedelta(minutes=15)
+
+_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+
+
+class LaunchResult(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"
+    DELAYED = "delayed"  # the batch was sent again and comes back later
+
+
+@dataclass(slots=True)
+class LaunchReport:
+    """Counts of one run, for metrics."""
+
+    result: LaunchResult = LaunchResult.DONE
+    launched_count: int = 0
+    failed_count: int = 0
+    attempt_count: int = 0
+    error_codes: list[str] = field(default_factory=list)
+
+
+class _UnsettledError(TransientError):
+    """The attempt is too old to be replayed and too young to be adopted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The launch use case."""
+
+    claims: NodeClaimStore
+    attempts: LaunchAttemptStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    policy: LaunchPolicy
+    fleet: FleetLauncher
+    templates: LaunchTemplateStore
+    instances: InstanceReader
+    effects: LaunchEffects
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+    deployment: str
+
+    def run(self, batch: LaunchBatch) -> LaunchReport:
+        """Launch what of the batch still waits. Safe to repeat, concurrently too.
+
+        Throttles and lost answers send the batch again with a delay; any other error is raised, so that the message
+        comes back.
+        """
+        report = LaunchReport()
+        try:
+            finished = self._attempt_all(batch, report)
+        except TransientError as error:
+            report.error_codes.append(error.code)
+            finished = False
+        if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
+            self.queue.wake_planner(reason="launch failed")  # again on every repeat: a wake that was lost is worse
+        if not finished:
+            self.queue.send_launches([batch], delay_s=RETRY_DELAY_S)
+            report.result = LaunchResult.DELAYED
+        return report
+
+    def _attempt_all(self, batch: LaunchBatch, report: LaunchReport) -> bool:
+        for _ in range(ATTEMPTS_PER_RUN):
+            attempt = self.attempts.latest(batch.batch_id)
+            if attempt is None or attempt.completed:
+                attempt = self._begin(batch, attempt, report)
+            if attempt is None:
+                return True
+            if not self._finish(batch, attempt, report):
+                break
+        return not self._waiting(batch)
+
+    def _waiting(self, batch: LaunchBatch) -> list[NodeClaim]:
+        """Return claims without an instance; one odd claim cannot spoil a batch, its like go first."""
+        found = self.claims.get_many(batch.claim_ids)
+        waiting = [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in _WAITING]
+        waiting = [claim for claim in waiting if claim.batch_id == batch.batch_id]
+        return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
+
+    def _any_failed(self, batch: LaunchBatch) -> bool:
+        gave_back = (ClaimState.FAILED, ClaimState.TERMINATING)
+        return any(claim.state in gave_back for claim in self.claims.get_many(batch.claim_ids).values())
+
+    def _begin(self, batch: LaunchBatch, previous: LaunchAttempt | None, report: LaunchReport) -> LaunchAttempt | None:
+        """Record the intent of the next attempt; None when nothing is left to launch."""
+        waiting = self._waiting(batch)
+        if not waiting:
+            return None
+        now = self.clock.now()
+        if now - waiting[0].created_at > LAUNCH_DEADLINE:
+            self._give_up(waiting, "LaunchDeadlineExceeded", "no launch succeeded in time", report)
+            return None
+        node_class = self.policy.node_class(waiting[0].node_class_name)
+        if node_class is None or node_class.status.launch_blocked_reason is not None:
+            reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
+            self._give_up(waiting, "NodeClassNotReady", reason or "", report)
+            return None
+        try:
+            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now))
+        except NoLaunchablePoolError as error:
+            self._give_up(waiting, "NoLaunchablePool", str(error), report)
+            return None
+        except NodeClassUnlaunchableError as error:
+            self._block(node_class.name, str(error))
+            self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
+            return None
+        number = 1 if previous is None else previous.number + 1
+        token = client_token(batch.batch_id, number, request)
+        claim_ids = tuple(claim.id for claim in waiting)
+        return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+
+    def _facts(self, claim: NodeClaim, node_class: NodeClass, now: datetime) -> LaunchFacts:
+        pool = self.policy.node_pool(claim.node_pool_name)
+        record = None
+        if claim.offering.reservation_id is not None:
+            record = self.reservations.get(claim.offering.reservation_id)
+        return LaunchFacts(
+            node_class=node_class,
+            catalogue={instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()},
+            requirements=Requirements.of() if pool is None else pool.requirements,
+            deployment=self.deployment,
+            reservation=None if record is None else record.reservation,
+            resting=frozenset(self.offerings.list_unavailable(now)),
+        )
+
+    def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:
+        """Bring the attempt to its end; return whether it makes sense to go on at once."""
+        report.attempt_count += 1
+        if attempt.outcome is None:
+            self._mark_launching(attempt)
+            attempt = self.attempts.resolve(attempt, self._outcome(attempt))
+        report.error_codes += [error.code for error in attempt.result.errors]
+        reaction = react_to(attempt.request, attempt.result)
+        counts = self.effects.apply(batch, attempt, reaction)
+        report.launched_count += counts.launched
+        report.failed_count += counts.failed
+        self.attempts.complete(attempt)
+        return not any(error.kind is LaunchErrorKind.TRANSIENT for error in attempt.result.errors)
+
+    def _mark_launching(self, attempt: LaunchAttempt) -> None:
+        found = self.claims.get_many(attempt.claim_ids)
+
+        def launching(claim: NodeClaim) -> NodeClaim | None:
+            if claim.state not in _WAITING:
+                return None
+            if claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number:
+                return None
+            return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
+
+        for claim_id in sorted(found):
+            save_claim(self.claims, found[claim_id], launching)
+
+    def _outcome(self, attempt: LaunchAttempt) -> LaunchOutcome:
+        age = self.clock.now() - attempt.recorded_at
+        if age <= REPLAY_WINDOW:
+            for config in attempt.request.configs:
+                self.templates.ensure(config.template)
+            return self.fleet.launch(attempt.request, attempt.client_token)
+        if age < ADOPTION_AGE:
+            raise _UnsettledError("Unsettled", "launch")
+        return self._adopted(attempt)
+
+    def _adopted(self, attempt: LaunchAttempt) -> LaunchOutcome:
+        """Take over what carries the batch's tag and belongs to no claim yet, ended instances included."""
+        found = self.instances.list_batch(attempt.batch_id)
+        taken = self.claims.find_by_instance([instance.id for instance in found])
+        ours = [
+            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id)
+            for i in found
+            if i.id not in taken
+        ]
+        return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
+
+    def _block(self, node_class_name: str, reason: str) -> None:
+        self.policy.block_launches(node_class_name, reason)
+        blocked = LaunchesBlocked(node_class=node_class_name, reason="Configuration", message=reason)
+        self.publisher.publish([blocked])
+
+    def _give_up(self, waiting: Sequence[NodeClaim], code: str, message: str, report: LaunchReport) -> None:
+        """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
+        now = self.clock.now()
+        self.publisher.publish([launch_failed(waiting, code, message, None)])
+
+        def failed(claim: NodeClaim) -> NodeClaim | None:
+            return replace(claim, state=ClaimState.FAILED, failure=message) if claim.state in _WAITING else None
+
+        for claim in waiting:
+            if return_all_replicas(self.claims, claim, now, failed) is not None:
+                report.failed_count += 1

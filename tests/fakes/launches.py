@@ -1,0 +1,72 @@
+"""The launch ports in memory."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
+from shared.core.node_class import NodeClass
+from shared.core.node_pool import NodePool
+from shared.core.plan import OfferingKey
+from shared.core.shortage import Shortage
+
+
+class MemoryLaunchAttempts:
+    """Implements ``LaunchAttemptStore``."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, LaunchAttempt] = {}
+
+    def latest(self, batch_id: str) -> LaunchAttempt | None:
+        return self.rows.get(batch_id)
+
+    def begin(self, attempt: LaunchAttempt) -> LaunchAttempt:
+        stored = self.rows.get(attempt.batch_id)
+        if stored is None or (stored.completed and stored.number == attempt.number - 1):
+            self.rows[attempt.batch_id] = attempt
+        return self.rows[attempt.batch_id]
+
+    def resolve(self, attempt: LaunchAttempt, outcome: LaunchOutcome) -> LaunchAttempt:
+        stored = self.rows[attempt.batch_id]
+        if stored.number == attempt.number and stored.outcome is None:
+            self.rows[attempt.batch_id] = replace(stored, outcome=outcome)
+        return self.rows[attempt.batch_id]
+
+    def complete(self, attempt: LaunchAttempt) -> None:
+        stored = self.rows[attempt.batch_id]
+        if stored.number == attempt.number and stored.outcome is not None:
+            self.rows[attempt.batch_id] = replace(stored, completed=True)
+
+
+class MemoryShortageHistory:
+    """Implements ``ShortageHistory``."""
+
+    def __init__(self) -> None:
+        self.rows: dict[OfferingKey, Shortage] = {}
+
+    def get_many(self, offerings: Collection[OfferingKey]) -> Mapping[OfferingKey, Shortage]:
+        return {offering: self.rows[offering] for offering in offerings if offering in self.rows}
+
+    def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
+        self.rows.update(shortages)
+
+
+class MemoryPolicy:
+    """Implements ``LaunchPolicy``."""
+
+    def __init__(self, pools: Collection[NodePool] = (), classes: Collection[NodeClass] = ()) -> None:
+        self.pools = {pool.name: pool for pool in pools}
+        self.classes = {node_class.name: node_class for node_class in classes}
+
+    def node_class(self, name: str) -> NodeClass | None:
+        return self.classes.get(name)
+
+    def node_pool(self, name: str) -> NodePool | None:
+        return self.pools.get(name)
+
+    def node_classes(self) -> tuple[NodeClass, ...]:
+        return tuple(self.classes[name] for name in sorted(self.classes))
+
+    def block_launches(self, node_class_name: str, reason: str) -> None:
+        node_class = self.classes[node_class_name]
+        status = replace(node_class.status, launch_blocked_reason=reason)
+        self.classes[node_class_name] = replace(node_class, status=status)

@@ -1,0 +1,217 @@
+"""Launch: from planned claims to instances, with EC2's refusals."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core import labels
+from shared.core.instance_type import CapacityType
+from shared.core.launch_outcome import LaunchError, LaunchErrorKind
+from shared.core.node_claim import ClaimState, LeaseState
+from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
+from shared.usecases.launch import LaunchResult
+from tests.usecases.launch_world import World, on_demand, reserved, spot
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload(replicas=100)
+    return world
+
+
+def test_a_batch_is_one_call_and_every_claim_gets_its_own_instance(world: World) -> None:
+    batch = world.plan(4, reserved())
+    report = world.launch().run(batch)
+    assert (report.result, report.launched_count, report.failed_count) == (LaunchResult.DONE, 4, 0)
+    assert len(world.ec2.launch_calls) == 1
+    assert {c.state for c in world.claims()} == {ClaimState.LAUNCHED}
+    ids = [c.instance_id for c in world.claims()]
+    assert sorted(i for i in ids if i) == sorted(i.id for i in world.ec2.live())
+    assert {c.lease.state for c in world.claims() if c.lease} == {LeaseState.SETTLED}
+    assert len(world.bus.of("Node Launched")) == 4
+
+
+def test_every_instance_carries_its_claim_in_the_end(world: World) -> None:
+    world.launch().run(world.plan(3, reserved()))
+    assert {i.claim_id for i in world.ec2.live()} == {c.id for c in world.claims()}
+    assert {(i.id, i.claim_id) for i in world.ec2.live()} == {(c.instance_id, c.id) for c in world.claims()}
+
+
+def test_a_single_claim_is_named_by_the_fleet_itself(world: World) -> None:
+    world.launch().run(world.plan(1, on_demand("m5.large")))
+    tags = world.ec2.launch_calls[0].tags
+    assert tags[NODE_CLAIM_TAG] == world.claims()[0].id
+    assert tags[BATCH_TAG] == "b-1"
+    assert tags[OWNER_TAG] == "test"
+    assert "tag_claims" not in world.effects.log
+
+
+def test_the_same_message_again_does_nothing(world: World) -> None:
+    batch = world.plan(4, reserved())
+    world.launch().run(batch)
+    before = world.state.write_count
+    report = world.launch().run(batch)
+    assert report.attempt_count == 0
+    assert len(world.ec2.launch_calls) == 1
+    assert world.state.write_count == before
+
+
+def test_a_reservation_that_outsiders_filled_fails_only_what_it_lacks(world: World) -> None:
+    batch = world.plan(4, reserved())
+    world.clock.advance(seconds=1)
+    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], total_count=3)
+    report = world.launch().run(batch)
+    assert (report.launched_count, report.failed_count) == (3, 1)
+    assert world.placed() == 3
+    assert world.free_units() <= 0  # nothing is free until EC2 has been asked again
+    assert [c.lease.state for c in world.claims() if c.lease and c.state is ClaimState.FAILED] == [LeaseState.RETURNED]
+    assert world.queue.wake_ups
+    (failed,) = world.bus.of("Launch Failed")
+    assert failed["code"] == "ReservationCapacityExceeded"
+    (exhausted,) = world.bus.of("Reservation Exhausted")
+    assert exhausted["capacityReservationId"] == "cr-1"
+    assert not world.state.offerings.list_unavailable(world.clock.now())  # R-137: nothing else is marked
+
+
+def test_missing_capacity_rests_the_offering_and_returns_the_replicas(world: World) -> None:
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 1
+    report = world.launch().run(world.plan(3, on_demand("m5.large")))
+    assert (report.launched_count, report.failed_count) == (1, 2)
+    until = world.state.offerings.list_unavailable(world.clock.now())
+    assert until == {on_demand("m5.large"): world.clock.now() + timedelta(minutes=3)}
+    assert world.placed() == 1
+
+
+def test_a_failed_probe_rests_twice_as_long(world: World) -> None:
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 0
+    for number, minutes in enumerate((3, 6, 12)):
+        world.launch().run(world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}"))
+        until = world.state.offerings.list_unavailable(world.clock.now())[on_demand("m5.large")]
+        assert until - world.clock.now() == timedelta(minutes=minutes)
+        world.clock.set(until)
+
+
+def test_an_offering_that_rests_is_not_asked_for(world: World) -> None:
+    world.state.offerings.mark_unavailable([on_demand("m5.large")], until=world.clock.now() + timedelta(minutes=3))
+    report = world.launch().run(world.plan(2, on_demand("m5.large")))
+    assert (report.failed_count, world.ec2.launch_calls) == (2, [])
+    assert world.placed() == 0
+
+
+def test_alternatives_serve_when_the_first_choice_has_nothing(world: World) -> None:
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.SPOT)] = 1
+    world.launch().run(world.plan(3, spot("m5.large"), spot("m5.xlarge"), spot("m5.xlarge", 1)))
+    found = sorted(c.offering.instance_type for c in world.claims())
+    assert found == ["m5.large", "m5.xlarge", "m5.xlarge"]
+    for claim in world.claims():
+        instance = world.ec2.get_many([claim.instance_id or ""])[claim.instance_id or ""]
+        assert claim.labels[labels.INSTANCE_TYPE] == instance.instance_type
+        assert claim.labels[labels.ZONE_ID] == instance.zone_id
+        assert claim.labels[labels.INSTANCE_FAMILY if claim.offering != spot("m5.large") else labels.NODE_POOL]
+
+
+def test_throttled_calls_delay_the_batch_and_mark_nothing(world: World) -> None:
+    world.ec2.throttle_count = 1
+    batch = world.plan(2, on_demand("m5.large"))
+    report = world.launch().run(batch)
+    assert report.result is LaunchResult.DELAYED
+    assert world.queue.launches == [batch]
+    assert world.queue.delays_s == [15]
+    assert not world.state.offerings.list_unavailable(world.clock.now())
+    world.clock.advance(seconds=15)
+    assert world.launch().run(batch).launched_count == 2
+    assert len(world.ec2.live()) == 2
+
+
+def test_a_throttle_inside_the_answer_marks_nothing_either(world: World) -> None:
+    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.TRANSIENT, "RequestLimitExceeded", "m5.large", "use1-az1")]
+    batch = world.plan(2, on_demand("m5.large"))
+    assert world.launch().run(batch).result is LaunchResult.DELAYED
+    assert not world.state.offerings.list_unavailable(world.clock.now())
+    assert world.placed() == 2  # nothing was given back
+    assert world.launch().run(batch).launched_count == 2
+    assert world.attempts.rows["b-1"].number == 2
+
+
+def test_a_template_that_was_deleted_is_made_again_at_once(world: World) -> None:
+    world.launch().run(world.plan(1, on_demand("m5.large"), batch_id="b-0"))
+    world.ec2.templates.clear()
+    report = world.launch().run(world.plan(1, on_demand("m5.large")))
+    assert (report.launched_count, report.attempt_count) == (1, 2)
+
+
+def test_a_refused_configuration_stops_the_class(world: World) -> None:
+    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.CONFIGURATION, "InvalidAMIID.NotFound")]
+    world.launch().run(world.plan(2, on_demand("m5.large")))
+    assert world.policy.classes["default"].status.launch_blocked_reason == "Configuration: InvalidAMIID.NotFound"
+    assert world.placed() == 0
+    (blocked,) = world.bus.of("Launches Blocked")
+    assert blocked["nodeClass"] == "default"
+    calls = len(world.ec2.launch_calls)
+    assert world.launch().run(world.plan(1, on_demand("m5.large"), batch_id="b-2")).failed_count == 1
+    assert len(world.ec2.launch_calls) == calls
+
+
+def test_user_data_that_ec2_would_refuse_stops_the_class_without_a_call(world: World) -> None:
+    world.policy.classes["default"] = replace(world.policy.classes["default"], user_data="x" * 20_000)
+    assert world.launch().run(world.plan(1, on_demand("m5.large"))).failed_count == 1
+    assert not world.ec2.launch_calls
+    assert "user data" in (world.policy.classes["default"].status.launch_blocked_reason or "")
+
+
+def test_the_missing_role_of_spot_rests_all_spot_and_nothing_else(world: World) -> None:
+    code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.SPOT_NOT_PERMITTED, code)]
+    world.launch().run(world.plan(1, spot("m5.large")))
+    unavailable = world.state.offerings.list_unavailable(world.clock.now())
+    assert {key.capacity_type for key in unavailable} == {CapacityType.SPOT}
+    assert len(unavailable) == 8
+    assert world.policy.classes["default"].status.launch_blocked_reason is None
+
+
+def test_a_quota_rests_the_type_in_every_zone_of_the_market(world: World) -> None:
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.QUOTA
+    world.ec2.refusals[("m5.large", "use1-az2")] = LaunchErrorKind.QUOTA
+    world.launch().run(world.plan(1, on_demand("m5.large"), on_demand("m5.large", 1)))
+    unavailable = world.state.offerings.list_unavailable(world.clock.now())
+    assert set(unavailable) == {on_demand("m5.large"), on_demand("m5.large", 1)}
+
+
+def test_a_block_sets_its_timer_and_the_time_of_its_drain(world: World) -> None:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    world.add_workload("ckpt", replicas=4, checkpoint_period_s=1800)
+    world.launch().run(world.plan(1, reserved("cr-block"), workload="research/ckpt"))
+    claim = world.claims()[0]
+    # 30 minutes of notice: 8 of the usual 10 count, because the node is terminated 2 minutes before EC2 begins.
+    assert claim.drain_at == end - timedelta(minutes=30 + 10 + 22)
+    assert world.timers.at == {"cr-block": claim.drain_at}
+
+
+def test_a_gang_that_comes_in_part_is_undone_where_ec2_cannot_promise_it_whole(world: World) -> None:
+    world.add_block(world.clock.now() + timedelta(days=1))
+    batch = world.plan(4, reserved("cr-block"), gang_key="research/train")
+    world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], total_count=3)
+    report = world.launch().run(batch)
+    assert report.launched_count == 0
+    assert world.ec2.live() == []
+    assert world.placed() == 0
+    assert sorted(c.state for c in world.claims()) == [ClaimState.FAILED] + [ClaimState.TERMINATING] * 3
+
+
+def test_a_gang_on_demand_launches_whole_or_not_at_all(world: World) -> None:
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 3
+    world.launch().run(world.plan(4, on_demand("m5.large"), gang_key="research/train"))
+    assert world.ec2.all() == []
+    assert {c.state for c in world.claims()} == {ClaimState.FAILED}
+
+
+def test_a_claim_that_cannot_be_launched_in_time_gives_up(world: World) -> None:
+    batch = world.plan(1, reserved())
+    world.clock.advance(minutes=16)
+    assert world.launch().run(batch).failed_count == 1
+    assert world.placed() == 0
+    assert world.free_units() == 4
