@@ -26,6 +26,11 @@ _NEURON: Final = {
 }
 
 
+# us-east-2 is where AWS offers Trn2 UltraServers; us-east-1 has one too here, so that tests of the usual region can use
+# it.
+_EXTRA_OFFERINGS: Final = (("us-east-1", "us-east-1b", "trn2u.48xlarge"), ("us-east-2", "us-east-2b", "trn2u.48xlarge"))
+
+
 @cache
 def instance_types() -> dict[str, InstanceTypeInfo]:
     """Return every instance type by name, in name order."""
@@ -42,6 +47,9 @@ def offered_zones(region: str) -> dict[str, frozenset[str]]:
     zones: dict[str, set[str]] = {}
     for offering in INSTANCE_TYPE_OFFERINGS["availability-zone"].get(region, []):
         zones.setdefault(offering["InstanceType"], set()).add(offering["Location"])
+    for extra_region, zone, instance_type in _EXTRA_OFFERINGS:
+        if extra_region == region:
+            zones.setdefault(instance_type, set()).add(zone)
     return {name: frozenset(found) for name, found in zones.items()}
 
 

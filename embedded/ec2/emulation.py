@@ -24,6 +24,7 @@ _IDEMPOTENT: Final = frozenset(
         "CreateLaunchTemplate",
         "CreateLaunchTemplateVersion",
         "MoveCapacityReservationInstances",
+        "CreateInterruptibleCapacityReservationAllocation",
     }
 )
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from embedded.ec2 import block_operations as blocks
 from embedded.ec2 import fleet_operations as fleets
 from embedded.ec2 import instance_operations as instances
 from embedded.ec2 import launch_templates as templates
 from embedded.ec2 import reservation_operations as reservations
 from embedded.ec2 import resource_operations as resources
+from embedded.ec2 import type_operations as types
 from embedded.ec2.world import World
 
 Operation = Callable[[World, dict[str, Any]], dict[str, Any]]
@@ -33,6 +35,16 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DeleteLaunchTemplateVersions": templates.delete_launch_template_versions,
     "DescribeLaunchTemplates": templates.describe_launch_templates,
     "DescribeLaunchTemplateVersions": templates.describe_launch_template_versions,
+    "DescribeCapacityBlocks": blocks.describe_capacity_blocks,
+    "DescribeCapacityBlockStatus": blocks.describe_capacity_block_status,
+    "CreateInterruptibleCapacityReservationAllocation": blocks.create_interruptible_allocation,
+    "UpdateInterruptibleCapacityReservationAllocation": blocks.update_interruptible_allocation,
+    "DescribeInstanceTypes": types.describe_instance_types,
+    "DescribeInstanceTypeOfferings": types.describe_instance_type_offerings,
+    "DescribeSpotPriceHistory": types.describe_spot_price_history,
+    "CreatePlacementGroup": resources.create_placement_group,
+    "DescribePlacementGroups": resources.describe_placement_groups,
+    "DeletePlacementGroup": resources.delete_placement_group,
     "CreateTags": resources.create_tags,
     "DeleteTags": resources.delete_tags,
     "DescribeTags": resources.describe_tags,

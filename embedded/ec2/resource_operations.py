@@ -1,9 +1,10 @@
-"""Tags, for every kind of resource."""
+"""Tags for every kind of resource, and placement groups as far as they can be named."""
 
 from typing import Any
 
 from embedded.ec2 import tags
 from embedded.ec2.errors import Ec2Error, invalid_value
+from embedded.ec2.filters import Readers, select, without_empty
 from embedded.ec2.world import World
 
 Parameters = dict[str, Any]
@@ -34,6 +35,56 @@ def delete_tags(world: World, parameters: Parameters) -> dict[str, Any]:
 def describe_tags(world: World, parameters: Parameters) -> dict[str, Any]:
     """Answer DescribeTags."""
     return tags.describe_tags(world.tags, parameters)
+
+
+def create_placement_group(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer CreatePlacementGroup; a group is a name here, nothing is placed by it."""
+    name = parameters.get("GroupName", "")
+    if not name:
+        raise Ec2Error("MissingParameter", "The request must contain the parameter groupName")
+    if name in world.placement_groups:
+        raise Ec2Error("InvalidPlacementGroup.Duplicate", f"The placement group '{name}' already exists.")
+    group_tags = tags.from_specifications(parameters.get("TagSpecifications"), ["placement-group"])
+    group_id = world.ids.resource("pg")
+    world.placement_groups[name] = {
+        "GroupName": name,
+        "GroupId": group_id,
+        "GroupArn": f"arn:aws:ec2:{world.region}:{world.account_id}:placement-group/{name}",
+        "State": "available",
+        "Strategy": parameters.get("Strategy", "cluster"),
+    }
+    world.tags.put(group_id, group_tags.get("placement-group", {}))
+    return {"PlacementGroup": _rendered_group(world, world.placement_groups[name])}
+
+
+def describe_placement_groups(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer DescribePlacementGroups."""
+    chosen = list(world.placement_groups.values())
+    for parameter, member in (("GroupNames", "GroupName"), ("GroupIds", "GroupId")):
+        wanted = parameters.get(parameter)
+        missing = set(wanted or ()) - {g[member] for g in world.placement_groups.values()}
+        if missing:
+            raise Ec2Error("InvalidPlacementGroup.Unknown", f"The placement group '{min(missing)}' is unknown.")
+        chosen = [g for g in chosen if wanted is None or g[member] in wanted]
+    readers: Readers[dict[str, Any]] = {
+        "group-name": lambda g: g["GroupName"],
+        "group-arn": lambda g: g["GroupArn"],
+        "state": lambda g: g["State"],
+        "strategy": lambda g: g["Strategy"],
+    }
+    found = select(chosen, parameters.get("Filters"), readers, lambda g: world.tags.of(g["GroupId"]))
+    return {"PlacementGroups": [_rendered_group(world, g) for g in found]}
+
+
+def delete_placement_group(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer DeletePlacementGroup."""
+    if world.placement_groups.pop(parameters["GroupName"], None) is None:
+        raise Ec2Error("InvalidPlacementGroup.Unknown", f"The placement group '{parameters['GroupName']}' is unknown.")
+    return {}
+
+
+def _rendered_group(world: World, group: dict[str, Any]) -> dict[str, Any]:
+    return without_empty(group | {"Tags": world.tags.rendered(group["GroupId"])})
 
 
 def _refuse_unknown(world: World, resource_id: str) -> None:

@@ -35,11 +35,11 @@ class ManualClock:
 class Cloud:
     """One emulated EC2 with the calls that tests make over and over."""
 
-    def __init__(self) -> None:
+    def __init__(self, region: str = REGION) -> None:
         self.clock = ManualClock()
         self.events: list[Event] = []
         self.emulation: Ec2Emulation = install(
-            clock=self.clock, emit=self.events.append, account_id=ACCOUNT_ID, region=REGION
+            clock=self.clock, emit=self.events.append, account_id=ACCOUNT_ID, region=region
         )
         self.ec2 = self.emulation.client()
         self.image_id = self._image("x86_64")
