@@ -5,7 +5,6 @@ When it answers, one JSON line on stdout says where: ``endpoint_url``, ``ca_bund
 """
 
 import argparse
-import importlib
 import json
 import logging
 import os
@@ -27,7 +26,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--port", type=int, default=0, help="port of the AWS endpoint (default: a free one)")
     parser.add_argument("--control-port", type=int, default=0, help="port of the control API (default: a free one)")
     parser.add_argument("--log-level", default="WARNING", help="what goes to stderr (default: %(default)s)")
-    parser.add_argument("--ec2", default="embedded.ec2", help=argparse.SUPPRESS)  # module with install(); for tests
     parser.add_argument("--exit-with-stdin", action="store_true", help="end when stdin is closed: when the parent ends")
     return parser.parse_args(arguments)
 
@@ -47,7 +45,7 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
     from embedded.host import Host  # MiniStack reads its environment when it is imported
 
-    host = Host(listener.fileno(), options.control_port, folder, endpoint, importlib.import_module(options.ec2).install)
+    host = Host(listener.fileno(), options.control_port, folder, endpoint)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: host.stop())
     if options.exit_with_stdin:

@@ -95,16 +95,12 @@ class EmbeddedAws:
     ----------
     port, control_port
         Ports on 127.0.0.1; 0 takes free ones.
-    ec2_module
-        Module whose ``install`` makes the EC2 emulation.
     log_level
         What the child writes to stderr.
     """
 
-    def __init__(
-        self, *, port: int = 0, control_port: int = 0, ec2_module: str = "embedded.ec2", log_level: str = "WARNING"
-    ) -> None:
-        self._arguments = ["--port", str(port), "--control-port", str(control_port), "--ec2", ec2_module]
+    def __init__(self, *, port: int = 0, control_port: int = 0, log_level: str = "WARNING") -> None:
+        self._arguments = ["--port", str(port), "--control-port", str(control_port)]
         self._arguments += ["--log-level", log_level, "--exit-with-stdin"]
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)

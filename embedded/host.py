@@ -15,12 +15,13 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack import app
 
-from embedded import provisioners, services, services_clock
+from embedded import ec2, provisioners, services, services_clock
 from embedded.clock import EmulatedClock
 from embedded.control import ControlServer, JsonObject
+from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults
 from embedded.lambda_runtime import Endpoint, LambdaRuntime
-from embedded.router import Ec2, Router, serve_http
+from embedded.router import Router, serve_http
 from embedded.settings import ACCOUNT_ID, REGION
 
 TICK_S: Final = 0.2
@@ -40,8 +41,6 @@ class Host:
         Private directory; holds ``ca.pem`` and ``key.pem``.
     endpoint
         Where ``socket_fd`` answers.
-    install_ec2
-        ``embedded.ec2.install`` or a stand-in.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class Host:
         control_port: int,
         folder: Path,
         endpoint: Endpoint,
-        install_ec2: Callable[..., Ec2],
     ) -> None:
         self._socket_fd = socket_fd
         self._folder = folder
@@ -59,15 +57,16 @@ class Host:
         self.clock = EmulatedClock()
         self.clock.publish_to(folder / "clock")
         self.faults = Faults()
-        self.ec2 = install_ec2(clock=self.clock, emit=services.put_service_event, account_id=ACCOUNT_ID, region=REGION)
+        self.ec2 = ec2.install(clock=self.clock, emit=services.put_service_event, account_id=ACCOUNT_ID, region=REGION)
         self.runtime = LambdaRuntime(
             folder, folder / "clock", endpoint, services.layer_content, services.register_session
         )
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
         services_clock.install(self.clock)
-        provisioners.install()
-        Router(self.faults, self.ec2, self.runtime.environment_of).install()
+        provisioners.install(self.ec2)
+        gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
+        Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
         self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self.ec2.control})
         self.clock.on_change(self._tick)
 

@@ -6,12 +6,18 @@ from typing import Any, Final
 
 from ministack.services.cloudformation import provisioners
 
+from embedded.ec2 import Ec2Emulation
+
+Properties = dict[str, Any]
+Provisioned = tuple[str, dict[str, str]]  # physical id, attributes
+
 NOT_EVALUATED: Final = "embedded/metric-math-is-not-evaluated"
 
 
-def install() -> None:
-    """Fill the gaps."""
+def install(ec2: Ec2Emulation) -> None:
+    """Fill the gaps; ``ec2`` is where launch templates are made."""
     _accept_metric_math()
+    provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
 def _accept_metric_math() -> None:
@@ -27,3 +33,42 @@ def _accept_metric_math() -> None:
         return {**make_record(name, {**plain, **stand_in}), "Metrics": metrics}
 
     provisioners._cw_metric_alarm_record = record
+
+
+def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:
+    """Return the handlers for launch templates, which MiniStack would put into its own EC2, where nobody launches."""
+
+    def described(template_id: str) -> Provisioned:
+        found = ec2.client().describe_launch_templates(LaunchTemplateIds=[template_id])["LaunchTemplates"][0]
+        return template_id, {
+            "LaunchTemplateId": template_id,
+            "DefaultVersionNumber": str(found["DefaultVersionNumber"]),
+            "LatestVersionNumber": str(found["LatestVersionNumber"]),
+        }
+
+    def create(logical_id: str, properties: Properties, stack_name: str) -> Provisioned:
+        name = properties.get("LaunchTemplateName") or provisioners._physical_name(stack_name, logical_id)
+        request = {"LaunchTemplateName": name, "LaunchTemplateData": _typed(properties["LaunchTemplateData"])}
+        if "TagSpecifications" in properties:
+            request["TagSpecifications"] = properties["TagSpecifications"]
+        made = ec2.client().create_launch_template(**request)
+        return described(made["LaunchTemplate"]["LaunchTemplateId"])
+
+    def update(physical_id: str, _old: Properties, new: Properties, *_: str) -> Provisioned:
+        data = _typed(new["LaunchTemplateData"])
+        ec2.client().create_launch_template_version(LaunchTemplateId=physical_id, LaunchTemplateData=data)
+        return described(physical_id)
+
+    def delete(physical_id: str, _properties: Properties) -> None:
+        ec2.client().delete_launch_template(LaunchTemplateId=physical_id)
+
+    return {"create": create, "update": update, "delete": delete}
+
+
+def _typed(value: Any) -> Any:
+    """Turn the strings that templates may have for booleans into booleans, which botocore insists on."""
+    if isinstance(value, dict):
+        return {name: _typed(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_typed(each) for each in value]
+    return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value

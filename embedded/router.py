@@ -7,14 +7,15 @@ IAM policies are checked by MiniStack before any service sees a request.
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from hypercorn.protocol.http_stream import HTTPStream
 from ministack import app
 from ministack.core import iam_actions
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
 
-from embedded.ec2.errors import ResponseLostError
+from embedded.ec2 import Ec2Emulation, ResponseLostError
+from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
 from embedded.lambda_environments import Environment
 
@@ -24,26 +25,6 @@ Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str]
 DROPPED: Final = "embedded.dropped"  # in an ASGI scope: close the connection without an answer
 
 
-class Ec2(Protocol):
-    """What the host needs of the EC2 emulation (``embedded.ec2``)."""
-
-    def dispatch(self, method: str, headers: dict[str, str], body: bytes) -> Response:
-        """Answer a request of the EC2 query protocol."""
-        ...
-
-    def pricing(self, body: bytes, target: str) -> Response:
-        """Answer a request of the Price List Query API."""
-        ...
-
-    def tick(self) -> None:
-        """Apply what is due by the clock."""
-        ...
-
-    def control(self, action: str, payload: dict[str, Any]) -> dict[str, Any]:
-        """Do what a test orders."""
-        ...
-
-
 class ConnectionDropped(Exception):  # noqa: N818 - an outcome, not an error of this program
     """The request's connection is to be closed without an answer."""
 
@@ -51,8 +32,15 @@ class ConnectionDropped(Exception):  # noqa: N818 - an outcome, not an error of 
 class Router:
     """Applies ``faults`` to requests and hands EC2 and Pricing requests to ``ec2``."""
 
-    def __init__(self, faults: Faults, ec2: Ec2, environment_of: Callable[[str], Environment | None]) -> None:
+    def __init__(
+        self,
+        faults: Faults,
+        ec2: Ec2Emulation,
+        gate: Ec2Gate,
+        environment_of: Callable[[str], Environment | None],
+    ) -> None:
         self._faults = faults
+        self._gate = gate
         self._ec2 = ec2
         self._environment_of = environment_of
         self._dispatch: Dispatch = app._dispatch_service_request  # noqa: SLF001 - MiniStack's version is pinned
@@ -67,6 +55,7 @@ class Router:
             "host_patterns": [r"api\.pricing\."],
             "credential_scope": "pricing",
         }
+        self._gate.install()
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
         _let_scopes_drop_connections()
 
@@ -100,7 +89,10 @@ class Router:
     async def _handle_ec2(
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
     ) -> Response:
-        del path, query  # the query protocol has one path and a form body
+        del path  # the query protocol has one path and a form body
+        denied = self._gate.denial(headers, query, body)
+        if denied is not None:
+            return denied
         try:
             return await asyncio.to_thread(self._ec2.dispatch, method, headers, body)
         except ResponseLostError as lost:  # an order of the EC2 emulation's own test API: done, and not answered

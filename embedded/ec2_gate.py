@@ -1,0 +1,97 @@
+"""IAM at the door of EC2: every check of ``ec2_permissions``, evaluated by MiniStack's policy evaluator."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ministack.core import iam_actions, iam_evaluator
+from ministack.core.router import extract_access_key_id
+from ministack.services import iam
+
+from embedded.ec2 import Ec2Emulation, Ec2Error, launch_templates
+from embedded.ec2.protocol import Ec2Protocol, Reply
+from embedded.ec2_permissions import Tags, checks
+
+AUTHENTICATE_ONLY: Final = "sts:GetCallerIdentity"  # the evaluator allows it to everyone whose signature is right
+
+
+class Ec2Gate:
+    """Decides whether the caller may do what an EC2 request asks for."""
+
+    def __init__(self, ec2: Ec2Emulation, account_id: str, region: str) -> None:
+        self._ec2 = ec2
+        self._account_id = account_id
+        self._region = region
+        self._protocol = Ec2Protocol()
+        self._enforce: Callable[..., Any] = iam_evaluator.enforce
+
+    def install(self) -> None:
+        """Take MiniStack's own check of EC2 requests out of the way; it still authenticates them."""
+
+        def enforce(access_key: str, action: str, service: str, region: str, **details: Any) -> Any:
+            if service == "ec2":
+                return self._enforce(access_key, AUTHENTICATE_ONLY, service, region)
+            return self._enforce(access_key, action, service, region, **details)
+
+        iam_evaluator.enforce = enforce
+
+    def denial(self, headers: Mapping[str, str], query: Mapping[str, list[str]], body: bytes) -> Reply | None:
+        """Return EC2's refusal of a request that the caller may not make, or None."""
+        try:
+            call = self._protocol.parse(body)
+        except Ec2Error:
+            return None  # EC2 says what is wrong with it
+        access_key = extract_access_key_id(headers, query) or ""
+        for check in checks(call, self):
+            arn = check.resource_arn(self._account_id, self._region)
+            denied = self._enforce(
+                access_key, check.action, "ec2", self._region, resource_arn=arn, service_context=check.context()
+            )
+            if denied is not None:
+                reply: Reply = iam_actions.access_denied_response(
+                    "ec2",
+                    check.action,
+                    denied.principal_arn,
+                    str(uuid.uuid4()),
+                    message=_message(check.action, arn, denied.principal_arn, denied.decision),
+                )
+                return reply
+        return None
+
+    def tags_of(self, resource_id: str) -> Tags:
+        """Return the tags of an EC2 resource."""
+        return self._ec2.world.tags.of(resource_id)
+
+    def launch_template(self, specification: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+        """Return (id, data) of a launch template's version."""
+        try:
+            template = launch_templates.find(
+                self._ec2.world, specification.get("LaunchTemplateId"), specification.get("LaunchTemplateName")
+            )
+            version = launch_templates.version_of(template, specification.get("Version"))
+        except Ec2Error:
+            return None
+        return template.template_id, version.data
+
+    def role_arn(self, instance_profile: Mapping[str, Any]) -> str | None:
+        """Return the role of an instance profile."""
+        found = iam._lookup_instance_profile(  # noqa: SLF001 - MiniStack's version is pinned
+            instance_profile.get("Name", ""), instance_profile.get("Arn", "")
+        )
+        roles = (found or {}).get("Roles") or ()
+        for role in roles:
+            name = role if isinstance(role, str) else role["RoleName"]
+            return str(iam._roles[name]["Arn"])  # noqa: SLF001 - as above
+        return None
+
+
+def _message(action: str, arn: str, principal: str, decision: str) -> str:
+    reason = (
+        "with an explicit deny in an identity-based policy"
+        if decision == "Deny"
+        else f"because no identity-based policy allows the {action} action"
+    )
+    return (
+        "You are not authorized to perform this operation. "
+        f"User: {principal} is not authorized to perform: {action} on resource: {arn} {reason}"
+    )
