@@ -5,7 +5,8 @@ Readers ignore fields that they do not know. Delivery is at least once and in no
 the claim's name tell repeats apart.
 """
 
-from typing import Annotated, Any, ClassVar, Final, Literal
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -224,12 +225,21 @@ class ReservationIdle(Event):
     idle_since: AwareDatetime
 
 
-class PolicyChange(Part):
+class Change(StrEnum):
+    """What happened to a policy object; events only tell of real changes."""
+
+    CREATED = "created"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    DELETED = "deleted"
+
+
+class ChangedObject(Part):
     """One object that changed."""
 
     kind: str
     name: str
-    change: Annotated[Literal["created", "updated", "deleted"], Field(description="What happened to it.")]
+    change: Change
     generation: int
 
 
@@ -238,7 +248,7 @@ class PolicyChanged(Event):
 
     detail_type: ClassVar[str] = "Policy Changed"
 
-    changes: list[PolicyChange]
+    changes: list[ChangedObject]
 
 
 EVENTS: Final[tuple[type[Event], ...]] = (

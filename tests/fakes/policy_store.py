@@ -37,13 +37,18 @@ class MemoryPolicyStore:
         assert len(writes) <= CHANGES_MAX, "one transaction"
         self.before_commit()
         with self._lock:
-            for write in writes:
-                row = self._rows.get((write.kind, write.name))
-                if (None if row is None else row.revision) != write.expected_revision:
-                    raise ConflictError(f"{write.kind}/{write.name} moved on")
+            moved = [
+                f"{write.kind}/{write.name}" for write in writes if self._revision(write) != write.expected_revision
+            ]
+            if moved:
+                raise ConflictError(moved)
             for write in writes:
                 self._apply(write)
             self.commit_count += 1
+
+    def _revision(self, write: PolicyWrite) -> int | None:
+        row = self._rows.get((write.kind, write.name))
+        return None if row is None else row.revision
 
     def _apply(self, write: PolicyWrite) -> None:
         key = (write.kind, write.name)
