@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
@@ -14,6 +15,15 @@ class CapacityType(StrEnum):
     RESERVED = "reserved"
     SPOT = "spot"
     ON_DEMAND = "on-demand"
+
+
+# Types that are sold as parts of an UltraServer, by the part of the name before the dot.
+_ULTRA_SERVER_FAMILIES: Final = frozenset({"p6e-gb200", "p6e-gb300", "trn2u", "trn3u"})
+
+
+def is_ultra_server(instance_type_name: str) -> bool:
+    """Whether the type is part of an UltraServer, whose Capacity Blocks EC2 reclaims 60 minutes before their end."""
+    return instance_type_name.partition(".")[0] in _ULTRA_SERVER_FAMILIES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,211 @@
+"""From EC2's reservations to the Reservations table, the leases that an observation contains, and class statuses."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from shared.core.capacity_reservation import ENDED_STATES, GONE, CapacityReservation, ReservationKind
+from shared.core.ledger import is_absorbed_by
+from shared.core.node_claim import NodeClaim
+from shared.core.node_class import NodeClass
+from shared.core.reservation_selection import selected_ids
+from shared.manifests.events import ReservationExhausted
+from shared.ports.discovery import ReservationReader
+from shared.ports.errors import AwsError
+from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
+from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.resolve_node_classes import NodeClassDirectory, NodeClassResolver
+
+_ABSORB_ATTEMPTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a run found; ``failures`` name what could not be read, where the last good state was kept."""
+
+    seen_count: int
+    written_count: int
+    absorbed_count: int
+    gone_count: int
+    changed_classes: tuple[str, ...]
+    failures: tuple[str, ...]
+    woke_planner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    before: ReservationRecord | None
+    after: ReservationRecord
+    absorbed_count: int
+
+    @property
+    def is_written(self) -> bool:
+        return self.before != self.after
+
+    def opened(self, now: datetime) -> bool:
+        """Whether it offers more than before."""
+        if not self.after.reservation.is_active(now) or self.after.balance.free_units <= 0:
+            return False
+        if self.before is None or not self.before.reservation.is_active(self.before.observed_at):
+            return True
+        return self.after.balance.free_units > self.before.balance.free_units
+
+    @property
+    def was_exhausted(self) -> bool:
+        """Whether the last free units have just gone."""
+        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.free_units
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverReservations:
+    """One run: every minute, and on every event that hints at a change."""
+
+    reader: ReservationReader
+    resolver: NodeClassResolver
+    node_classes: NodeClassDirectory
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    timers: DrainTimers
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+
+    def run(self) -> Discovery:
+        """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError."""
+        observed_at = self.clock.now()  # before the call: what EC2 answers is at least as old as this
+        known = {record.reservation.id: record for record in self.reservations.list_current()}
+        try:
+            visible = self.reader.list_visible()
+        except AwsError:
+            self.reservations.mark_stale(known)
+            raise
+        classes = self.node_classes.list_node_classes()
+        groups, group_failures = self._groups(classes)
+        observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
+        selections = {item.name: _selection(item, observed, groups, observed_at) for item in classes}
+        changes = self._save(known, observed, selections, observed_at)
+        changed_classes, failures = self.resolver.refresh(classes, selections)
+        opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
+        if opened or changed_classes:
+            self.queue.wake_planner(reason="reservations changed")
+        self.publisher.publish([_exhausted(change.after) for change in changes if change.was_exhausted])
+        return Discovery(
+            seen_count=len(visible),
+            written_count=sum(change.is_written for change in changes),
+            absorbed_count=sum(change.absorbed_count for change in changes),
+            gone_count=len(known.keys() - observed.keys()),
+            changed_classes=changed_classes,
+            failures=group_failures + failures,
+            woke_planner=bool(opened or changed_classes),
+        )
+
+    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], tuple[str, ...]]:
+        """Read the resource groups that classes name; those that cannot be read are missing from the answer."""
+        arns = {
+            term.reservation_group_arn
+            for node_class in classes
+            for term in node_class.capacity_reservation_selector_terms
+            if term.reservation_group_arn is not None
+        }
+        groups: dict[str, frozenset[str]] = {}
+        failures = []
+        for arn in sorted(arns):
+            try:
+                groups[arn] = self.reader.list_group(arn)
+            except AwsError as error:
+                failures.append(f"{arn}: {error.code}")
+        return groups, tuple(failures)
+
+    def _save(
+        self,
+        known: Mapping[str, ReservationRecord],
+        observed: Mapping[str, CapacityReservation],
+        selections: Mapping[str, tuple[str, ...]],
+        observed_at: datetime,
+    ) -> list[_Change]:
+        """Save what is selected or known already; what EC2 lists no more is gone."""
+        wanted = known.keys() | {key for selection in selections.values() for key in selection}
+        changes = []
+        for key in sorted(wanted):
+            before = known.get(key)
+            reservation = observed[key] if key in observed else _gone(known[key])
+            if before is None and reservation.state in ENDED_STATES:
+                continue
+            self._set_timer(before, reservation, observed_at)
+            change = self._observe(before, reservation, observed_at)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def _set_timer(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+    ) -> None:
+        """Set the block's exact timer when it is new or was extended, before the facts that say so are saved."""
+        drain_at = reservation.drain_at()
+        if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:
+            return
+        if reservation.state in ENDED_STATES or (before is not None and before.reservation.drain_at() == drain_at):
+            return
+        self.timers.set_timer(reservation.id, drain_at)
+
+    def _observe(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+    ) -> _Change | None:
+        """Save an observation with the leases that it contains.
+
+        When claims move on meanwhile, their leases are left for the next observation rather than holding the facts
+        back: a lease that stays open too long leaves a unit idle for a minute and promises nothing twice.
+        """
+        for attempt in range(_ABSORB_ATTEMPTS + 1):
+            last = attempt == _ABSORB_ATTEMPTS
+            absorbed = () if last else self._absorbable(before, observed_at)
+            try:
+                after = self.reservations.save_observation(
+                    reservation, observed_at=observed_at, absorbed=absorbed, expected=before
+                )
+            except ConflictError:
+                continue
+            return _Change(before, after, len(absorbed))
+        return None  # another discovery saved it first
+
+    def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
+        if before is None or before.balance.outstanding_count == 0:
+            return ()
+        leased = self.node_claims.list_leased(before.reservation.id)
+        return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))
+
+
+def _gone(record: ReservationRecord) -> CapacityReservation:
+    return replace(record.reservation, state=GONE, available_count=0, stale=False)
+
+
+def _groups_of(reservation: CapacityReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    return tuple(sorted(arn for arn, members in groups.items() if reservation.id in members))
+
+
+def _selection(
+    node_class: NodeClass,
+    observed: Mapping[str, CapacityReservation],
+    groups: Mapping[str, frozenset[str]],
+    now: datetime,
+) -> tuple[str, ...]:
+    """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
+    selected = selected_ids(node_class, observed.values(), groups, now)
+    terms = node_class.capacity_reservation_selector_terms
+    unread = any(term.reservation_group_arn is not None and term.reservation_group_arn not in groups for term in terms)
+    if not unread:
+        return selected
+    return tuple(sorted({*selected, *(key for key in node_class.status.reservation_ids if key in observed)}))
+
+
+def _exhausted(record: ReservationRecord) -> ReservationExhausted:
+    reservation = record.reservation
+    return ReservationExhausted(
+        capacity_reservation_id=reservation.id,
+        instance_type=reservation.instance_type,
+        zone=reservation.zone,
+        zone_id=reservation.zone_id,
+        total_count=reservation.total_count,
+    )
