@@ -7,12 +7,12 @@ from typing import Any
 
 from embedded.ec2 import spot
 from embedded.ec2.catalogue import instance_types
-from embedded.ec2.errors import INSUFFICIENT_CAPACITY, Ec2Error, reservation_exceeded
+from embedded.ec2.errors import INSUFFICIENT_CAPACITY, Ec2Error, insufficient_capacity, reservation_exceeded
 from embedded.ec2.fleet_request import FleetRequest, Pool
 from embedded.ec2.placement import Draft, Slot, group_members
 from embedded.ec2.prices import on_demand_micro_usd_per_hour
 from embedded.ec2.slots import fits, open_reservations
-from embedded.ec2.state import CapacityReservation, LaunchSpec, Market, ReservationKind
+from embedded.ec2.state import NOT_STARTED_STATES, CapacityReservation, LaunchSpec, Market, ReservationKind
 from embedded.ec2.world import World
 
 SortKey = Callable[[Pool], tuple[Any, ...]]
@@ -136,9 +136,19 @@ def _reserved_part(world: World, request: FleetRequest, draft: Draft, units: Fra
         )
         return _with_fallback(draft, plan, ordered, units)
     if plan.units < units:
+        market = ReservationKind(options["ReservationTypes"][0]).market
         for pool in pools:
-            plan.refuse(pool, Market.ON_DEMAND, pool.refusal or reservation_exceeded())
+            plan.refuse(pool, market, pool.refusal or _reserved_refusal(world, options, pool))
     return plan
+
+
+def _reserved_refusal(world: World, options: dict[str, Any], pool: Pool) -> Ec2Error:
+    if pool.spec is not None:
+        spec = pool.spec
+        named = [r for r in _reserved_candidates(world, options, spec) if fits(r, spec)]
+        if named and all(r.state in NOT_STARTED_STATES for r in named):
+            return insufficient_capacity(spec.instance_type, spec.zone.name)
+    return reservation_exceeded()
 
 
 def _with_fallback(draft: Draft, plan: Plan, pools: Sequence[Pool], units: Fraction) -> Plan:
@@ -172,7 +182,7 @@ def _fill_reservations(
         return
     for reservation in candidates:
         market = reservation.kind.market
-        while plan.units < units:
+        while plan.units < units and draft.free_slots(reservation) > 0:
             try:
                 spec = replace(pool.spec, market=market)
                 plan.add(pool, spec, draft.place_in(spec, reservation))

@@ -14,7 +14,7 @@ from embedded.ec2.errors import (
 )
 from embedded.ec2.pools import PoolKey
 from embedded.ec2.slots import fits, open_reservations
-from embedded.ec2.state import CapacityReservation, LaunchSpec, Market, ReservationKind
+from embedded.ec2.state import NOT_STARTED_STATES, CapacityReservation, LaunchSpec, Market, ReservationKind
 from embedded.ec2.world import World
 
 
@@ -146,7 +146,7 @@ class Draft:
         for reservation in candidates:
             if fits(reservation, spec) and self.free_slots(reservation) > 0:
                 return Slot(reservation.kind.market, reservation.reservation_id)
-        if len(candidates) == 1 and candidates[0].state in {"scheduled", "payment-pending", "assessing", "delayed"}:
+        if len(candidates) == 1 and candidates[0].state in NOT_STARTED_STATES:
             raise Ec2Error(
                 "InvalidCapacityReservationState.PendingActivation",
                 f"The capacity reservation {candidates[0].reservation_id} is not active yet.",
