@@ -117,7 +117,7 @@ class Index:
         )
 
     def reserved(self, requirements: Requirements) -> tuple[PortOffering, ...]:
-        """Return the reserved offerings that have units left (in EC2's count) and meet these (interned) requirements."""
+        """Return the reserved offerings that have units left and meet these (interned) requirements."""
         known = self._reserved.get(id(requirements))
         if known is None:
             known = tuple(

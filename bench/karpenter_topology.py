@@ -1,4 +1,4 @@
-"""Karpenter's topology bookkeeping: one group a constraint, counting replicas by domain as they are placed (R-60 ff.)."""
+"""Karpenter's topology bookkeeping: a group for each constraint counts replicas by domain as they are placed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class Group:
     def next_domains(
         self, workload: Workload, wanted: Requirement, offered: Requirement, universe: Iterable[str]
     ) -> list[str]:
-        """Return the domains in which the workload may go: wanted by it, offered by the node, and allowed by the rule."""
+        """Return where the workload may go: wanted by it, offered by the node, allowed by the rule."""
         if self.key.topology_key == labels.HOSTNAME:
             universe = sorted(offered.values)
         possible = [domain for domain in universe if wanted.has(domain) and offered.has(domain)]

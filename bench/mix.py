@@ -68,7 +68,7 @@ def plain_pools(markets: Sequence[CapacityType]) -> tuple[NodePool, ...]:
 
 
 def tuned_pools(markets: Sequence[CapacityType]) -> tuple[NodePool, ...]:
-    """The pools of a well-run Karpenter: spot (and reserved) before on-demand, no huge machines for plain work."""
+    """Return the pools of a well-run Karpenter: spot before on-demand, no huge machines for plain work."""
     cap = Requirement.new(labels.INSTANCE_CPU, Operator.LTE, (str(_LARGEST_TUNED_VCPUS),))
     pools: list[NodePool] = []
     for market, weight in ((_SPOT, 20), (_ON_DEMAND, 10)):
@@ -110,7 +110,7 @@ def _reservations(
 
 
 def _demands(catalogue: Catalogue, mix: Mix, rng: random.Random) -> tuple[Demand, ...]:
-    """Draw distinct shapes that something can run, then share the replicas out with a few popular shapes and many rare."""
+    """Draw distinct shapes that something can run; a few are popular, many are rare."""
     shapes: list[Workload] = []
     weights: list[float] = []
     seen = set()

@@ -48,6 +48,7 @@ class Host:
     planned: PlannedNodes | None = None
     node: Node | None = None
     labels: dict[str, str] = field(default_factory=dict)
+    load: Resources = _NOTHING  # of what the plan adds, per node
 
     @property
     def undefined(self) -> frozenset[str]:
@@ -81,6 +82,16 @@ def reserved_key(reservation: CapacityReservation) -> OfferingKey:
     )
 
 
+@dataclass(slots=True, eq=False)
+class Sold:
+    """One spot or on-demand offering as a pool sees it; ``accepted`` remembers answers by kind of workload."""
+
+    price_atto_usd: int
+    allocatable: Mapping[str, int]
+    problem: str | None
+    accepted: dict[int, bool] = field(default_factory=dict)
+
+
 class Facts:
     """Lookups over one snapshot and one plan. Unknown names give None; the checks report them."""
 
@@ -104,6 +115,9 @@ class Facts:
         self._needs: dict[str, Resources] = {}
         self._descriptions: dict[tuple[str, OfferingKey], Requirements | None] = {}
         self._accepted: dict[tuple[object, ...], bool] = {}
+        self._kinds: dict[tuple[object, ...], int] = {}
+        self._kind_of: dict[str, int] = {}
+        self._sold: dict[tuple[str, OfferingKey], Sold] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
 
     # -- workloads
@@ -303,6 +317,28 @@ class Facts:
             self._accepted[known] = accepted
         return accepted
 
+    def kind(self, workload: Workload) -> int:
+        """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""
+        known = self._kind_of.get(workload.key)
+        if known is None:
+            facts = (self.terms(workload), self.markets(workload))
+            known = self._kind_of[workload.key] = self._kinds.setdefault(facts, len(self._kinds))
+        return known
+
+    def sold(self, pool: NodePool, key: OfferingKey) -> Sold:
+        """Return what can be said about buying this offering for the pool, whatever is to run on it."""
+        known = self._sold.get((pool.name, key))
+        if known is None:
+            offering = self.offering(key)
+            if offering is None or key.reservation_id is not None or not offering.is_available(self.now):
+                known = Sold(0, {}, "cannot be bought")
+            else:
+                problem = self.class_problem(self.classes[pool.node_class_name], key)
+                allocatable = dict(self.types[key.instance_type].allocatable)
+                known = Sold(self.price_atto_usd(key), allocatable, problem and f"class {problem}")
+            self._sold[pool.name, key] = known
+        return known
+
     def load_of(self, launch: PlannedNodes) -> Resources:
         """Sum what one node of the launch carries."""
         return self.load(tallied(launch.placements))
@@ -331,7 +367,11 @@ class Facts:
             if not node.deleting
         ]
         planned = [self._planned_host(index, launch) for index, launch in enumerate(self.plan.launches)]
-        return (*existing, *(host for host in planned if host is not None))
+        hosts = (*existing, *(host for host in planned if host is not None))
+        for host in hosts:
+            if all(key in self.workloads for key in host.placed):
+                host.load = self.load(host.placed)
+        return hosts
 
     def _existing_host(self, node: Node, added: Counter[str]) -> Host:
         pool = self.pools.get(node.node_pool_name)

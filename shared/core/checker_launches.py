@@ -1,6 +1,6 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from shared.core import labels
 from shared.core.checker_facts import Facts, Host, in_words
@@ -88,8 +88,7 @@ def _content(facts: Facts, host: Host) -> Iterator[Violation]:
     if unknown:
         yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, f"carries {', '.join(unknown)}, which is not pending")
         return
-    load = facts.load(host.placed)
-    missing = load.missing(host.allocatable - host.used)
+    missing = host.load.missing(host.allocatable - host.used)
     if missing:
         yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {missing.formatted()}")
     keys = sorted(host.placed)
@@ -142,31 +141,33 @@ def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Viol
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, "an alternative is listed twice")
     lowest = launch.price_atto_usd_per_hour
     is_pinned = bool(keys) and any(topology.holds_to_zone(key) for key in host.placed)
+    kinds = {facts.kind(facts.workloads[name]): name for name in host.placed if name in facts.workloads}
     for key in keys:
-        problem = _alternative_problem(facts, host, pool, key, lowest, is_pinned=is_pinned)
+        sold = facts.sold(pool, key)
+        problem = sold.problem or _alternative_problem(facts, host, pool, key, kinds)
+        if sold.price_atto_usd < lowest:
+            problem = "is cheaper than what stands before it"
+        elif is_pinned and key.zone_id != launch.offering.zone_id:
+            problem = "is in another zone, which topology forbids"
         if problem is not None:
             yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{in_words(key)} {problem}")
             return
-        lowest = facts.price_atto_usd(key)
+        lowest = sold.price_atto_usd
     yield from _min_values(facts, host, pool)
 
 
 def _alternative_problem(
-    facts: Facts, host: Host, pool: NodePool, key: OfferingKey, lowest: int, *, is_pinned: bool
+    facts: Facts, host: Host, pool: NodePool, key: OfferingKey, kinds: Mapping[int, str]
 ) -> str | None:
-    assert host.planned is not None
-    if _bought_problem(facts, key, None) is not None:
-        return "cannot be bought"
-    if facts.class_problem(facts.classes[pool.node_class_name], key) is not None:
-        return "cannot be launched by the class"
-    if facts.price_atto_usd(key) < lowest:
-        return "is cheaper than what stands before it"
-    if is_pinned and key.zone_id != host.planned.offering.zone_id:
-        return "is in another zone, which topology forbids"
-    if not facts.load_of(host.planned).fits_in(facts.types[key.instance_type].allocatable):
+    """Say why the offering cannot carry what the host carries; ``kinds`` has a workload of each kind on it."""
+    sold = facts.sold(pool, key)
+    if any(amount > sold.allocatable.get(name, 0) for name, amount in host.load.items()):
         return "is too small"
-    if not all(facts.accepts(pool, key, facts.workloads[name]) for name in host.placed):
-        return "does not meet the requirements"
+    for kind, name in kinds.items():
+        if kind not in sold.accepted:
+            sold.accepted[kind] = facts.accepts(pool, key, facts.workloads[name])
+        if not sold.accepted[kind]:
+            return "does not meet the requirements"
     return None
 
 

@@ -157,7 +157,7 @@ class Leftovers:
     def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
         if self._free is None:
             facts = self._facts
-            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
+            self._free = [(host, host.allocatable - host.used - host.load) for host in facts.hosts]
         return self._free
 
     def _rooms(self, workload: Workload) -> Iterator[Room]:
@@ -261,7 +261,7 @@ class Leftovers:
         facts = self._facts
         assert unit.pool is not None
         assert unit.key is not None
-        load = facts.load(host.placed)
+        load = host.load
         if not load.fits_in(unit.free) or self._below_floor(load, unit.free):
             return False
         if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
