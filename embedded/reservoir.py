@@ -1,0 +1,113 @@
+"""Reservoir itself on an embedded AWS: synthesised and deployed as for an account, with the network that nodes need.
+
+The demo and the tests of the deployed stack start here. Nothing in the product knows that it runs on an emulator: the
+template is ``app.py``'s, the assets are the built ones, and what is called is AWS's public API.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from embedded.client import EmbeddedAws
+from embedded.deploy import deploy
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+NETWORK_TAG: Final = {"Key": "network", "Value": "private"}  # what the examples' classes select
+NODE_ROLE: Final = "reservoir-node"
+IMAGE_PARAMETER: Final = "/images/node/{}"  # as teams publish their own images; what examples/demo selects
+_TRUST_EC2: Final = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+Report = Callable[[str], None]
+
+
+class DeployedReservoir:
+    """An embedded AWS with Reservoir deployed, from ``start`` (or ``with``) to ``stop``.
+
+    Parameters
+    ----------
+    report
+        Called with a line of progress before each step.
+    context
+        CDK context beside what the embedded run needs, e.g. ``{"manifests": "examples/policy"}``.
+    """
+
+    def __init__(self, report: Report, context: Mapping[str, str] | None = None) -> None:
+        self.aws = EmbeddedAws()
+        self.outputs: Mapping[str, str] = {}
+        self._report = report
+        self._context = {"embedded": "true", "retain": "false", **(context or {})}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Synthesise, start AWS, make the network, deploy."""
+        with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
+            self._report("synthesising the stack")
+            synthesis = _synthesise(Path(folder), self._context)
+            try:
+                self._report("starting the embedded AWS")
+                self.aws.start()
+            finally:
+                log, _ = synthesis.communicate()
+            if synthesis.returncode != 0:
+                self.stop()
+                raise RuntimeError(f"app.py failed:\n{log}")
+            self._report("making subnets, a security group, an image and a node role")
+            make_network(self.aws)
+            self._report("deploying")
+            (self.outputs,) = deploy(Path(folder), self.aws.client, self._report).values()
+
+    def stop(self) -> None:
+        """End everything."""
+        self.aws.stop()
+
+
+def _synthesise(folder: Path, context: Mapping[str, str]) -> "subprocess.Popen[str]":
+    """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
+    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(dict(context))}
+    return subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**environment, "CDK_VALIDATION": "false"},  # the validator takes ten seconds; a test runs it
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def make_network(aws: EmbeddedAws) -> None:
+    """Tag the default subnets and security group, publish an image, and make a role that nodes may use."""
+    ec2, iam, ssm = aws.client("ec2"), aws.client("iam"), aws.client("ssm")
+    subnets = [subnet["SubnetId"] for subnet in ec2.describe_subnets()["Subnets"]]
+    group = ec2.describe_security_groups(Filters=[{"Name": "group-name", "Values": ["default"]}])["SecurityGroups"][0]
+    ec2.create_tags(Resources=[*subnets, group["GroupId"]], Tags=[NETWORK_TAG])
+    for architecture in ("x86_64", "arm64"):
+        ssm.put_parameter(
+            Name=IMAGE_PARAMETER.format(architecture), Value=_image(ec2, architecture), Type="String", Overwrite=True
+        )
+    iam.create_role(RoleName=NODE_ROLE, AssumeRolePolicyDocument=json.dumps(_TRUST_EC2))
+    iam.create_instance_profile(InstanceProfileName=NODE_ROLE)
+    iam.add_role_to_instance_profile(InstanceProfileName=NODE_ROLE, RoleName=NODE_ROLE)
+
+
+def _image(ec2: Any, architecture: str) -> str:
+    filters = [{"Name": "architecture", "Values": [architecture]}]
+    found = ec2.describe_images(Filters=filters)["Images"]
+    if found:
+        return str(found[0]["ImageId"])
+    return str(ec2.register_image(Name=f"al2023-{architecture}", Architecture=architecture)["ImageId"])
