@@ -52,7 +52,7 @@ SENDS: Final[Mapping[Function, tuple[Queue, ...]]] = {
     Function.DISCOVER_RESERVATIONS: (Queue.PLANNING,),
     Function.DISCOVER_OFFERINGS: (Queue.PLANNING,),
     Function.PROVISION: (Queue.PLANNING, Queue.LAUNCHES),
-    Function.LAUNCH: (Queue.PLANNING,),
+    Function.LAUNCH: (Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
     Function.REACT: (Queue.PLANNING,),
     Function.EXPIRE: (Queue.PLANNING,),
     Function.DISRUPT: (Queue.PLANNING, Queue.LAUNCHES),
@@ -64,6 +64,7 @@ STORES_SNAPSHOTS: Final = frozenset({Function.PROVISION, Function.DISRUPT})
 ENDS_INSTANCES: Final = frozenset(
     {Function.INTAKE, Function.LAUNCH, Function.REACT, Function.EXPIRE, Function.DISRUPT, Function.COLLECT}
 )
+NAMES_CLAIMS: Final = frozenset({Function.LAUNCH, Function.COLLECT})
 DESCRIBES: Final[Mapping[Function, tuple[str, ...]]] = {
     Function.INTAKE: ("Instances",),
     Function.DISCOVER_RESERVATIONS: (
@@ -82,16 +83,15 @@ DESCRIBES: Final[Mapping[Function, tuple[str, ...]]] = {
     Function.COLLECT: ("Instances", "InstanceStatus", "LaunchTemplates", "Volumes"),
 }
 # What a launch creates: everything is tagged at birth, or the launch is refused.
-LAUNCHED_KINDS: Final = (
-    "fleet",
-    "instance",
-    "launch-template",
-    "network-interface",
+LAUNCHED_KINDS: Final = ("fleet", "instance", "launch-template", "network-interface", "volume")
+# What a launch refers to. No tag guards these: without an instance, which needs the tag, they launch nothing.
+REFERRED_KINDS: Final = (
+    "capacity-reservation",
+    "placement-group",
+    "security-group",
     "spot-instances-request",
-    "volume",
+    "subnet",
 )
-# What a launch refers to. These cannot be launched by themselves, so no tag guards them.
-REFERRED_KINDS: Final = ("capacity-reservation", "placement-group", "security-group", "subnet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,11 @@ class Resources:
         return f"arn:{self.stack.partition}:iam::{self.stack.account}:role/{self.config.instance_role}"
 
     @property
+    def reservation_groups_arn(self) -> str:
+        """Return the ARNs of resource groups; those of reservations may be shared by other accounts."""
+        return f"arn:{self.stack.partition}:resource-groups:{self.stack.region}:*:group/*"
+
+    @property
     def owner(self) -> str:
         """Return the value of the owner tag."""
         return self.config.stack
@@ -158,6 +163,8 @@ def grants(function: Function, resources: Resources) -> list[Grant]:
         parts.append(_launches(resources))
     if function in ENDS_INSTANCES:
         parts.append(_ends(resources))
+    if function in NAMES_CLAIMS:
+        parts.append(_claim_names(resources))
     if function is Function.COLLECT:
         parts.append(_leftovers(resources))
     return [grant for part in parts for grant in part]
@@ -252,6 +259,12 @@ def _prices() -> Iterable[Grant]:
 def _class_lookups(resources: Resources) -> Iterable[Grant]:
     stack = resources.stack
     yield Grant(
+        "ReadReservationGroups",
+        "An EC2NodeClass may select reservations by resource group, its own or a shared one.",
+        ["resource-groups:ListGroupResources"],
+        [resources.reservation_groups_arn],
+    )
+    yield Grant(
         "ResolveImageAliases",
         "AMI aliases such as al2023@latest are AWS's public parameters.",
         ["ssm:GetParameter", "ssm:GetParameters"],
@@ -279,7 +292,7 @@ def _launches(resources: Resources) -> Iterable[Grant]:
     yield Grant(
         "LaunchFromOurTemplates",
         "Launches use launch templates that carry the owner tag, and no others.",
-        ["ec2:CreateFleet", "ec2:CreateLaunchTemplateVersion", "ec2:RunInstances"],
+        ["ec2:CreateFleet", "ec2:RunInstances"],
         resources.ec2("launch-template"),
         owned,
     )
@@ -290,13 +303,13 @@ def _launches(resources: Resources) -> Iterable[Grant]:
         [
             *resources.ec2(*REFERRED_KINDS, any_account=True),
             *(f"arn:{stack.partition}:ec2:{stack.region}::{kind}/*" for kind in ("image", "snapshot")),
-            f"arn:{stack.partition}:resource-groups:{stack.region}:*:group/*",  # a reservation group as the target
+            resources.reservation_groups_arn,
         ],
         {"StringEquals": {"aws:RequestedRegion": stack.region}},
     )
     yield Grant(
         "TagAtLaunch",
-        "Tags only together with a launch, never afterwards.",
+        "The owner tag is set only together with a launch, never afterwards.",
         ["ec2:CreateTags"],
         resources.ec2(*LAUNCHED_KINDS),
         {
@@ -322,6 +335,20 @@ def _ends(resources: Resources) -> Iterable[Grant]:
         ["ec2:TerminateInstances"],
         resources.ec2("instance"),
         {"StringEquals": {f"aws:ResourceTag/{names.OWNER_TAG}": resources.owner}},
+    )
+
+
+def _claim_names(resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "NameTheClaim",
+        "An instance of ours gets the tag that names its claim; no other tag can be changed.",
+        ["ec2:CreateTags"],
+        resources.ec2("instance"),
+        {
+            "StringEquals": {f"aws:ResourceTag/{names.OWNER_TAG}": resources.owner},
+            "ForAllValues:StringEquals": {"aws:TagKeys": [names.NODE_CLAIM_TAG]},
+            "Null": {"aws:TagKeys": "false"},  # the line above holds for no tags too
+        },
     )
 
 

@@ -1,13 +1,14 @@
 import re
 
-from shared.names import OWNER_TAG, Function, output_name
+from shared.names import NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 
 OWNER_CONDITIONS = {f"aws:RequestTag/{OWNER_TAG}", f"aws:ResourceTag/{OWNER_TAG}"}
 READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck)\w*")
 # What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
 REFERRED = re.compile(
-    r".*:(capacity-reservation|placement-group|security-group|subnet|image|snapshot)/\*|arn:.*:resource-groups:.*:group/\*"
+    r".*:(capacity-reservation|placement-group|security-group|spot-instances-request|subnet|image|snapshot)/\*"
+    r"|arn:.*:resource-groups:.*:group/\*"
 )
 
 
@@ -49,7 +50,7 @@ def test_no_action_is_a_pattern(resources: Resources) -> None:
 
 
 def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
-    for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags", "ec2:CreateLaunchTemplate"):
+    for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateLaunchTemplate"):
         holders = {statement.policy for statement in statements(resources) if action in statement.actions}
         assert len(holders) == 1, action
         assert next(iter(holders)).startswith("Launch")
@@ -61,6 +62,18 @@ def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> Non
     assert [statement.conditions for statement in on_instances] == [
         {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": "Reservoir"}}
     ]
+
+
+def test_only_a_launch_sets_the_owner_tag(resources: Resources) -> None:
+    tagging = [statement for statement in statements(resources) if "ec2:CreateTags" in statement.actions]
+    assert {statement.sid for statement in tagging} == {"TagAtLaunch", "NameTheClaim"}
+    for statement in tagging:
+        if statement.sid == "TagAtLaunch":
+            assert statement.policy.startswith("Launch")
+            assert "ec2:CreateAction" in statement.condition_keys
+        else:
+            assert statement.conditions["ForAllValues:StringEquals"] == {"aws:TagKeys": [NODE_CLAIM_TAG]}
+            assert statement.conditions["Null"] == {"aws:TagKeys": "false"}
 
 
 def test_nothing_ends_or_changes_instances_of_others(resources: Resources) -> None:
