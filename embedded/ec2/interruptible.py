@@ -6,7 +6,7 @@ from embedded.ec2 import slots
 from embedded.ec2.errors import Ec2Error, invalid_value
 from embedded.ec2.life import RESERVATION_ENDED, terminate
 from embedded.ec2.reservation_life import begin, warn_instance
-from embedded.ec2.state import CapacityReservation, Instance, ReservationKind
+from embedded.ec2.state import CapacityReservation, ReservationKind
 from embedded.ec2.world import World
 
 
@@ -60,20 +60,22 @@ def reclaim(world: World, reservation: CapacityReservation, target_count: int) -
     terminates_at = world.now() + timedelta(seconds=world.settings.interruption_notice_s)
     for instance_id in doomed:
         warn_instance(world, reservation, world.instances[instance_id], terminates_at)
-    world.after(
-        world.settings.interruption_notice_s,
-        lambda: _take(world, reservation, [world.instances[i] for i in doomed if i in world.instances], len(doomed)),
-    )
+
+    def take() -> None:
+        for instance_id in doomed:
+            if instance_id in world.instances:
+                terminate(world, world.instances[instance_id], RESERVATION_ENDED)
+        _give_back(world, reservation, len(doomed))
+        _complete(world, reservation, surplus)
+
+    world.after(world.settings.interruption_notice_s if doomed else 0, take)
     return doomed
 
 
-def _take(world: World, reservation: CapacityReservation, instances: list[Instance], count: int) -> None:
-    for instance in instances:
-        terminate(world, instance, RESERVATION_ENDED)
-    _give_back(world, reservation, count)
+def _complete(world: World, reservation: CapacityReservation, reclaimed: int) -> None:
     source = world.reservations.get(reservation.source_reservation_id or "")
     if source is not None:
-        world.announce(world.events.reclamation_completed(source, reservation, world.now(), reclaimed=count))
+        world.announce(world.events.reclamation_completed(source, reservation, world.now(), reclaimed=reclaimed))
     if reservation.total_count == 0:
         reservation.state = "cancelled"
 

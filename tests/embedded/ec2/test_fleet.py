@@ -252,7 +252,7 @@ def test_what_fails_one_pool_only(cloud: Cloud, data: dict[str, Any], pool: dict
     assert [e["InstanceType"] for e in answer["Instances"]] == ["c5.xlarge"]
 
 
-DOCUMENTED_CODES = [
+DOCUMENTED_CODES = (
     "MaxSpotInstanceCountExceeded",
     "VcpuLimitExceeded",
     "InstanceLimitExceeded",
@@ -262,7 +262,7 @@ DOCUMENTED_CODES = [
     "PendingVerification",
     "InternalError",
     "InvalidLaunchTargets",
-]
+)
 
 
 @pytest.mark.parametrize("code", DOCUMENTED_CODES)

@@ -17,8 +17,8 @@ from tests.embedded.ec2.support import (
 )
 
 GPU = "p5.48xlarge"
-BLOCK = {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
-INTERRUPTIBLE = {"InstanceMarketOptions": {"MarketType": "interruptible-capacity-reservation"}}
+BLOCK: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "capacity-block"}}
+INTERRUPTIBLE: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "interruptible-capacity-reservation"}}
 
 
 def block(cloud: Cloud, count: int = 2, **payload: Any) -> str:
@@ -144,7 +144,8 @@ def test_several_reservations_of_one_pool_are_used_in_the_order_named(cloud: Clo
 def test_a_group_may_mix_kinds(cloud: Cloud) -> None:
     plain, bought = cloud.reserve(1, InstanceType=GPU), block(cloud, 1)
     arn = cloud.control("create_group", name="mixed", capacity_reservation_ids=[plain, bought])["arn"]
-    for how in ({"groups": [arn]}, {}):
+    ways: tuple[dict[str, Any], ...] = ({"groups": [arn]}, {})
+    for how in ways:
         answer = cloud.fleet(
             [config(cloud.template(target=arn), override(GPU))],
             default="reserved-capacity",
@@ -166,7 +167,7 @@ def test_a_template_may_name_its_interruptible_reservation(cloud: Cloud) -> None
 
 def test_on_demand_fallback_only_when_asked_and_never_into_a_reservation(cloud: Cloud) -> None:
     named, open_one = cloud.reserve(1), cloud.reserve(5, InstanceMatchCriteria="open")
-    fallback = {"ReservedCapacityFallbackOptions": {"MarketTypes": ["on-demand"]}}
+    fallback: dict[str, Any] = {"ReservedCapacityFallbackOptions": {"MarketTypes": ["on-demand"]}}
     answer = cloud.fleet(
         [config(cloud.template())],
         total=3,
