@@ -33,7 +33,7 @@ class Outbox:
 
     def put(self, event: Event) -> None:
         """Queue ``event`` for delivery, applying a fault that is waiting for it."""
-        fault = next((f for f in self.faults if event["detail-type"].startswith(f.detail_type)), None)
+        fault = next((f for f in self.faults if str(event.get("detail-type", "")).startswith(f.detail_type)), None)
         if fault is None:
             self._ready.append(event)
             return
