@@ -14,8 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from botocore.config import Config
+
 from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
+from infra.naming import function_name
+from shared.names import DEPLOYMENT, Function, output_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NETWORK_TAG: Final = {"Key": "network", "Value": "private"}  # what the examples' classes select
@@ -25,6 +29,8 @@ _TRUST_EC2: Final = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
 }
+# The first reading of all instance types takes longer than a client usually waits.
+PATIENT: Final = Config(read_timeout=600, retries={"total_max_attempts": 1})
 Report = Callable[[str], None]
 
 
@@ -71,6 +77,17 @@ class DeployedReservoir:
             make_network(self.aws)
             self._report("deploying")
             (self.outputs,) = deploy(Path(folder), self.aws.client, self._report).values()
+
+    def invoke(self, function: Function) -> None:
+        """Call a function as its schedule would; what it writes when it fails is in the error."""
+        name = function_name(self.outputs[output_name(DEPLOYMENT)], function)
+        answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=b"{}")
+        if "FunctionError" in answer:
+            raise RuntimeError(f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which the command line speaks to this deployment."""
+        return {**os.environ, **self.aws.environment()}
 
     def stop(self) -> None:
         """End everything."""

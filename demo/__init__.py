@@ -1,0 +1,1 @@
+"""``make demo``: the deployed stack on an embedded AWS puts workloads into reservations first, live in a terminal."""

@@ -1,0 +1,194 @@
+"""The story that the demo plays, step by step, and what must be true of EC2 after each."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from demo.observer import Observed, Observer, Reservation
+from embedded.client import EmbeddedAws
+
+EXAMPLES: Final = Path(__file__).resolve().parent.parent / "examples" / "demo"
+BLOCK_ENDS_IN: Final = timedelta(minutes=150)
+RECLAIM_LEAD: Final = timedelta(minutes=30)  # EC2 begins to terminate a block's instances this long before its end
+DRAIN_LEAD: Final = timedelta(minutes=40)
+CHECKPOINT: Final = timedelta(minutes=5)  # what the training workload asks for on top
+FAST: Final = 25.0  # emulated seconds a second while the block drains
+STEP_LIMIT_S: Final = 60.0
+
+
+class DemoFailedError(Exception):
+    """Something that must be true of EC2 is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The reservations of the story, by id."""
+
+    by_id: Mapping[str, str]
+
+    def id_of(self, title: str) -> str:
+        """Return the id of a reservation."""
+        return next(identity for identity, it in self.by_id.items() if it == title)
+
+
+def make_reservations(aws: EmbeddedAws) -> Titles:
+    """Buy what the team already pays for: on-demand reservations, a Capacity Block, an interruptible reservation."""
+    ec2 = aws.client("ec2")
+
+    def reserve(instance_type: str, zone: str, count: int, purpose: str | None) -> str:
+        tags = [{"Key": "purpose", "Value": purpose}] if purpose else []
+        specification = [{"ResourceType": "capacity-reservation", "Tags": tags}] if tags else []
+        answer = ec2.create_capacity_reservation(
+            InstanceType=instance_type,
+            InstancePlatform="Linux/UNIX",
+            AvailabilityZone=zone,
+            InstanceCount=count,
+            InstanceMatchCriteria="targeted",
+            TagSpecifications=specification,
+        )
+        return str(answer["CapacityReservation"]["CapacityReservationId"])
+
+    block = aws.ec2(
+        "purchase_capacity_block",
+        instance_type="p5.48xlarge",
+        zone="us-east-1b",
+        count=4,
+        end_in_s=BLOCK_ENDS_IN.total_seconds(),
+        tags={"purpose": "gpu"},
+    )["capacity_reservation_id"]
+    lender = reserve("c7i.8xlarge", "us-east-1c", 3, None)
+    lent = aws.ec2("create_interruptible", source_reservation_id=lender, count=3)["capacity_reservation_id"]
+    ec2.create_tags(Resources=[lent], Tags=[{"Key": "purpose", "Value": "general"}])
+    return Titles(
+        {
+            block: "Capacity Block",
+            lent: "interruptible",
+            reserve("m7i.4xlarge", "us-east-1a", 6, "general"): "general",
+            reserve("r6i.4xlarge", "us-east-1b", 4, "general"): "memory",
+            reserve("g5.12xlarge", "us-east-1a", 3, "gpu"): "inference",
+        }
+    )
+
+
+def read_workloads() -> Mapping[str, Mapping[str, Any]]:
+    """Return the workloads of the story by ``namespace/name``."""
+    documents = yaml.safe_load_all((EXAMPLES / "workloads.yaml").read_text())
+    return {f"{it['metadata']['namespace']}/{it['metadata']['name']}": it for it in documents}
+
+
+@dataclass
+class Story:
+    """Plays the steps. ``show`` is called after every look at the world, with the step's title and what is wanted."""
+
+    aws: EmbeddedAws
+    observer: Observer
+    titles: Titles
+    demand_queue_url: str
+    show: Callable[[Observed, str, Mapping[str, int]], None]
+    monotonic: Callable[[], float]
+    pause: Callable[[float], None]
+    wanted: dict[str, int] = field(default_factory=dict)
+    peak: dict[str, int] = field(default_factory=dict)  # reservation title -> most units ever used
+    step: str = ""
+
+    def play(self) -> None:
+        """Play the whole story."""
+        workloads = read_workloads()
+        self._fill([workloads[name] for name in workloads if name != "serving/inference"])
+        self._lose_a_race(workloads["serving/inference"])
+        self._withdraw(workloads["etl/nightly"])
+        self._drain_the_block()
+
+    def _fill(self, workloads: list[Mapping[str, Any]]) -> None:
+        with self._step("demand arrives: reservations fill first, the rest is paid for"):
+            for workload in workloads:
+                self._send("submit", workload)
+            self._until("every replica runs", self._everything_runs)
+            for title in ("Capacity Block", "interruptible", "general", "memory"):
+                reservation = self._reservation(title)
+                self._require(
+                    reservation.available_count == 0, f"{title}: {reservation.available_count} units left unused"
+                )
+
+    def _lose_a_race(self, inference: Mapping[str, Any]) -> None:
+        with self._step("somebody else takes a unit between our look and our launch"):
+            self.aws.ec2("outsider_launch", capacity_reservation_id=self.titles.id_of("inference"), count=1)
+            self._send("submit", inference)
+            self._until("every replica runs", self._everything_runs)
+            ours = [it for it in self.observer.seen.live() if it.reservation_id == self.titles.id_of("inference")]
+            self._require(len(ours) == 2, f"{len(ours)} of our instances are in a reservation with 2 units left")
+            self._require(self.observer.seen.counts["Launch Failed"] > 0, "nobody was told of the lost race")
+
+    def _withdraw(self, nightly: Mapping[str, Any]) -> None:
+        with self._step("a workload is withdrawn: its nodes go, its units are free again"):
+            self._send("withdraw", nightly)
+            self.wanted["etl/nightly"] = 0
+            self._until("the units are free", lambda _: self._reservation("memory").available_count == 4)
+
+    def _drain_the_block(self) -> None:
+        with self._step("the Capacity Block nears its end: notice, then termination before EC2 reclaims"):
+            block = self._reservation("Capacity Block")
+            assert block.end_at is not None  # noqa: S101 - a block has an end
+            ours = {it.claim_id for it in self.observer.seen.live() if it.reservation_id == block.id}
+            self._require(len(ours) == 4, f"{len(ours)} of our instances run in the block")
+            starts = block.end_at - DRAIN_LEAD - CHECKPOINT
+            self.aws.clock.advance(starts - timedelta(seconds=30) - self.aws.clock.now())
+            self.aws.clock.set_rate(FAST)
+            self._until("its workloads are told", lambda seen: ours <= set(seen.drains))
+            self._until("its nodes are gone", lambda seen: self._gone(seen, block))
+            gone_at = self.aws.clock.now()
+            self.aws.clock.set_rate(1.0)
+            self.wanted["research/train-llm"] = 0
+            reclaim_at = block.end_at - RECLAIM_LEAD
+            self._require(gone_at < reclaim_at, f"gone at {gone_at}, EC2 reclaims from {reclaim_at}")
+            for claim_id in ours:
+                deadline = datetime.fromisoformat(self.observer.seen.drains[str(claim_id)]["deadline"])
+                self._require(deadline <= reclaim_at, f"the deadline {deadline} is after {reclaim_at}")
+
+    def _gone(self, seen: Observed, block: Reservation) -> bool:
+        return not [it for it in seen.live("pending", "running") if it.reservation_id == block.id]
+
+    def _everything_runs(self, seen: Observed) -> bool:
+        placed = all(seen.placed[name] == count for name, count in self.wanted.items())
+        return placed and bool(seen.instances) and all(it.state != "pending" for it in seen.live())
+
+    def _send(self, action: str, workload: Mapping[str, Any]) -> None:
+        name = f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
+        if action == "submit":
+            self.wanted[name] = workload["spec"]["replicas"]
+        body = {"action": action, "workload": workload}
+        self.aws.client("sqs").send_message(QueueUrl=self.demand_queue_url, MessageBody=json.dumps(body))
+
+    def _reservation(self, title: str) -> Reservation:
+        return next(it for it in self.observer.seen.reservations if it.title == title)
+
+    @contextmanager
+    def _step(self, title: str) -> Iterator[None]:
+        self.step = title
+        self._look()
+        yield
+
+    def _look(self) -> Observed:
+        seen = self.observer.refresh()
+        for reservation in seen.reservations:
+            self.peak[reservation.title] = max(self.peak.get(reservation.title, 0), reservation.used_count)
+        self.show(seen, self.step, self.wanted)
+        return seen
+
+    def _until(self, what: str, holds: Callable[[Observed], bool]) -> None:
+        """Look at the world until ``holds``, for a limited time."""
+        limit = self.monotonic() + STEP_LIMIT_S
+        while not holds(self._look()):
+            if self.monotonic() > limit:
+                raise DemoFailedError(f"{self.step}: not within {STEP_LIMIT_S:.0f} s: {what}")
+            self.pause(0.2)
+
+    def _require(self, condition: bool, otherwise: str) -> None:
+        if not condition:
+            raise DemoFailedError(f"{self.step}: {otherwise}")
