@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from shared.core.disruption.balanced import PoolTotals
-from shared.core.disruption.budget import Allowance
 from shared.core.disruption.candidate import (
     Candidate,
     Refusal,
@@ -18,6 +17,7 @@ from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.consolidation import consolidate
 from shared.core.disruption.drift import drift_reason
 from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_empty
+from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.replacement import replace_drifted
 from shared.core.disruption.screen import Screen
@@ -57,7 +57,7 @@ class _Pass:
     def __init__(self, given: DisruptionInput, world: World) -> None:
         self._given = given
         self._world = world
-        self._allowance = Allowance(given.allowed)
+        self._headroom = Headroom(given.allowed)
         self._commands: list[DisruptionCommand] = []
         self._refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
@@ -100,7 +100,7 @@ class _Pass:
 
     def replace_drifted(self) -> None:
         """Replace drifted nodes, one command each."""
-        outcome = replace_drifted(self._world, self._drifted, self._allowance, self._given.claims)
+        outcome = replace_drifted(self._world, self._drifted, self._headroom, self._given.claims)
         self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._world = outcome.world
@@ -110,7 +110,7 @@ class _Pass:
         """Move work onto cheaper capacity or less of it."""
         reason = DisruptionReason.UNDERUTILIZED
         occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
-        within = self._allowance.within(occupied, reason)
+        within = self._headroom.within(occupied, reason)
         for candidate in occupied:
             if candidate not in within:
                 self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
@@ -118,7 +118,7 @@ class _Pass:
         outcome = consolidate(self._world, within, rule, Screen(self._world, rule))
         self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
-        self._allowance.spend(outcome.removed)
+        self._headroom.spend(outcome.removed)
         self._world = outcome.world
         self._leave(outcome.removed)
 
@@ -135,14 +135,14 @@ class _Pass:
         self._delete_empty(going, "empty; the unit goes back to its reservation")
 
     def _delete_empty(self, candidates: list[Candidate], explanation: str) -> None:
-        going = tuple(self._allowance.within(candidates, DisruptionReason.EMPTY))
+        going = tuple(self._headroom.within(candidates, DisruptionReason.EMPTY))
         for candidate in candidates:
             if candidate not in going:
                 self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
         if not going:
             return
         self._commands.append(command_of(DisruptionReason.EMPTY, going, Plan(), explanation))
-        self._allowance.spend(going)
+        self._headroom.spend(going)
         self._world = self._world.after(going, Plan())
         self._leave(going)
 

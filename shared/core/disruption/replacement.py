@@ -8,9 +8,9 @@ terminate, wait for the slot, launch into it. The slot stays leased meanwhile, s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.disruption.budget import Allowance
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
+from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.simulation import World
 from shared.core.node_claim import NodeClaim
 from shared.core.node_pool import DisruptionReason
@@ -28,7 +28,7 @@ class Replacement:
 
 
 def replace_drifted(
-    world: World, drifted: Sequence[tuple[Candidate, str]], allowance: Allowance, claims: Mapping[str, NodeClaim]
+    world: World, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
 ) -> Replacement:
     """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
 
@@ -43,7 +43,7 @@ def replace_drifted(
         if claim.is_live and claim.disruption is not None and claim.disruption.terminate_first
     }
     for candidate, reason in sorted(drifted, key=_drift_order):
-        if not allowance.within([candidate], DisruptionReason.DRIFTED):
+        if not headroom.within([candidate], DisruptionReason.DRIFTED):
             refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
             continue
         outcome = _replacement(
@@ -57,7 +57,7 @@ def replace_drifted(
             terminating_first.add(candidate.pool.name)
         commands.append(command)
         removed.append(candidate)
-        allowance.spend((candidate,))
+        headroom.spend((candidate,))
         world = world.after((candidate,), Plan(existing=plan.existing) if command.terminate_first else plan)
     return Replacement(tuple(commands), world, tuple(removed), tuple(refusals))
 

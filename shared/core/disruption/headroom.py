@@ -6,7 +6,7 @@ from shared.core.disruption.candidate import Candidate
 from shared.core.node_pool import DisruptionReason
 
 
-class Allowance:
+class Headroom:
     """Nodes that may still be disrupted, by pool and reason; only ever counted down within one pass.
 
     The most restrictive active budget of each pool, less the nodes that are already on their way out (R-189), is given;
