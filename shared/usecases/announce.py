@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from shared.core.capacity_reservation import CapacityReservation
 from shared.core.instance_type import CapacityType
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_claim import Drain, NodeClaim
@@ -17,6 +18,8 @@ from shared.manifests.events import (
     NodeTerminated,
     OfferingDetail,
     PlacedWorkload,
+    ReservationExhausted,
+    WorkloadRef,
 )
 
 
@@ -106,6 +109,23 @@ def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: d
         workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)]),
         unavailable_until=until,
     )
+
+
+def reservation_exhausted(reservation: CapacityReservation) -> ReservationExhausted:
+    """Say that a reservation has no free unit left."""
+    return ReservationExhausted(
+        capacity_reservation_id=reservation.id,
+        instance_type=reservation.instance_type,
+        zone=reservation.zone,
+        zone_id=reservation.zone_id,
+        total_count=reservation.total_count,
+    )
+
+
+def workload_ref(workload_key: str, generation: int | None = None) -> WorkloadRef:
+    """Name a workload."""
+    namespace, _, name = workload_key.partition("/")
+    return WorkloadRef(namespace=namespace, name=name, generation=generation)
 
 
 def by_workload(placements: Sequence[PlacedReplicas]) -> Mapping[str, int]:

@@ -10,12 +10,12 @@ from shared.core.ledger import is_absorbed_by
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.reservation_selection import selected_ids
-from shared.manifests.events import ReservationExhausted
 from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
 from shared.ports.system import Clock
+from shared.usecases.announce import reservation_exhausted
 from shared.usecases.resolve_node_classes import NodeClassDirectory, NodeClassResolver
 
 _ABSORB_ATTEMPTS: Final = 2
@@ -90,7 +90,9 @@ class DiscoverReservations:
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
         if opened or changed_classes:
             self.queue.wake_planner(reason="reservations changed")
-        self.publisher.publish([_exhausted(change.after) for change in changes if change.was_exhausted])
+        self.publisher.publish(
+            [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
+        )
         return Discovery(
             seen_count=len(visible),
             written_count=sum(change.is_written for change in changes),
@@ -198,14 +200,3 @@ def _selection(
     if not unread:
         return selected
     return tuple(sorted({*selected, *(key for key in node_class.status.reservation_ids if key in observed)}))
-
-
-def _exhausted(record: ReservationRecord) -> ReservationExhausted:
-    reservation = record.reservation
-    return ReservationExhausted(
-        capacity_reservation_id=reservation.id,
-        instance_type=reservation.instance_type,
-        zone=reservation.zone,
-        zone_id=reservation.zone_id,
-        total_count=reservation.total_count,
-    )

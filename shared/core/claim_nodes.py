@@ -1,0 +1,100 @@
+"""Between plans and claims: planned nodes become claims, claims become the nodes of the next snapshot."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.instance_type import CapacityType, InstanceType
+from shared.core.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.node_class import NodeClass
+from shared.core.node_pool import NodePool
+from shared.core.plan import PlannedNodes
+from shared.core.resources import Resources
+from shared.core.snapshot import Node, PlacedReplicas
+from shared.core.workload import Workload
+
+# A node in these states, or marked for disruption, takes no new replicas.
+_LEAVING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+
+
+def node_of(claim: NodeClaim, workloads: Mapping[str, Workload]) -> Node:
+    """Return the claim as the scheduler sees it; ``workloads`` has what is placed on it, by key."""
+    used = Resources.of({})
+    for placed in claim.placements:
+        if placed.workload_key in workloads:
+            used = used + workloads[placed.workload_key].requests * placed.count
+    reserved = claim.offering.capacity_type is CapacityType.RESERVED
+    return Node(
+        claim_id=claim.id,
+        node_pool_name=claim.node_pool_name,
+        node_class_name=claim.node_class_name,
+        instance_type=claim.offering.instance_type,
+        zone=claim.offering.zone,
+        zone_id=claim.offering.zone_id,
+        capacity_type=claim.offering.capacity_type,
+        labels=claim.labels,
+        allocatable=claim.allocatable,
+        used=used,
+        placements=claim.placements,
+        taints=claim.taints,
+        reservation_id=claim.offering.reservation_id if reserved else None,
+        price_atto_usd_per_hour=claim.price_atto_usd_per_hour,
+        created_at=claim.created_at,
+        drain_at=claim.drain_at,
+        initialized=claim.state is ClaimState.RUNNING,
+        deleting=claim.state in _LEAVING or claim.disruption is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFacts:
+    """What a claim takes over from the snapshot that it was planned on."""
+
+    node_pools: Mapping[str, NodePool]
+    node_classes: Mapping[str, NodeClass]
+    instance_types: Mapping[str, InstanceType]
+    reservations: Mapping[str, CapacityReservation]
+
+
+def planned_claims(
+    planned: PlannedNodes, ids: Iterable[str], facts: ClaimFacts, *, plan_id: str, now: datetime
+) -> tuple[NodeClaim, ...]:
+    """Return one claim an id for planned nodes; they have no batch yet (``batch_id`` is empty)."""
+    pool = facts.node_pools[planned.node_pool_name]
+    node_class = facts.node_classes[planned.node_class_name]
+    reservation_id = planned.offering.reservation_id
+    template = NodeClaim(
+        id="",
+        state=ClaimState.PLANNED,
+        revision=1,
+        node_pool_name=planned.node_pool_name,
+        node_class_name=planned.node_class_name,
+        batch_id="",
+        attempt=1,
+        offering=planned.offering,
+        price_atto_usd_per_hour=planned.price_atto_usd_per_hour,
+        placements=planned.placements,
+        allocatable=facts.instance_types[planned.offering.instance_type].allocatable,
+        created_at=now,
+        alternatives=planned.alternatives,
+        labels=planned.labels,
+        taints=pool.taints,
+        lease=None if reservation_id is None else Lease(reservation_id),
+        gang_key=planned.gang_key,
+        plan_id=plan_id,
+        drain_at=None if reservation_id is None else facts.reservations[reservation_id].drain_at(),
+        node_pool_hash=pool.static_hash,
+        node_class_hash=node_class.static_hash,
+        placements_changed_at=now,
+    )
+    return tuple(replace(template, id=claim_id) for claim_id in ids)
+
+
+def grown_claim(claim: NodeClaim, added: Iterable[PlacedReplicas], now: datetime | None) -> NodeClaim:
+    """Return the claim with more replicas on it."""
+    counts = {placed.workload_key: placed.count for placed in claim.placements}
+    for placed in added:
+        counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
+    placements = tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
+    return replace(claim, placements=placements, placements_changed_at=now)

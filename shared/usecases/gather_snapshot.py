@@ -1,0 +1,104 @@
+"""The snapshot: everything that a solve may see, read from the stores."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from shared.core.claim_nodes import ClaimFacts, node_of
+from shared.core.node_claim import NodeClaim
+from shared.core.snapshot import Snapshot
+from shared.core.workload import Demand, Workload
+from shared.ports.policy import PolicyStore
+from shared.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationRecord,
+    ReservationStore,
+    WorkloadRecord,
+    WorkloadStore,
+)
+from shared.usecases.policy_objects import policy_of
+
+# Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
+_READS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The snapshot with the rows that it was made from."""
+
+    snapshot: Snapshot
+    claims: Mapping[str, NodeClaim]
+    records: Mapping[str, WorkloadRecord]  # those that need planning, and those that run
+    reservations: Mapping[str, ReservationRecord]
+
+    def facts(self) -> ClaimFacts:
+        """Return the parts by name."""
+        return ClaimFacts(
+            node_pools={pool.name: pool for pool in self.snapshot.node_pools},
+            node_classes={node_class.name: node_class for node_class in self.snapshot.node_classes},
+            instance_types={instance_type.name: instance_type for instance_type in self.snapshot.instance_types},
+            reservations={reservation.id: reservation for reservation in self.snapshot.reservations},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotGatherer:
+    """Reads snapshots."""
+
+    offerings: OfferingStore
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    workloads: WorkloadStore
+    policy: PolicyStore
+
+    def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
+        """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
+        policy = policy_of(self.policy.list_all())
+        instance_types = self.offerings.load_catalogue()
+        reservations = {record.reservation.id: record for record in self.reservations.list_current()}
+        needing = [record.key for record in self.workloads.list_needing_planning()]
+        for _ in range(_READS_MAX):
+            claims = {claim.id: claim for claim in self.node_claims.list_live()}
+            claims |= {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
+            placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
+            records = self.workloads.get_many({*needing, *placed})
+            if not _lagging(claims, records):
+                break
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        snapshot = Snapshot(
+            instance_types=instance_types,
+            reservations=tuple(reservations[key].reservation for key in sorted(reservations)),
+            node_pools=policy.node_pools,
+            node_classes=policy.node_classes,
+            nodes=tuple(node_of(claims[key], workloads) for key in sorted(claims)),
+            demands=_demands(records, now),
+            workloads=workloads,
+        )
+        return Gathered(snapshot, claims, records, reservations)
+
+
+def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Demand, ...]:
+    return tuple(
+        Demand(record.workload, record.pending_count, record.pending_since or now)
+        for _, record in sorted(records.items())
+        if record.workload is not None and record.pending_count > 0
+    )
+
+
+def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]) -> bool:
+    """Whether replicas of a workload with topology rules are placed on claims that the listing does not show yet."""
+    seen: dict[str, int] = {}
+    for claim in claims.values():
+        for placed in claim.placements:
+            seen[placed.workload_key] = seen.get(placed.workload_key, 0) + placed.count
+    return any(
+        seen.get(key, 0) != record.placed_count
+        for key, record in records.items()
+        if record.workload is not None and record.pending_count > 0 and _depends_on_placement(record.workload)
+    )
+
+
+def _depends_on_placement(workload: Workload) -> bool:
+    return bool(workload.topology_spread or workload.affinity or workload.anti_affinity or workload.gang)

@@ -1,0 +1,168 @@
+"""Provision: snapshot, solve, check, commit, hand to launch, tell.
+
+Each pass starts from what is stored, so whatever a pass that died left behind (claims without a launch message,
+workloads without their reason) is seen and finished by the next one. Order of effects: the decision is stored before
+the claims that name it; claims are committed before the message that launches them; events come last.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.checker import Violation
+from shared.core.json_codec import dumps
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.snapshot import Snapshot
+from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
+from shared.ports.state import Decision, DecisionStore, NodeClaimStore
+from shared.ports.system import Clock, IdFactory
+from shared.usecases.claim_moves import return_all_replicas
+from shared.usecases.commit_plan import Committed, PlanCommitter
+from shared.usecases.gather_snapshot import Gathered, SnapshotGatherer
+from shared.usecases.placement_events import exhausted_events, placed_events
+from shared.usecases.workload_status import ShedSurplus, WorkloadStatus
+
+Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
+Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violation]]
+
+# Lost races are planned again at once; after so many the next wake-up takes over.
+_ATTEMPTS_MAX: Final = 4
+# A launch message arrives within seconds; a planned claim this old has probably lost its own.
+_MESSAGE_LOST_AFTER: Final = timedelta(minutes=2)
+# A gang that was half committed when its planner died must not be launched in part. Its claims are given back, but not
+# while the messages of a whole one may still wait in a long queue.
+_GANG_LOST_AFTER: Final = timedelta(minutes=10)
+
+
+class PlanRejectedError(Exception):
+    """The scheduler made a plan that breaks a rule: a bug. The decision is stored under ``plan_id``."""
+
+    def __init__(self, plan_id: str, violations: Sequence[Violation]) -> None:
+        super().__init__(f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}")
+        self.plan_id = plan_id
+        self.violations = tuple(violations)
+
+
+@dataclass(slots=True)
+class ProvisionReport:
+    """What a pass did."""
+
+    attempts: int = 0
+    pending_count: int = 0
+    placed_count: int = 0
+    unplaced_count: int = 0
+    claim_count: int = 0
+    batch_count: int = 0
+    shed_count: int = 0
+    conflict_count: int = 0
+    repaired_count: int = 0
+    plan_ids: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One planning pass."""
+
+    gatherer: SnapshotGatherer
+    committer: PlanCommitter
+    status: WorkloadStatus
+    node_claims: NodeClaimStore
+    decisions: DecisionStore
+    queue: WorkQueue
+    publisher: EventPublisher
+    ids: IdFactory
+    clock: Clock
+    policy: SchedulingPolicy
+    solve: Solve
+    check: Check
+    shed_surplus: ShedSurplus
+
+    def run(self) -> ProvisionReport:
+        """Plan all pending demand and take off what is surplus. Raises PlanRejectedError."""
+        report = ProvisionReport()
+        committed_ids: list[str] = []
+        for _ in range(_ATTEMPTS_MAX):
+            report.attempts += 1
+            now = self.clock.now()
+            gathered = self.gatherer.gather(now, just_written=committed_ids)
+            if report.attempts == 1:
+                report.repaired_count = self._repair(gathered, now)
+                report.shed_count = self._shed(gathered, now)
+            committed = self._plan(gathered, now, report)
+            if not committed.lost:
+                return report
+            report.conflict_count += 1
+            committed_ids += [claim.id for claim in committed.claims]
+        self.queue.wake_planner(reason="lost races")
+        return report
+
+    def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
+        snapshot = gathered.snapshot
+        report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
+        plan = self.solve(snapshot, now, self.policy) if snapshot.demands else Plan()
+        committed = Committed()
+        if plan.launches or plan.existing:
+            plan_id = self._decide(snapshot, plan, now, report)
+            committed = self.committer.commit(plan, gathered, plan_id=plan_id, now=now)
+            batches = committed.batches()
+            self.queue.send_launches(batches)
+            report.claim_count += len(committed.claims)
+            report.batch_count += len(batches)
+            events = [*placed_events(committed, gathered), *exhausted_events(committed, gathered)]
+            self.publisher.publish(events)
+            report.placed_count += committed.placed_count
+        report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
+        self.status.update(gathered, plan, now)
+        return committed
+
+    def _decide(self, snapshot: Snapshot, plan: Plan, now: datetime, report: ProvisionReport) -> str:
+        """Store the decision, then have it checked: a plan that breaks a rule can be looked at and is not applied."""
+        plan_id = self.ids.new_id("plan")
+        summary = {
+            "launches": sum(planned.count for planned in plan.launches),
+            "reserved": sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None),
+            "joined": len(plan.existing),
+            "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
+        }
+        self.decisions.save(Decision(plan_id, now, dumps(plan), summary), dumps(snapshot))
+        report.plan_ids.append(plan_id)
+        violations = self.check(snapshot, plan, now, self.policy)
+        if violations:
+            raise PlanRejectedError(plan_id, violations)
+        return plan_id
+
+    def _repair(self, gathered: Gathered, now: datetime) -> int:
+        """Send launch messages again that seem lost, and give half-committed gangs back."""
+        resent: dict[str, list[str]] = {}
+        given_back = 0
+        for claim in gathered.claims.values():
+            if claim.state is not ClaimState.PLANNED:
+                continue
+            if claim.gang_key is None and now - claim.created_at > _MESSAGE_LOST_AFTER:
+                resent.setdefault(claim.batch_id, []).append(claim.id)
+            elif claim.gang_key is not None and now - claim.created_at > _GANG_LOST_AFTER:
+                given_back += return_all_replicas(self.node_claims, claim, now, _lost) is not None
+        self.queue.send_launches([LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in sorted(resent.items())])
+        return given_back + sum(map(len, resent.values()))
+
+    def _shed(self, gathered: Gathered, now: datetime) -> int:
+        """Take replicas off their nodes that nobody wants any more."""
+        shed = 0
+        for key, record in sorted(gathered.records.items()):
+            if record.surplus_count > 0:
+                hosts = [
+                    claim
+                    for claim in gathered.claims.values()
+                    if any(placed.workload_key == key for placed in claim.placements)
+                ]
+                shed += self.shed_surplus(record, hosts, now)
+        return shed
+
+
+def _lost(claim: NodeClaim) -> NodeClaim | None:
+    if claim.state is not ClaimState.PLANNED:
+        return None
+    return replace(claim, state=ClaimState.FAILED, failure="its gang's launch was lost")
