@@ -200,8 +200,9 @@ class _Builder:
         if not self._stack:
             return ()
         parent = self._stack[-1]
-        step: str | int = len(parent.value) if isinstance(parent.value, list) else parent.key or ""
-        return (*parent.location, step)
+        if isinstance(parent.value, list):
+            return (*parent.location, len(parent.value))
+        return (*parent.location, parent.key or "") if parent.awaits_value else parent.location
 
     def _checked(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, kind: str) -> int:
         """Refuse explicit tags: they ask a reader to make something else of the text."""

@@ -1,0 +1,162 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core import labels
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.conditions import (
+    Condition,
+    ConditionStatus,
+    ConditionType,
+    node_class_conditions,
+    node_pool_conditions,
+)
+from shared.core.node_class import (
+    CapacityReservationSelectorTerm,
+    MachineImage,
+    NodeClass,
+    NodeClassStatus,
+    Subnet,
+)
+from shared.core.node_pool import NodePool
+from shared.core.requirements import Requirements
+from tests.fakes.system import START
+
+LATER = START + timedelta(minutes=1)
+READY_CLASS = NodeClass(
+    "c",
+    capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="cr-1"),),
+    role="node",
+    status=NodeClassStatus(
+        subnets=(Subnet("subnet-1", "us-west-2a", "usw2-az1", 10),),
+        security_group_ids=("sg-1",),
+        machine_images=(MachineImage("ami-1", "amd64"),),
+        instance_profile="node",
+    ),
+)
+
+
+def reservation(free_units: int, state: str = "active") -> CapacityReservation:
+    return CapacityReservation(
+        id="cr-1",
+        owner_id="1",
+        instance_type="p5.48xlarge",
+        zone="us-west-2a",
+        zone_id="usw2-az1",
+        kind=ReservationKind.DEFAULT,
+        state=state,
+        total_count=4,
+        available_count=free_units,
+        free_units=free_units,
+    )
+
+
+def of_class(
+    node_class: NodeClass,
+    *reservations: CapacityReservation,
+    errors: dict[ConditionType, str] | None = None,
+    previous: tuple[Condition, ...] = (),
+) -> dict[ConditionType, Condition]:
+    conditions = node_class_conditions(
+        node_class, reservations, discovery_errors=errors or {}, previous=previous, now=LATER if previous else START
+    )
+    assert conditions[-1].type is ConditionType.READY
+    return {condition.type: condition for condition in conditions}
+
+
+def test_a_class_for_which_everything_was_found_is_ready() -> None:
+    found = of_class(READY_CLASS, reservation(2))
+    assert {kind: condition.status for kind, condition in found.items()} == {
+        ConditionType.CAPACITY_RESERVATION: ConditionStatus.AVAILABLE,
+        ConditionType.CAPACITY_RESERVATIONS_READY: ConditionStatus.TRUE,
+        ConditionType.SUBNETS_READY: ConditionStatus.TRUE,
+        ConditionType.SECURITY_GROUPS_READY: ConditionStatus.TRUE,
+        ConditionType.AMIS_READY: ConditionStatus.TRUE,
+        ConditionType.INSTANCE_PROFILE_READY: ConditionStatus.TRUE,
+        ConditionType.LAUNCHES_PERMITTED: ConditionStatus.TRUE,
+        ConditionType.READY: ConditionStatus.TRUE,
+    }
+    assert found[ConditionType.CAPACITY_RESERVATION].message == "2 of 4 units are free"
+
+
+def test_a_full_reservation_is_limit_exceeded_and_the_class_stays_ready() -> None:
+    found = of_class(READY_CLASS, reservation(0))
+    assert found[ConditionType.CAPACITY_RESERVATION].status is ConditionStatus.LIMIT_EXCEEDED
+    assert found[ConditionType.READY].status is ConditionStatus.TRUE
+
+
+def test_units_that_become_free_reset_the_limit() -> None:
+    before = tuple(of_class(READY_CLASS, reservation(0)).values())
+    after = of_class(READY_CLASS, reservation(1), previous=before)
+    assert after[ConditionType.CAPACITY_RESERVATION].status is ConditionStatus.AVAILABLE
+    assert after[ConditionType.CAPACITY_RESERVATION].last_transition_at == LATER
+
+
+def test_a_status_that_stays_keeps_its_time() -> None:
+    before = tuple(of_class(READY_CLASS, reservation(1)).values())
+    after = of_class(READY_CLASS, reservation(3), previous=before)
+    assert {condition.last_transition_at for condition in after.values()} == {START}
+    assert after[ConditionType.CAPACITY_RESERVATION].message == "3 of 4 units are free"
+
+
+@pytest.mark.parametrize("reservations", [(), (reservation(1, "expired"),)])
+def test_no_usable_reservation_is_neither_available_nor_exceeded(reservations: tuple[CapacityReservation, ...]) -> None:
+    found = of_class(READY_CLASS, *reservations)
+    assert ConditionType.CAPACITY_RESERVATION not in found
+    assert found[ConditionType.CAPACITY_RESERVATIONS_READY].status is ConditionStatus.TRUE  # S-28
+    assert found[ConditionType.READY].status is ConditionStatus.TRUE
+
+
+@pytest.mark.parametrize(
+    ("status", "condition"),
+    [
+        (replace(READY_CLASS.status, subnets=()), ConditionType.SUBNETS_READY),
+        (replace(READY_CLASS.status, security_group_ids=()), ConditionType.SECURITY_GROUPS_READY),
+        (replace(READY_CLASS.status, machine_images=()), ConditionType.AMIS_READY),
+        (replace(READY_CLASS.status, instance_profile=None), ConditionType.INSTANCE_PROFILE_READY),
+        (replace(READY_CLASS.status, launch_blocked_reason="no permission"), ConditionType.LAUNCHES_PERMITTED),
+    ],
+)
+def test_what_is_missing_makes_the_class_not_ready(status: NodeClassStatus, condition: ConditionType) -> None:
+    found = of_class(replace(READY_CLASS, status=status))
+    assert found[condition].status is ConditionStatus.FALSE
+    assert found[ConditionType.READY].status is ConditionStatus.FALSE
+    assert found[ConditionType.READY].message.startswith(condition)
+
+
+def test_a_failed_lookup_is_unknown_and_what_was_found_before_keeps_working() -> None:
+    errors = {ConditionType.CAPACITY_RESERVATIONS_READY: "throttled", ConditionType.SUBNETS_READY: "denied"}
+    found = of_class(READY_CLASS, reservation(1), errors=errors)
+    assert found[ConditionType.CAPACITY_RESERVATIONS_READY].status is ConditionStatus.UNKNOWN
+    assert found[ConditionType.SUBNETS_READY].message == "denied"
+    assert found[ConditionType.READY].status is ConditionStatus.TRUE
+
+
+def test_a_class_without_a_role_needs_no_instance_profile() -> None:
+    node_class = replace(READY_CLASS, role=None, status=replace(READY_CLASS.status, instance_profile=None))
+    assert ConditionType.INSTANCE_PROFILE_READY not in of_class(node_class)
+
+
+def test_a_pool_is_as_ready_as_its_class() -> None:
+    pool = NodePool("p", "c", Requirements.of())
+    ready = tuple(of_class(READY_CLASS, reservation(1)).values())
+    broken = tuple(of_class(replace(READY_CLASS, status=NodeClassStatus())).values())
+
+    def status(conditions: tuple[Condition, ...] | None) -> ConditionStatus:
+        return node_pool_conditions(pool, conditions, (), previous=(), now=START)[-1].status
+
+    assert status(ready) is ConditionStatus.TRUE
+    assert status(broken) is ConditionStatus.FALSE
+    assert status(None) is ConditionStatus.FALSE
+    assert status(()) is ConditionStatus.TRUE  # nothing is known against it yet
+
+
+def test_only_a_pool_that_may_use_reservations_shows_their_limit() -> None:
+    def kinds(capacity_type: str) -> set[ConditionType]:
+        pool = NodePool("p", "c", Requirements.from_labels({labels.CAPACITY_TYPE: capacity_type}))
+        conditions = node_pool_conditions(pool, (), (reservation(0),), previous=(), now=START)
+        return {condition.type for condition in conditions}
+
+    assert ConditionType.CAPACITY_RESERVATION in kinds("reserved")
+    assert ConditionType.CAPACITY_RESERVATION not in kinds("spot")

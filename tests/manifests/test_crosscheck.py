@@ -1,0 +1,156 @@
+from dataclasses import replace
+
+import pytest
+
+from shared.core import labels
+from shared.core.instance_type import CapacityType
+from shared.core.node_class import (
+    CapacityReservationSelectorTerm,
+    MachineImage,
+    NodeClass,
+    NodeClassStatus,
+    SelectorTerm,
+)
+from shared.core.node_pool import NodePool
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.taint import Taint, TaintEffect, Toleration
+from shared.core.workload import FallbackStep, Workload
+from shared.manifests.crosscheck import World, cross_check
+
+RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)
+NODE_CLASS = NodeClass("c", capacity_reservation_selector_terms=RESERVATIONS)
+WORKLOAD = Workload("default", "w", 1, 1, Resources.of({}))
+
+
+def requiring(*requirements: tuple[str, Operator, list[str]]) -> Requirements:
+    return Requirements.of(*(Requirement.new(*requirement) for requirement in requirements))
+
+
+def pool(*requirements: tuple[str, Operator, list[str]], name: str = "p") -> NodePool:
+    return NodePool(name, "c", requiring(*requirements))
+
+
+def only(capacity_type: str, name: str = "p") -> NodePool:
+    return pool((labels.CAPACITY_TYPE, Operator.IN, [capacity_type]), name=name)
+
+
+def doubts(world: World) -> list[tuple[str, str]]:
+    found = cross_check(world)
+    assert all("can never launch because" in doubt.message for doubt in found)
+    return [(f"{doubt.kind}/{doubt.name}", doubt.rule) for doubt in found]
+
+
+def images(*architectures: str) -> NodeClass:
+    found = tuple(MachineImage(f"ami-{architecture}", architecture) for architecture in architectures)
+    return replace(NODE_CLASS, status=NodeClassStatus(machine_images=found))
+
+
+def test_objects_that_fit_raise_no_doubt() -> None:
+    assert doubts(World([pool()], [NODE_CLASS], [WORKLOAD])) == []
+
+
+def test_a_pool_whose_class_does_not_exist() -> None:
+    (doubt,) = cross_check(World([replace(pool(), node_class_name="gpuu")], [NodeClass("gpu")]))
+    assert (doubt.rule, doubt.suggestion) == ("no-class", "gpu")
+    assert doubt.path == ("spec", "template", "spec", "nodeClassRef", "name")
+
+
+def test_requirements_that_leave_no_value() -> None:
+    contradiction = pool((labels.ZONE, Operator.IN, ["a"]), (labels.ZONE, Operator.NOT_IN, ["a"]))
+    assert doubts(World([contradiction], [NODE_CLASS])) == [("NodePool/p", "no-value")]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "found", "expected"),
+    [
+        (["amd64"], ["arm64"], [("NodePool/p", "architecture")]),
+        (["arm64"], ["amd64"], [("NodePool/p", "architecture")]),
+        (["amd64", "arm64"], ["amd64"], [("NodePool/p", "architecture")]),  # it would quietly never launch ARM
+        (["amd64", "arm64"], ["amd64", "arm64"], []),
+        (["amd64"], ["amd64", "arm64"], []),
+        (["amd64"], [], []),  # not discovered yet: nothing is known
+    ],
+)
+def test_images_of_the_wrong_architecture(
+    allowed: list[str], found: list[str], expected: list[tuple[str, str]]
+) -> None:
+    assert doubts(World([pool((labels.ARCH, Operator.IN, allowed))], [images(*found)])) == expected
+
+
+def test_a_pool_that_says_nothing_about_architectures_takes_what_the_class_has() -> None:
+    assert doubts(World([pool()], [images("amd64")])) == []
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        ([SelectorTerm(ssm_parameter="/aws/service/app/x86_64/latest")], ["architecture"]),
+        ([SelectorTerm(name="app-aarch64-*")], []),
+        ([SelectorTerm(name="app-x86_64-*"), SelectorTerm(name="app-arm64-*")], []),
+        ([SelectorTerm(name="app-x86_64-*"), SelectorTerm(name="app-*")], []),
+        ([SelectorTerm(alias="al2023@latest")], []),
+    ],
+)
+def test_before_discovery_the_names_of_images_tell_their_architecture(
+    terms: list[SelectorTerm], expected: list[str]
+) -> None:
+    node_class = replace(NODE_CLASS, ami_selector_terms=tuple(terms))
+    world = World([pool((labels.ARCH, Operator.IN, ["arm64"]))], [node_class])
+    assert [rule for _, rule in doubts(world)] == expected
+
+
+def test_a_reserved_only_pool_whose_class_selects_no_reservation() -> None:
+    assert doubts(World([only("reserved")], [NodeClass("c")])) == [("NodePool/p", "no-reservation")]
+    assert doubts(World([pool()], [NodeClass("c")])) == []
+
+
+def test_a_pool_that_names_a_reservation_and_excludes_reserved_capacity() -> None:
+    contradiction = pool(
+        (labels.CAPACITY_TYPE, Operator.IN, ["spot"]), (labels.CAPACITY_RESERVATION_ID, Operator.IN, ["cr-1"])
+    )
+    world = World([contradiction, only("reserved", "q")], [NODE_CLASS])
+    assert doubts(world) == [("NodePool/p", "not-reserved")]
+
+
+def test_selected_reservations_that_no_pool_may_use() -> None:
+    assert doubts(World([only("spot")], [NODE_CLASS])) == [("EC2NodeClass/c", "reservations-unused")]
+    assert doubts(World([only("spot"), only("reserved", "q")], [NODE_CLASS])) == []
+    assert doubts(World([], [NODE_CLASS])) == []
+
+
+def test_a_ladder_that_names_what_every_pool_excludes() -> None:
+    ladder = (FallbackStep(CapacityType.RESERVED, 60), FallbackStep(CapacityType.SPOT))
+    workload = replace(WORKLOAD, fallback=ladder)
+    (doubt,) = cross_check(World([only("reserved")], [NODE_CLASS], [workload]))
+    assert (doubt.rule, doubt.path) == ("ladder", ("spec", "fallback", 1))
+    assert doubts(World([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload])) == []
+
+
+def test_a_workload_that_no_pool_can_serve_says_why_for_each() -> None:
+    tainted = replace(pool(name="gpu"), taints=(Taint("gpu", "", TaintEffect.NO_SCHEDULE),))
+    wanted = replace(WORKLOAD, node_selector=Requirements.from_labels({labels.ZONE: "a"}))
+    elsewhere = pool((labels.ZONE, Operator.IN, ["b"]), name="other")
+    (doubt,) = cross_check(World([tainted, elsewhere], [NODE_CLASS], [wanted]))
+    assert doubt.rule == "no-pool"
+    assert "gpu: taint gpu:NoSchedule is not tolerated" in doubt.message
+    assert f"other: {labels.ZONE} In [b] does not meet {labels.ZONE} In [a]" in doubt.message
+
+
+def test_what_can_be_relaxed_is_no_doubt() -> None:
+    soft = replace(pool(), taints=(Taint("a", "", TaintEffect.PREFER_NO_SCHEDULE),))
+    one_of_two = replace(
+        WORKLOAD,
+        required_node_terms=(
+            requiring((labels.ZONE, Operator.IN, ["nowhere"])),
+            requiring((labels.ZONE, Operator.IN, ["a"])),
+        ),
+    )
+    in_a = replace(soft, requirements=requiring((labels.ZONE, Operator.IN, ["a"])))
+    assert doubts(World([in_a], [NODE_CLASS], [one_of_two])) == []
+
+
+def test_tolerated_taints_are_no_doubt() -> None:
+    tainted = replace(pool(), taints=(Taint("a", "b"),), startup_taints=(Taint("booting"),))
+    assert doubts(World([tainted], [NODE_CLASS], [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))])) == []

@@ -1,0 +1,230 @@
+"""Whatever comes in, the answer is a manifest or problems, soon and in bounded memory."""
+
+import copy
+import json
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared.manifests.load import Document, load_documents
+from shared.manifests.messages import parse_demand
+from shared.manifests.problems import ManifestError, Severity
+from shared.manifests.render import to_yaml, wire_form
+from shared.manifests.validate import read_document, read_files
+from tests.manifests import valid
+
+MIB = 2**20
+VALID = [valid.node_pool, valid.node_class, valid.workload]
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+    | st.sampled_from(
+        ["", "Never", "10%", "0", "*", "cr-1", "In", "Exists", "Gt", "1h", "@daily", "reserved", "\u202e"]
+    )
+)
+json_values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=10), inner, max_size=4)
+)
+
+
+def places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a manifest."""
+    if place:
+        yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, member in items:
+        yield from places(member, (*place, step))
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid manifest with one to three places replaced, removed, or moved under another name."""
+    manifest: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(VALID))())
+    for _ in range(draw(st.integers(1, 3))):
+        place = draw(st.sampled_from(sorted(places(manifest), key=repr)))
+        target: Any = manifest
+        for step in place[:-1]:
+            target = target[step]
+        action = draw(st.sampled_from(["replace", "remove", "rename"]))
+        if action == "replace":
+            target[place[-1]] = draw(json_values)
+        elif action == "rename" and isinstance(target, dict):
+            target[draw(st.text(max_size=12))] = target.pop(place[-1])
+        else:
+            del target[place[-1]]
+        if not manifest:
+            break
+    return manifest
+
+
+def well_formed(manifest: Any) -> None:
+    """Reading it ends in a manifest that is stable under printing, or in printable problems."""
+    read, problems = read_document(Document(manifest))
+    assert all(str(problem).isprintable() for problem in problems)
+    if read is None:
+        assert any(problem.severity is Severity.ERROR for problem in problems)
+        return
+    core = read.to_core()
+    again = read_files([("printed", to_yaml([wire_form(read)]))])
+    (same,) = again.manifests
+    assert wire_form(same.manifest) == wire_form(read)
+    assert same.manifest.to_core() == core
+
+
+@given(mutated())
+@settings(max_examples=200)
+def test_mutated_manifests(manifest: dict[str, Any]) -> None:
+    well_formed(manifest)
+
+
+@given(mutated())
+def test_mutated_messages(manifest: dict[str, Any]) -> None:
+    body = json.dumps({"action": "submit", "workload": manifest})
+    try:
+        parse_demand(body)
+    except ManifestError as error:
+        assert error.problems
+        assert str(error).replace("\n", "").isprintable()
+
+
+@given(json_values)
+def test_random_json(value: Any) -> None:
+    well_formed(value)
+    for body in (json.dumps(value), json.dumps({"action": "release", "workload": value, "nodeClaim": value})):
+        with pytest.raises(ManifestError):
+            parse_demand(body)
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(lambda text: text.encode(errors="surrogatepass")))
+def test_random_bytes(content: bytes) -> None:
+    read_files([("file", content)])
+    with pytest.raises(ManifestError):
+        parse_demand(content)
+
+
+@given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@`?, \n\t<~0123", max_size=60))
+@settings(max_examples=200)
+def test_random_yaml(text: str) -> None:
+    try:
+        documents = load_documents(text)
+    except ManifestError as error:
+        assert error.problems
+        return
+    for document in documents:
+        well_formed(document.value)
+
+
+@given(
+    st.recursive(
+        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    )
+)
+def test_what_is_printed_as_yaml_reads_the_same(value: Any) -> None:
+    text = yaml.safe_dump({"root": value}, allow_unicode=True)
+    try:
+        (document,) = load_documents(text)
+    except ManifestError as error:
+        assert {problem.rule for problem in error.problems} <= {"integer", "merge-key", "tag", "yaml"}  # noqa: PT017 # either is right
+        return
+    assert repr(document.value["root"]) == repr(value) or isinstance(value, float | dict | list)
+
+
+BOMBS: dict[str, Callable[[], str]] = {
+    "flow lists": lambda: "[" * MIB,
+    "flow pairs": lambda: "[" + "[]," * (MIB // 3 - 1) + "]",
+    "flow maps": lambda: "[" + "{}," * (MIB // 3 - 1) + "]",
+    "block depth": lambda: "".join(" " * depth + "a:\n" for depth in range(1_400)),
+    "one scalar": lambda: "a: " + "x" * (MIB - 4),
+    "folded scalar": lambda: "a: " + "x\n " * (MIB // 3 - 4),
+    "escapes": lambda: 'a: "' + "\\x41" * (MIB // 4 - 4) + '"',
+    "digits": lambda: "a: " + "9" * (MIB - 4),
+    "documents": lambda: "---\n" * (MIB // 4),
+    "keys": lambda: "\n".join(f"k{key}: 1" for key in range(MIB // 11)),
+    "anchors": lambda: "- &a x\n" * (MIB // 7),
+    "dashes": lambda: "- " * (MIB // 2),
+    "questions": lambda: "? " * (MIB // 2),
+    "colons": lambda: ":" * MIB,
+    "braces": lambda: "{" * MIB,
+    "tags": lambda: "!" * MIB,
+    "comments": lambda: "# x\n" * (MIB // 4),
+    "bidi": lambda: "metadata: {name: " + "\u202e" * (MIB // 3 - 10) + "}",
+    "unknown fields": lambda: (
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {"
+        + ", ".join(f"field{key}: [1, 2, 3, 4, 5, 6, 7, 8, 9]" for key in range(999))
+        + "}"
+    ),
+    "wrong values": lambda: (
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {template: {spec: {requirements: ["
+        + ", ".join("{key: [], operator: x, values: {}, z: 1}" for _ in range(100))
+        + "]}}}"
+    ),
+    "long names": lambda: json.dumps(
+        {
+            "apiVersion": "reservoir/v1",
+            "kind": "Workload",
+            "metadata": {"name": "a" * 200_000, "namespace": "a-" * 100_000, "labels": {"a." * 100_000: "x"}},
+            "spec": {"duration": "1h" * 100_000, "maxPricePerHour": "1" * 100_000, "x" * 100_000: 1},
+        }
+    ),
+}
+
+
+def measured(action: Callable[[], object]) -> tuple[float, float]:
+    """CPU seconds and MiB at most in use."""
+    began = time.process_time()
+    action()
+    elapsed_s = time.process_time() - began
+    tracemalloc.start()
+    try:
+        action()
+        peak_mib = tracemalloc.get_traced_memory()[1] / MIB
+    finally:
+        tracemalloc.stop()
+    return elapsed_s, peak_mib
+
+
+@pytest.mark.parametrize("name", sorted(BOMBS))
+def test_a_mebibyte_of_yaml_costs_at_most_a_second_and_100_mib(name: str) -> None:
+    text = BOMBS[name]()
+    assert len(text.encode()) <= MIB
+    elapsed_s, peak_mib = measured(lambda: read_files([("bomb", text)]))
+    assert elapsed_s < 1
+    assert peak_mib < 100
+
+
+JSON_BOMBS: dict[str, Callable[[], str]] = {
+    "depth": lambda: "[" * MIB,
+    "objects": lambda: '{"a":' * (MIB // 5),
+    "lists": lambda: "[" + "[]," * (MIB // 3 - 2) + "0]",
+    "maps": lambda: "[" + '{"":0},' * (MIB // 7 - 2) + "0]",
+    "keys": lambda: "{" + ",".join(f'"k{key}":1' for key in range(MIB // 12)) + "}",
+    "digits": lambda: "9" * MIB,
+    "exponent": lambda: "1e" + "9" * (MIB - 3),
+    "escapes": lambda: '"' + "\\u0041" * (MIB // 6 - 2) + '"',
+    "numbers": lambda: "[" + "1.5," * (MIB // 4 - 2) + "1]",
+    "repeated": lambda: "{" + '"a":1,' * (MIB // 6 - 2) + '"a":1}',
+}
+
+
+@pytest.mark.parametrize("name", sorted(JSON_BOMBS))
+def test_a_mebibyte_of_json_costs_at_most_a_second_and_100_mib(name: str) -> None:
+    body = JSON_BOMBS[name]()
+    assert len(body) <= MIB
+
+    def parse() -> None:
+        with pytest.raises(ManifestError):
+            parse_demand(body)
+
+    elapsed_s, peak_mib = measured(parse)
+    assert elapsed_s < 1
+    assert peak_mib < 100

@@ -1,0 +1,160 @@
+"""Manifests that use every field once; tests break them one by one."""
+
+from typing import Any
+
+SELECTOR = {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "tier", "operator": "Exists"}]}
+EXPRESSION = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-west-2a"]}
+
+
+def node_pool() -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "pool", "labels": {"a": "b"}, "annotations": {"example.com/note": "any text, ü"}},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"team": "red"}, "annotations": {"example.com/x": "y"}},
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "class"},
+                    "requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["reserved", "spot"]},
+                        {"key": "karpenter.k8s.aws/instance-cpu", "operator": "Gt", "values": ["4"], "minValues": 3},
+                        {"key": "example.com/pool", "operator": "Exists"},
+                    ],
+                    "taints": [{"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}],
+                    "startupTaints": [{"key": "booting", "effect": "NoExecute"}],
+                    "expireAfter": "720h",
+                    "terminationGracePeriod": "1h30m",
+                },
+            },
+            "disruption": {
+                "consolidationPolicy": "Balanced",
+                "consolidateAfter": "Never",
+                "budgets": [
+                    {"nodes": "10%"},
+                    {
+                        "nodes": "0",
+                        "reasons": ["Drifted", "Empty"],
+                        "schedule": "0 9 * * MON-FRI",
+                        "duration": "8h",
+                        "timeZone": "Europe/Berlin",
+                    },
+                ],
+                "keepReserved": "30m",
+            },
+            "limits": {"cpu": "100", "nvidia.com/gpu": 16, "nodes": 5},
+            "weight": 10,
+        },
+    }
+
+
+def node_class() -> dict[str, Any]:
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "class"},
+        "spec": {
+            "capacityReservationSelectorTerms": [
+                {"id": "cr-12345749"},
+                {"ownerID": "123456789012", "tags": {"purpose": "*"}, "instanceMatchCriteria": "targeted"},
+                {"reservationGroupARN": "arn:aws:resource-groups:us-west-2:123456789012:group/training"},
+            ],
+            "openReservationPreference": "open",
+            "fleetTargetingMode": "reserved-capacity",
+            "subnetSelectorTerms": [{"id": "subnet-1"}, {"tags": {"network": "private"}}],
+            "securityGroupSelectorTerms": [{"id": "sg-1"}, {"name": "nodes"}, {"tags": {"network": "*"}}],
+            "amiSelectorTerms": [
+                {"id": "ami-1"},
+                {"name": "app-*", "owner": "self"},
+                {"ssmParameter": "/images/app"},
+                {"tags": {"os": "al2023"}},
+            ],
+            "role": "node",
+            "userData": "#!/bin/sh\necho hello\n",
+            "blockDeviceMappings": [
+                {
+                    "deviceName": "/dev/xvda",
+                    "ebs": {"volumeSize": "20Gi", "volumeType": "gp3", "encrypted": True, "iops": 3000},
+                    "rootVolume": True,
+                }
+            ],
+            "metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 2},
+            "tags": {"cost-center": "42"},
+            "placementGroupSelector": {"name": "together"},
+            "detailedMonitoring": True,
+            "associatePublicIPAddress": False,
+            "platform": "Linux/UNIX",
+            "tenancy": "default",
+            "kubelet": {"maxPods": 110},
+            "amiFamily": "AL2023",
+        },
+    }
+
+
+def workload() -> dict[str, Any]:
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "generation": 3,
+            "labels": {"app": "web", "rev": "7"},
+            "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+        },
+        "spec": {
+            "replicas": 4,
+            "priority": -5,
+            "resources": {"requests": {"cpu": 0.5, "memory": "1Gi"}, "limits": {"cpu": "1", "nvidia.com/gpu": 1}},
+            "nodeSelector": {"beta.kubernetes.io/arch": "amd64"},
+            "affinity": {
+                "nodeAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [{"matchExpressions": [EXPRESSION]}, {"matchExpressions": [EXPRESSION]}]
+                    },
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 10, "preference": {"matchExpressions": [EXPRESSION]}}
+                    ],
+                },
+                "podAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "labelSelector": SELECTOR,
+                            "topologyKey": "topology.kubernetes.io/zone",
+                            "namespaces": ["shop"],
+                            "matchLabelKeys": ["rev", "absent"],
+                        }
+                    ]
+                },
+                "podAntiAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {
+                            "weight": 1,
+                            "podAffinityTerm": {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"},
+                        }
+                    ]
+                },
+            },
+            "tolerations": [
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule", "tolerationSeconds": 5},
+                {"operator": "Exists"},
+            ],
+            "topologySpreadConstraints": [
+                {
+                    "topologyKey": "karpenter.sh/capacity-type",
+                    "maxSkew": 2,
+                    "minDomains": 2,
+                    "whenUnsatisfiable": "DoNotSchedule",
+                    "labelSelector": SELECTOR,
+                    "nodeTaintsPolicy": "Honor",
+                    "matchLabelKeys": ["rev"],
+                }
+            ],
+            "gang": True,
+            "gangTopologyKey": "topology.kubernetes.io/zone",
+            "duration": "6h",
+            "checkpointPeriod": "10m",
+            "fallback": [{"capacityType": "reserved", "for": "2h"}, {"capacityType": "on-demand"}],
+            "maxPricePerHour": "98.32",
+        },
+    }
