@@ -7,7 +7,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 
-from infra.permissions import Grant
+from infra.grants import Grant
 
 
 def acknowledge_wildcards(role: iam.Role, grants: Iterable[Grant]) -> None:

@@ -12,8 +12,8 @@ from constructs import Construct
 from infra.acknowledgements import acknowledge_runtime, acknowledge_wildcards
 from infra.bundle import LayerTarget
 from infra.config import FunctionSettings
+from infra.grants import Grant
 from infra.naming import function_name
-from infra.permissions import Grant
 from shared.names import Function
 
 RETRY_BY_SCHEDULE_MIN = 5

@@ -1,22 +1,15 @@
-"""What each function may do in AWS, statement by statement, each with its reason.
+"""What each function may do in AWS: one table of duties, and the statements that they come to, each with its reason.
 
-Rules, asserted by ``tests/infra``: a mutating action names its resource; where EC2 knows no name beforehand (what is
-about to be launched), the owner tag is the condition, so that nothing of anybody else's can be made, changed or ended.
-EC2's ``Describe*`` calls know no resources at all; they are held to the stack's region.
+Asserted by ``tests/infra``: a mutating action names its resource or has the owner tag as its condition, and no action
+is a pattern. ``docs/security.md`` says the same to people.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from aws_cdk import Stack
-from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_events as events
-from aws_cdk import aws_iam as iam
-from aws_cdk import aws_s3 as s3
-from aws_cdk import aws_sqs as sqs
-
-from infra.config import StackConfig
+from infra import ec2_permissions
+from infra.grants import Grant, Resources
 from infra.tables import indexes
 from shared import names
 from shared.names import Function, Queue, Table
@@ -24,162 +17,35 @@ from shared.names import Function, Queue, Table
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
 
-# The tables that a function writes, and those that it only reads. Transactions need the actions of their parts.
-WRITES: Final[Mapping[Function, tuple[Table, ...]]] = {
-    Function.INTAKE: (Table.WORKLOADS, Table.NODE_CLAIMS, Table.RESERVATIONS),
-    Function.DISCOVER_RESERVATIONS: (Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
-    Function.DISCOVER_OFFERINGS: (Table.OFFERINGS,),
-    Function.PROVISION: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS, Table.DECISIONS),
-    Function.LAUNCH: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS, Table.OFFERINGS, Table.POLICY),
-    Function.REACT: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS, Table.OFFERINGS),
-    Function.EXPIRE: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS),
-    Function.DISRUPT: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS, Table.DECISIONS),
-    Function.COLLECT: (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS),
-    Function.APPLY: (Table.POLICY,),
-}
-READS: Final[Mapping[Function, tuple[Table, ...]]] = {
-    Function.INTAKE: (Table.POLICY,),
-    Function.DISCOVER_OFFERINGS: (Table.POLICY,),
-    Function.PROVISION: (Table.OFFERINGS, Table.POLICY),
-    Function.LAUNCH: (),
-    Function.REACT: (Table.POLICY,),
-    Function.EXPIRE: (Table.OFFERINGS, Table.POLICY),
-    Function.DISRUPT: (Table.OFFERINGS, Table.POLICY),
-    Function.COLLECT: (Table.POLICY,),
-}
-SENDS: Final[Mapping[Function, tuple[Queue, ...]]] = {
-    Function.INTAKE: (Queue.PLANNING,),
-    Function.DISCOVER_RESERVATIONS: (Queue.PLANNING,),
-    Function.DISCOVER_OFFERINGS: (Queue.PLANNING,),
-    Function.PROVISION: (Queue.PLANNING, Queue.LAUNCHES),
-    Function.LAUNCH: (Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
-    Function.REACT: (Queue.PLANNING,),
-    Function.EXPIRE: (Queue.PLANNING,),
-    Function.DISRUPT: (Queue.PLANNING, Queue.LAUNCHES),
-    Function.COLLECT: (Queue.PLANNING, Queue.LAUNCHES),
-    Function.APPLY: (Queue.PLANNING,),
-}
-SETS_TIMERS: Final = frozenset({Function.DISCOVER_RESERVATIONS, Function.EXPIRE})
-STORES_SNAPSHOTS: Final = frozenset({Function.PROVISION, Function.DISRUPT})
-ENDS_INSTANCES: Final = frozenset(
-    {Function.INTAKE, Function.LAUNCH, Function.REACT, Function.EXPIRE, Function.DISRUPT, Function.COLLECT}
-)
-NAMES_CLAIMS: Final = frozenset({Function.LAUNCH, Function.COLLECT})
-DESCRIBES: Final[Mapping[Function, tuple[str, ...]]] = {
-    Function.INTAKE: ("Instances",),
-    Function.DISCOVER_RESERVATIONS: (
-        *("AvailabilityZones", "CapacityReservations", "Images", "Instances", "SecurityGroups", "Subnets"),
-    ),
-    Function.DISCOVER_OFFERINGS: (
-        *("AvailabilityZones", "InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory"),
-    ),
-    Function.LAUNCH: (
-        *("CapacityReservations", "Fleets", "Images", "Instances", "LaunchTemplates", "LaunchTemplateVersions"),
-        *("SecurityGroups", "Subnets"),
-    ),
-    Function.REACT: ("CapacityReservations", "Instances", "InstanceStatus"),
-    Function.EXPIRE: ("CapacityReservations", "Instances"),
-    Function.DISRUPT: ("CapacityReservations", "Instances"),
-    Function.COLLECT: ("Instances", "InstanceStatus", "LaunchTemplates", "Volumes"),
-}
-# What a launch creates: everything is tagged at birth, or the launch is refused.
-LAUNCHED_KINDS: Final = ("fleet", "instance", "launch-template", "network-interface", "volume")
-# What a launch refers to. No tag guards these: without an instance, which needs the tag, they launch nothing.
-REFERRED_KINDS: Final = (
-    "capacity-reservation",
-    "placement-group",
-    "security-group",
-    "spot-instances-request",
-    "subnet",
-)
-
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """One IAM statement and why it is needed; ``sid`` is how docs/security.md calls it."""
+class Duty:
+    """What one function needs, beside consuming its own queue, publishing facts and writing its own log."""
 
-    sid: str
-    reason: str
-    actions: Sequence[str]
-    resources: Sequence[str]
-    conditions: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
-
-    def statement(self) -> iam.PolicyStatement:
-        """Return it in the CDK's form."""
-        return iam.PolicyStatement(
-            sid=self.sid, actions=list(self.actions), resources=list(self.resources), conditions=self.conditions
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What statements name."""
-
-    stack: Stack
-    config: StackConfig
-    tables: Mapping[Table, dynamodb.ITable]
-    queues: Mapping[Queue, sqs.IQueue]
-    dead_letters: Mapping[Queue, sqs.IQueue]
-    bus: events.IEventBus
-    snapshots: s3.IBucket
-    drain_timers_arn: str
-    drain_role_arn: str
-
-    def ec2(self, *kinds: str, any_account: bool = False) -> list[str]:
-        """Return the ARNs of all EC2 resources of these kinds in the stack's region."""
-        account = "*" if any_account else self.stack.account
-        return [f"arn:{self.stack.partition}:ec2:{self.stack.region}:{account}:{kind}/*" for kind in kinds]
-
-    @property
-    def instance_roles_arn(self) -> str:
-        """Return the ARN (pattern) of the roles that launches may hand to instances."""
-        return f"arn:{self.stack.partition}:iam::{self.stack.account}:role/{self.config.instance_role}"
-
-    @property
-    def reservation_groups_arn(self) -> str:
-        """Return the ARNs of resource groups; those of reservations may be shared by other accounts."""
-        return f"arn:{self.stack.partition}:resource-groups:{self.stack.region}:*:group/*"
-
-    @property
-    def owner(self) -> str:
-        """Return the value of the owner tag."""
-        return self.config.stack
+    writes: tuple[Table, ...]  # and reads; transactions need the actions of their parts
+    reads: tuple[Table, ...] = ()
+    sends: tuple[Queue, ...] = (Queue.PLANNING,)
+    describes: tuple[str, ...] = ()  # in EC2
+    more: tuple[Callable[[Resources], Iterable[Grant]], ...] = ()
 
 
 def grants(function: Function, resources: Resources) -> list[Grant]:
-    """Return everything that ``function`` may do, beside consuming its own queue and writing its own log."""
-    parts: list[Iterable[Grant]] = [
-        _tables(function, resources),
-        _messages(function, resources),
-        _timers(function, resources),
-        _snapshots(function, resources),
-        _describes(function, resources),
-    ]
-    if function is Function.DISCOVER_OFFERINGS:
-        parts.append(_prices())
-    if function is Function.DISCOVER_RESERVATIONS:
-        parts.append(_class_lookups(resources))
-    if function is Function.LAUNCH:
-        parts.append(_launches(resources))
-    if function in ENDS_INSTANCES:
-        parts.append(_ends(resources))
-    if function in NAMES_CLAIMS:
-        parts.append(_claim_names(resources))
-    if function is Function.COLLECT:
-        parts.append(_leftovers(resources))
+    """Return everything that ``function`` may do."""
+    duty = DUTIES[function]
+    parts = [_tables(duty, resources), _messages(duty, resources), *(more(resources) for more in duty.more)]
+    if duty.describes:
+        parts.append([ec2_permissions.describe(duty.describes, resources)])
     return [grant for part in parts for grant in part]
 
 
-def _tables(function: Function, resources: Resources) -> Iterable[Grant]:
-    written = WRITES.get(function, ())
-    read = (*written, *READS.get(function, ()))
+def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
     yield Grant(
         "ReadState",
         "Gathers what it decides on; indexes list what is live.",
         READ,
         [
             arn
-            for table in read
+            for table in (*duty.writes, *duty.reads)
             for arn in (
                 resources.tables[table].table_arn,
                 *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
@@ -190,15 +56,17 @@ def _tables(function: Function, resources: Resources) -> Iterable[Grant]:
         "WriteState",
         "Applies its decision; transactions need the actions of their parts.",
         WRITE,
-        [resources.tables[table].table_arn for table in written],
+        [resources.tables[table].table_arn for table in duty.writes],
     )
 
 
-def _messages(function: Function, resources: Resources) -> Iterable[Grant]:
-    targets = [resources.queues[queue].queue_arn for queue in SENDS[function]]
-    if function is Function.INTAKE:
-        targets.append(resources.dead_letters[Queue.DEMAND].queue_arn)  # malformed demand, with its reason
-    yield Grant("SendMessages", "Wakes the next step.", ["sqs:SendMessage"], targets)
+def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "SendMessages",
+        "Wakes the next step.",
+        ["sqs:SendMessage"],
+        [resources.queues[queue].queue_arn for queue in duty.sends],
+    )
     yield Grant(
         "PublishFacts",
         "Tells workload systems what happened; the source cannot be forged.",
@@ -208,13 +76,22 @@ def _messages(function: Function, resources: Resources) -> Iterable[Grant]:
     )
 
 
-def _timers(function: Function, resources: Resources) -> Iterable[Grant]:
-    if function not in SETS_TIMERS:
-        return
+def reject_demand(resources: Resources) -> Iterable[Grant]:
+    """Allow putting refused messages aside."""
+    yield Grant(
+        "RejectDemand",
+        "Malformed demand goes straight to the dead letters, with its reason.",
+        ["sqs:SendMessage"],
+        [resources.dead_letters[Queue.DEMAND].queue_arn],
+    )
+
+
+def set_timers(resources: Resources) -> Iterable[Grant]:
+    """Allow the exact timers of Capacity Blocks."""
     yield Grant(
         "SetDrainTimers",
         "One exact timer a Capacity Block, moved when the block is extended.",
-        ["scheduler:CreateSchedule", "scheduler:DeleteSchedule", "scheduler:GetSchedule", "scheduler:UpdateSchedule"],
+        ["scheduler:CreateSchedule", "scheduler:UpdateSchedule"],
         [resources.drain_timers_arn],
     )
     yield Grant(
@@ -226,28 +103,18 @@ def _timers(function: Function, resources: Resources) -> Iterable[Grant]:
     )
 
 
-def _snapshots(function: Function, resources: Resources) -> Iterable[Grant]:
-    if function in STORES_SNAPSHOTS:
-        yield Grant(
-            "KeepSnapshots",
-            "Keeps what a decision was made from, so that it can be replayed.",
-            ["s3:PutObject"],
-            [resources.snapshots.arn_for_objects("*")],
-        )
+def keep_snapshots(resources: Resources) -> Iterable[Grant]:
+    """Allow storing what decisions were made from."""
+    yield Grant(
+        "KeepSnapshots",
+        "Keeps what a decision was made from, so that it can be replayed.",
+        ["s3:PutObject"],
+        [resources.snapshots.arn_for_objects("*")],
+    )
 
 
-def _describes(function: Function, resources: Resources) -> Iterable[Grant]:
-    if function in DESCRIBES:
-        yield Grant(
-            "DescribeEc2",
-            "Re-reads the truth; EC2 has no narrower resource for Describe calls.",
-            [f"ec2:Describe{what}" for what in DESCRIBES[function]],
-            ["*"],
-            {"StringEquals": {"aws:RequestedRegion": resources.stack.region}},
-        )
-
-
-def _prices() -> Iterable[Grant]:
+def read_prices(_: Resources) -> Iterable[Grant]:
+    """Allow reading on-demand prices."""
     yield Grant(
         "ReadPrices",
         "On-demand prices; the price list is public, global and has no resources.",
@@ -256,7 +123,8 @@ def _prices() -> Iterable[Grant]:
     )
 
 
-def _class_lookups(resources: Resources) -> Iterable[Grant]:
+def resolve_classes(resources: Resources) -> Iterable[Grant]:
+    """Allow looking up what an EC2NodeClass names."""
     stack = resources.stack
     yield Grant(
         "ReadReservationGroups",
@@ -278,85 +146,63 @@ def _class_lookups(resources: Resources) -> Iterable[Grant]:
     )
 
 
-def _launches(resources: Resources) -> Iterable[Grant]:
-    stack, owner_tag = resources.stack, names.OWNER_TAG
-    requested = {"StringEquals": {f"aws:RequestTag/{owner_tag}": resources.owner}}
-    owned = {"StringEquals": {f"aws:ResourceTag/{owner_tag}": resources.owner}}
-    yield Grant(
-        "LaunchWhatIsTaggedOurs",
-        "Everything that a launch creates carries the owner tag from birth.",
-        ["ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"],
-        resources.ec2(*LAUNCHED_KINDS),
-        requested,
-    )
-    yield Grant(
-        "LaunchFromOurTemplates",
-        "Launches use launch templates that carry the owner tag, and no others.",
-        ["ec2:CreateFleet", "ec2:RunInstances"],
-        resources.ec2("launch-template"),
-        owned,
-    )
-    yield Grant(
-        "LaunchInto",
-        "What a launch refers to; reservations and subnets may belong to accounts that share them.",
-        ["ec2:CreateFleet", "ec2:RunInstances"],
-        [
-            *resources.ec2(*REFERRED_KINDS, any_account=True),
-            *(f"arn:{stack.partition}:ec2:{stack.region}::{kind}/*" for kind in ("image", "snapshot")),
-            resources.reservation_groups_arn,
-        ],
-        {"StringEquals": {"aws:RequestedRegion": stack.region}},
-    )
-    yield Grant(
-        "TagAtLaunch",
-        "The owner tag is set only together with a launch, never afterwards.",
-        ["ec2:CreateTags"],
-        resources.ec2(*LAUNCHED_KINDS),
-        {
-            "StringEquals": {
-                **requested["StringEquals"],
-                "ec2:CreateAction": ["CreateFleet", "CreateLaunchTemplate", "RunInstances"],
-            }
-        },
-    )
-    yield Grant(
-        "HandRoleToInstances",
-        "Instances run with the role of their EC2NodeClass, of those that the deployment allows.",
-        ["iam:PassRole"],
-        [resources.instance_roles_arn],
-        {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
-    )
+_CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
 
-
-def _ends(resources: Resources) -> Iterable[Grant]:
-    yield Grant(
-        "EndOurInstances",
-        "Only what Reservoir launched can be terminated.",
-        ["ec2:TerminateInstances"],
-        resources.ec2("instance"),
-        {"StringEquals": {f"aws:ResourceTag/{names.OWNER_TAG}": resources.owner}},
-    )
-
-
-def _claim_names(resources: Resources) -> Iterable[Grant]:
-    yield Grant(
-        "NameTheClaim",
-        "An instance of ours gets the tag that names its claim; no other tag can be changed.",
-        ["ec2:CreateTags"],
-        resources.ec2("instance"),
-        {
-            "StringEquals": {f"aws:ResourceTag/{names.OWNER_TAG}": resources.owner},
-            "ForAllValues:StringEquals": {"aws:TagKeys": [names.NODE_CLAIM_TAG]},
-            "Null": {"aws:TagKeys": "false"},  # the line above holds for no tags too
-        },
-    )
-
-
-def _leftovers(resources: Resources) -> Iterable[Grant]:
-    yield Grant(
-        "DeleteOurTemplates",
-        "A region holds 5,000 launch templates; unused ones of ours go.",
-        ["ec2:DeleteLaunchTemplate"],
-        resources.ec2("launch-template"),
-        {"StringEquals": {f"aws:ResourceTag/{names.OWNER_TAG}": resources.owner}},
-    )
+DUTIES: Final[Mapping[Function, Duty]] = {
+    Function.INTAKE: Duty(
+        writes=_CLAIMS,
+        reads=(Table.POLICY,),
+        describes=("Instances",),
+        more=(reject_demand, ec2_permissions.end_instances),
+    ),
+    Function.DISCOVER_RESERVATIONS: Duty(
+        writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
+        describes=("AvailabilityZones", "CapacityReservations", "Images", "Instances", "SecurityGroups", "Subnets"),
+        more=(resolve_classes, set_timers),
+    ),
+    Function.DISCOVER_OFFERINGS: Duty(
+        writes=(Table.OFFERINGS,),
+        reads=(Table.POLICY,),
+        describes=("AvailabilityZones", "InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory"),
+        more=(read_prices,),
+    ),
+    Function.PROVISION: Duty(
+        writes=(*_CLAIMS, Table.DECISIONS),
+        reads=(Table.OFFERINGS, Table.POLICY),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        more=(keep_snapshots,),
+    ),
+    Function.LAUNCH: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
+        describes=("Instances",),
+        more=(ec2_permissions.launch, ec2_permissions.end_instances, ec2_permissions.name_claims),
+    ),
+    Function.REACT: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS),
+        reads=(Table.POLICY,),
+        describes=("CapacityReservations", "Instances", "InstanceStatus"),
+        more=(ec2_permissions.end_instances,),
+    ),
+    Function.EXPIRE: Duty(
+        writes=_CLAIMS,
+        reads=(Table.OFFERINGS, Table.POLICY),
+        describes=("AvailabilityZones", "CapacityReservations", "Instances"),
+        more=(set_timers, ec2_permissions.end_instances),
+    ),
+    Function.DISRUPT: Duty(
+        writes=(*_CLAIMS, Table.DECISIONS),
+        reads=(Table.OFFERINGS, Table.POLICY),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        describes=("CapacityReservations", "Instances"),
+        more=(keep_snapshots, ec2_permissions.end_instances),
+    ),
+    Function.COLLECT: Duty(
+        writes=_CLAIMS,
+        reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        describes=("Instances", "InstanceStatus", "LaunchTemplates"),
+        more=(ec2_permissions.end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates),
+    ),
+    Function.APPLY: Duty(writes=(Table.POLICY,)),
+}

@@ -13,9 +13,10 @@ from infra.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS, StackConfig
 from infra.events import AwsEvents, DrainTimers, Schedules
 from infra.function import FunctionBundle, ReservoirFunction
+from infra.grants import Resources
 from infra.manifests import AppliedManifests
 from infra.observability import Observability
-from infra.permissions import Resources, grants
+from infra.permissions import grants
 from infra.queues import WorkQueues
 from infra.tables import StateTables
 from shared import names

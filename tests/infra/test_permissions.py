@@ -1,5 +1,6 @@
 import re
 
+from infra.app import ROOT
 from shared.names import NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 
@@ -131,3 +132,9 @@ def test_every_function_may_do_what_its_name_promises(resources: Resources) -> N
     assert "ec2:DescribeCapacityReservations" in held["DiscoverReservations"]
     assert "s3:PutObject" in held["Provision"]
     assert "scheduler:CreateSchedule" in held["DiscoverReservations"]
+
+
+def test_the_security_page_tells_every_statement(resources: Resources) -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    told = set(re.findall(r"`([A-Z][A-Za-z0-9]+)`", page.split("Nothing may create", maxsplit=1)[0]))
+    assert told == {statement.sid for statement in statements(resources) if statement.sid}
