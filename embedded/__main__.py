@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from embedded.certificate import write_certificate
@@ -47,7 +48,8 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
     host = Host(listener.fileno(), options.control_port, folder, endpoint)
     for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, lambda *_: host.stop())
+        signal.signal(name, lambda *_: host.request_stop())
+    threading.Thread(target=_end, args=(host.wait_for_stop, folder), daemon=True).start()
     if options.exit_with_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
 
@@ -64,24 +66,25 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
         sys.stdout.write(json.dumps(where) + "\n")
         sys.stdout.flush()
 
-    try:
-        host.run(announce)
-    finally:
-        host.close()
+    host.run(announce)
 
 
-def main() -> int:
-    """Run until a signal; return the exit status."""
+def _end(wait_for_stop: Callable[[], None], folder: Path) -> None:
+    wait_for_stop()
+    shutil.rmtree(folder, ignore_errors=True)
+    sys.stderr.flush()
+    os._exit(0)  # nothing else is worth waiting for: MiniStack's threads, idle connections
+
+
+def main() -> None:
+    """Run until a signal."""
     options = _parse(sys.argv[1:])
     logging.basicConfig(level=options.log_level, stream=sys.stderr)
     folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
     try:
         _run(options, folder)
-    finally:
+    finally:  # only a failure to start comes here
         shutil.rmtree(folder, ignore_errors=True)
-    # MiniStack's worker threads are not daemons; nothing of theirs matters any more.
-    sys.stderr.flush()
-    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
@@ -71,7 +71,7 @@ class Host:
         self.clock.on_change(self._tick)
 
     def run(self, on_ready: Callable[[], None]) -> None:
-        """Serve until ``stop``; ``on_ready`` is called once requests are answered."""
+        """Serve for ever; ``on_ready`` is called once requests are answered."""
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
         threading.Thread(target=self._tick_until_stopped, name="tick", daemon=True).start()
         config = Config()
@@ -79,29 +79,22 @@ class Host:
         config.certfile, config.keyfile = str(self._folder / "ca.pem"), str(self._folder / "key.pem")
         config.alpn_protocols = ["http/1.1"]
         config.keep_alive_timeout = 600  # seconds; a warm function's idle connection must not race with its next call
-        config.graceful_timeout = 0.2
         config.loglevel = "WARNING"
         asyncio.run(self._serve(config, on_ready))
 
-    def stop(self) -> None:
-        """End ``run`` and every process started for it."""
+    def request_stop(self) -> None:
+        """Let ``wait_for_stop`` return; safe in a signal handler."""
         self._stopping.set()
 
-    def close(self) -> None:
-        """End what ``run`` leaves behind: environments and the control API."""
+    def wait_for_stop(self) -> None:
+        """Wait for ``request_stop``, then end every process that was started here."""
+        self._stopping.wait()
         self.runtime.stop()
-        self.control.stop()
 
     async def _serve(self, config: Config, on_ready: Callable[[], None]) -> None:
-        async def stopping() -> None:
-            while not self._stopping.is_set():
-                await asyncio.sleep(0.05)
-
-        async def ready(scope: Any, receive: Any, send: Any) -> None:
-            await serve_http(scope, receive, send)
-
         announce = asyncio.create_task(self._announce(on_ready))
-        await serve(ready, config, shutdown_trigger=stopping)
+        # A graceful end would wait for idle TLS connections; this process ends by exiting.
+        await serve(serve_http, config, shutdown_trigger=asyncio.Event().wait)
         await announce
 
     async def _announce(self, on_ready: Callable[[], None]) -> None:

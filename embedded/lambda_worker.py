@@ -45,6 +45,16 @@ def _replace(owner: type, name: str, function: Any) -> None:
     ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
+class _Builtin:
+    """A callable that, like a built-in function, becomes no method as a class attribute; logging relies on that."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._function(*arguments)
+
+
 def shift_clock(now_us: Callable[[], int]) -> None:
     """Make this process read the wall clock from ``now_us``."""
     real_gmtime, real_localtime = time.gmtime, time.localtime
@@ -64,10 +74,10 @@ def shift_clock(now_us: Callable[[], int]) -> None:
     _replace(datetime.datetime, "now", classmethod(now))
     _replace(datetime.datetime, "utcnow", classmethod(utcnow))
     _replace(datetime.date, "today", classmethod(today))
-    time.time = lambda: now_us() / 1e6
-    time.time_ns = lambda: now_us() * 1000
-    time.gmtime = lambda seconds=None: real_gmtime(now_us() / 1e6 if seconds is None else seconds)
-    time.localtime = lambda seconds=None: real_localtime(now_us() / 1e6 if seconds is None else seconds)
+    time.time = _Builtin(lambda: now_us() / 1e6)
+    time.time_ns = _Builtin(lambda: now_us() * 1000)
+    time.gmtime = _Builtin(lambda seconds=None: real_gmtime(now_us() / 1e6 if seconds is None else seconds))
+    time.localtime = _Builtin(lambda seconds=None: real_localtime(now_us() / 1e6 if seconds is None else seconds))
 
 
 def _end_with_host() -> None:

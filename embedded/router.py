@@ -6,10 +6,11 @@ IAM policies are checked by MiniStack before any service sees a request.
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, cast
 
 from hypercorn.protocol.http_stream import HTTPStream
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 from ministack import app
 from ministack.core import iam_actions
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
@@ -125,12 +126,12 @@ async def _before(
     return None
 
 
-async def serve_http(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+async def serve_http(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     """Answer as MiniStack's ASGI application; a dropped request gets no answer."""
     try:
         await app.app(scope, receive, send)
     except ConnectionDropped:
-        scope[DROPPED] = True
+        cast("dict[str, Any]", scope)[DROPPED] = True
 
 
 def _let_scopes_drop_connections() -> None:

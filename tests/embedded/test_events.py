@@ -1,0 +1,119 @@
+"""Events and schedules reach their targets as on AWS, schedules by the emulated clock."""
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.embedded.conftest import Resources, allow, unique
+
+pytestmark = pytest.mark.embedded
+
+
+def _rule(resources: Resources, target_arn: str, *, bus: str = "default", **rule: str) -> str:
+    name = unique("rule")
+    resources.events.put_rule(Name=name, EventBusName=bus, **rule)
+    resources.events.put_targets(Rule=name, EventBusName=bus, Targets=[{"Id": "target", "Arn": target_arn}])
+    return name
+
+
+def test_an_event_on_a_bus_reaches_the_queue_of_a_matching_rule(resources: Resources) -> None:
+    bus = unique("bus")
+    resources.events.create_event_bus(Name=bus)
+    url, arn = resources.queue()
+    _rule(resources, arn, bus=bus, EventPattern=json.dumps({"source": ["reservoir"], "detail": {"kind": ["wanted"]}}))
+    entry = {"EventBusName": bus, "Source": "reservoir", "DetailType": "Thing Happened"}
+    for kind in ("other", "wanted"):
+        answer = resources.events.put_events(Entries=[{**entry, "Detail": json.dumps({"kind": kind})}])
+        assert answer["FailedEntryCount"] == 0
+    (body,) = resources.bodies(url, 1)
+    assert json.loads(body)["detail"] == {"kind": "wanted"}
+
+
+def test_ec2s_own_events_are_on_the_default_bus_with_id_time_and_resources(resources: Resources) -> None:
+    url, arn = resources.queue()
+    _rule(resources, arn, EventPattern=json.dumps({"source": ["aws.ec2"]}))
+    ec2 = resources.aws.client("ec2")
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    before = resources.aws.clock.now().replace(microsecond=0)
+    launched = ec2.run_instances(ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1)
+    instance_id = launched["Instances"][0]["InstanceId"]
+    resources.aws.clock.advance(timedelta(minutes=1))
+    events = [json.loads(body) for body in resources.bodies(url, 2)]
+    states = [event["detail"]["state"] for event in events if "state" in event["detail"]]
+    assert states[:2] == ["pending", "running"]
+    for event in events:
+        assert event["resources"] == [f"arn:aws:ec2:us-east-1:{resources.aws.account_id}:instance/{instance_id}"]
+        assert before <= datetime.fromisoformat(event["time"]) <= resources.aws.clock.now()
+    assert len({event["id"] for event in events}) == len(events)
+    ec2.terminate_instances(InstanceIds=[instance_id])
+
+
+def test_nobody_can_put_events_in_the_name_of_aws(resources: Resources) -> None:
+    answer = resources.events.put_events(Entries=[{"Source": "aws.ec2", "DetailType": "x", "Detail": "{}"}])
+    assert answer["Entries"][0]["ErrorCode"] == "NotAuthorizedForSourceException"
+
+
+def test_a_rate_rule_fires_when_the_clock_has_passed_its_period(resources: Resources) -> None:
+    url, arn = resources.queue()
+    rule = _rule(resources, arn, ScheduleExpression="rate(10 minutes)")
+    for _ in range(2):
+        resources.aws.clock.advance(timedelta(minutes=9))
+        assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+        resources.aws.clock.advance(timedelta(minutes=2))
+        (body,) = resources.bodies(url, 1)
+        assert json.loads(body)["resources"][0].endswith(f":rule/{rule}")
+
+
+def test_a_timer_fires_once_at_its_time_deletes_itself_and_can_be_set_again(resources: Resources) -> None:
+    url, arn = resources.queue()
+    name = unique("timer")
+
+    def set_timer() -> None:
+        at = resources.aws.clock.now() + timedelta(minutes=30)
+        resources.scheduler.create_schedule(
+            Name=name,
+            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            ActionAfterCompletion="DELETE",
+            Target={"Arn": arn, "RoleArn": resources.role(allow("sqs:SendMessage")), "Input": '{"timer": 1}'},
+        )
+
+    for _ in range(2):
+        set_timer()
+        resources.aws.clock.advance(timedelta(minutes=29))
+        assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+        resources.aws.clock.advance(timedelta(minutes=2))
+        assert resources.bodies(url, 1) == ['{"timer": 1}']
+        assert resources.scheduler.list_schedules(NamePrefix=name)["Schedules"] == []
+
+
+def test_a_moved_timer_fires_at_its_new_time_only(resources: Resources) -> None:
+    url, arn = resources.queue()
+    name = unique("timer")
+    target = {"Arn": arn, "RoleArn": resources.role(allow("sqs:SendMessage")), "Input": "{}"}
+    start = resources.aws.clock.now()
+    for minutes, operation in ((10, "create_schedule"), (20, "update_schedule")):
+        getattr(resources.scheduler, operation)(
+            Name=name,
+            ScheduleExpression=f"at({start + timedelta(minutes=minutes):%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target=target,
+        )
+    resources.aws.clock.advance(timedelta(minutes=15))
+    assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+    resources.aws.clock.advance(timedelta(minutes=6))
+    assert resources.bodies(url, 1) == ["{}"]
+
+
+def test_an_event_whose_function_keeps_failing_ends_in_the_functions_dead_letter_queue(resources: Resources) -> None:
+    dead_url, dead_arn = resources.queue()
+    function = resources.function("def handle(event, context): raise RuntimeError('always')", allow("sqs:SendMessage"))
+    resources.lambda_.update_function_configuration(FunctionName=function, DeadLetterConfig={"TargetArn": dead_arn})
+    resources.lambda_.put_function_event_invoke_config(FunctionName=function, MaximumRetryAttempts=1)
+    arn = resources.lambda_.get_function(FunctionName=function)["Configuration"]["FunctionArn"]
+    source = unique("source")
+    _rule(resources, arn, EventPattern=json.dumps({"source": [source]}))
+    resources.events.put_events(Entries=[{"Source": source, "DetailType": "x", "Detail": '{"a": 1}'}])
+    (body,) = resources.bodies(dead_url, 1)
+    assert '"a": 1' in body

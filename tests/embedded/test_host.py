@@ -1,0 +1,106 @@
+"""The host starts, answers, and leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from embedded.client import ControlError, EmbeddedAws
+from tests.embedded.conftest import Resources, until
+
+pytestmark = pytest.mark.embedded
+
+
+def _is_running(pid: int) -> bool:
+    stat = Path(f"/proc/{pid}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_two_run_side_by_side_and_leave_nothing(embedded_aws: EmbeddedAws) -> None:
+    with EmbeddedAws() as other:
+        assert other.endpoint_url != embedded_aws.endpoint_url
+        function = Resources(other).function("import os\ndef handle(event, context): return os.getpid()")
+        worker, _ = Resources(other).invoke(function, {})
+        assert _is_running(worker)
+        elsewhere = embedded_aws.client("lambda").list_functions()["Functions"]
+        assert function not in {each["FunctionName"] for each in elsewhere}
+        pid, folder = other.pid, other.folder
+    assert not _is_running(pid)
+    until(lambda: not _is_running(worker))
+    assert not folder.exists()
+
+
+def test_the_host_ends_when_its_parent_is_killed() -> None:
+    parent = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "from embedded.client import EmbeddedAws\n"
+            "aws = EmbeddedAws(); aws.start(); print(aws.pid, aws.folder, flush=True); input()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    with parent.stdin, parent.stdout:
+        pid, folder = parent.stdout.readline().split()
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.wait()
+    until(lambda: not _is_running(int(pid)))
+    assert not Path(folder).exists()
+
+
+def test_a_host_that_cannot_start_says_why(embedded_aws: EmbeddedAws) -> None:
+    taken = int(embedded_aws.endpoint_url.rpartition(":")[2])
+    with pytest.raises(RuntimeError, match="Address already in use"):
+        EmbeddedAws(port=taken).start()
+
+
+def test_reset_makes_the_account_empty_and_keeps_the_time(embedded_aws: EmbeddedAws) -> None:
+    before = embedded_aws.clock.advance(timedelta(hours=1))
+    embedded_aws.clock.pause()
+    Resources(embedded_aws).queue()
+    embedded_aws.client("ec2").create_launch_template(LaunchTemplateName="left", LaunchTemplateData={"KeyName": "key"})
+    embedded_aws.fault("throttle")
+    embedded_aws.reset()
+    assert not embedded_aws.client("sqs").list_queues().get("QueueUrls")
+    assert embedded_aws.client("ec2").describe_launch_templates()["LaunchTemplates"] == []
+    assert embedded_aws.faults() == []
+    assert embedded_aws.clock.now() >= before
+    until(lambda: embedded_aws.clock.now() > before)  # it runs again
+
+
+def test_a_paused_clock_stands_still_and_a_long_poll_still_ends(embedded_aws: EmbeddedAws) -> None:
+    url, _ = Resources(embedded_aws).queue()
+    paused = embedded_aws.clock.pause()
+    try:
+        assert "Messages" not in embedded_aws.client("sqs").receive_message(QueueUrl=url, WaitTimeSeconds=1)
+        assert embedded_aws.clock.now() == paused
+    finally:
+        embedded_aws.clock.resume()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "payload", "reason"),
+    [
+        ("POST", "/clock", {"advance_s": -1}, "only moves forward"),
+        ("POST", "/clock", {"jump": 1}, "unknown fields"),
+        ("POST", "/faults", {"action": "explode"}, "unknown action"),
+        ("POST", "/ec2/explode", {}, "no control action"),
+        ("GET", "/nothing", None, "no operation"),
+    ],
+)
+def test_the_control_api_says_what_it_refuses(
+    embedded_aws: EmbeddedAws, method: str, path: str, payload: dict[str, object] | None, reason: str
+) -> None:
+    with pytest.raises(ControlError, match=reason):
+        embedded_aws.control.call(method, path, payload)

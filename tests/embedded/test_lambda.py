@@ -1,0 +1,126 @@
+"""Functions run as on AWS: under the runtime client, on their role, within their timeout, by the emulated clock."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.embedded.conftest import Resources, allow, until
+
+pytestmark = pytest.mark.embedded
+
+RECORD = """
+    import boto3, datetime, os
+    dynamodb = boto3.client("dynamodb")
+    def handle(event, context):
+        for record in event["Records"]:
+            now = datetime.datetime.now(datetime.UTC).isoformat()
+            dynamodb.put_item(TableName=os.environ["TABLE"], Item={"id": {"S": record["body"]}, "at": {"S": now}})
+        return {"batchItemFailures": []}
+"""
+
+
+def test_a_message_on_a_queue_becomes_a_row_that_its_function_wrote(resources: Resources) -> None:
+    table, (url, arn) = resources.table(), resources.queue()
+    function = resources.function(RECORD, allow("dynamodb:PutItem"), TABLE=table)
+    resources.feed(function, arn)
+    resources.sqs.send_message_batch(
+        QueueUrl=url, Entries=[{"Id": str(number), "MessageBody": f"message {number}"} for number in range(10)]
+    )
+    until(lambda: len(resources.items(table)) == 10)
+    called = {(request["service"], request["operation"]) for request in resources.aws.requests(function)}
+    assert called == {("dynamodb", "PutItem")}
+
+
+def test_a_function_sees_the_emulated_time_and_has_its_real_time_to_work(resources: Resources) -> None:
+    function = resources.function(
+        """
+        import datetime, time
+        def handle(event, context):
+            now = datetime.datetime.now(datetime.UTC).isoformat()
+            return [now, time.time(), context.get_remaining_time_in_millis()]
+        """,
+        timeout_s=20,
+    )
+    for _ in range(2):  # a cold and a warm environment
+        before = resources.aws.clock.advance(timedelta(days=3))
+        (now, epoch_s, remaining_ms), failed = resources.invoke(function, {})
+        assert not failed
+        assert before <= datetime.fromisoformat(now) <= resources.aws.clock.now()
+        assert before <= datetime.fromtimestamp(epoch_s, UTC) <= resources.aws.clock.now()
+        assert 15_000 < remaining_ms <= 20_000
+
+
+def test_a_function_that_exceeds_its_timeout_is_killed_and_fails(resources: Resources) -> None:
+    function = resources.function("import time\ndef handle(event, context): time.sleep(event)", timeout_s=1)
+    answer, failed = resources.invoke(function, 30)
+    assert failed
+    assert answer["errorType"] == "Sandbox.Timedout"
+    assert resources.invoke(function, 0) == (None, False)  # a new environment serves the next invocation
+
+
+def test_a_function_that_ends_its_process_fails_and_the_next_one_runs(resources: Resources) -> None:
+    function = resources.function(
+        "import os\ndef handle(event, context): return os._exit(event) if event else os.getpid()"
+    )
+    answer, failed = resources.invoke(function, 3)
+    assert failed
+    assert answer["errorMessage"].endswith("Runtime exited with error: exit status 3")
+    first, second = resources.invoke(function, 0), resources.invoke(function, 0)
+    assert first == second  # a warm environment is used again
+    assert not first[1]
+
+
+def test_an_exception_is_reported_as_the_runtime_client_does(resources: Resources) -> None:
+    function = resources.function("def handle(event, context): raise KeyError(event)")
+    answer, failed = resources.invoke(function, "name")
+    assert failed
+    assert (answer["errorType"], answer["errorMessage"]) == ("KeyError", "'name'")
+    assert "handler.py" in answer["stackTrace"][0]
+
+
+def test_a_module_that_cannot_be_imported_fails_the_invocation(resources: Resources) -> None:
+    function = resources.function("import moto\ndef handle(event, context): pass")
+    answer, failed = resources.invoke(function, {})
+    assert failed
+    assert answer["errorType"] == "Runtime.ImportModuleError"  # moto is installed here, and not on Lambda
+    assert "No module named 'moto'" in resources.aws.function_log(function)
+
+
+def test_what_a_function_prints_is_in_cloudwatch_logs(resources: Resources) -> None:
+    function = resources.function(
+        """
+        import logging
+        def handle(event, context):
+            print("seen", event, context.aws_request_id)
+            logging.getLogger().warning("logged %s", event)
+        """
+    )
+    assert resources.invoke(function, "it") == (None, False)
+    logs = resources.aws.client("logs")
+    group = f"/aws/lambda/{function}"
+    streams = logs.describe_log_streams(logGroupName=group)["logStreams"]
+    lines = [
+        event["message"]
+        for stream in streams
+        for event in logs.get_log_events(logGroupName=group, logStreamName=stream["logStreamName"])["events"]
+    ]
+    assert any(line.startswith("seen it ") for line in lines)
+    year = resources.aws.clock.now().year
+    assert any(re.match(rf"\[WARNING\]\t{year}-.*\tlogged it", line) for line in lines)
+
+
+def test_a_function_may_do_only_what_its_role_allows(resources: Resources) -> None:
+    table = resources.table()
+    function = resources.function(
+        """
+        import boto3
+        def handle(event, context):
+            return boto3.client("dynamodb").scan(TableName=event)["Count"]
+        """,
+        allow("dynamodb:GetItem"),
+    )
+    answer, failed = resources.invoke(function, table)
+    assert failed
+    assert "AccessDeniedException" in answer["errorMessage"]
+    assert f":assumed-role/{'role'}-" in answer["errorMessage"]
