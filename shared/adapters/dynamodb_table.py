@@ -140,7 +140,7 @@ class Expression:
 class Write:
     """One conditional write of one row, alone or within a transaction."""
 
-    kind: Literal["Put", "Update"]
+    kind: Literal["Put", "Update", "Delete"]
     row: str
     parameters: dict[str, Any]
 
@@ -215,6 +215,10 @@ class DynamoDbTable:
         conditional = self._conditional(expression, condition)
         return Write("Update", key, {"Key": {KEY: {"S": key}}, "UpdateExpression": update, **conditional})
 
+    def delete(self, key: str, expression: Expression, condition: str) -> Write:
+        """Return a write that deletes the row if the condition holds."""
+        return Write("Delete", key, {"Key": {KEY: {"S": key}}, **self._conditional(expression, condition)})
+
     def _conditional(self, expression: Expression, condition: str) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "TableName": self.name,
@@ -230,10 +234,13 @@ def apply(client: "DynamoDBClient", write: Write) -> None:
     """Do one write; raises ConflictError when its condition does not hold."""
     try:
         with map_client_errors():
-            if write.kind == "Put":
-                client.put_item(**write.parameters)
-            else:
-                client.update_item(**write.parameters)
+            match write.kind:
+                case "Put":
+                    client.put_item(**write.parameters)
+                case "Update":
+                    client.update_item(**write.parameters)
+                case "Delete":
+                    client.delete_item(**write.parameters)
     except RefusedError as error:
         if error.code == _CONDITION_FAILED_ALONE:
             raise ConflictError([write.row]) from error

@@ -13,10 +13,12 @@ from shared.core.reservation_selection import selected_ids
 from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
+from shared.ports.policy import PolicyStore
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.announce import reservation_exhausted
-from shared.usecases.resolve_node_classes import NodeClassDirectory, NodeClassResolver
+from shared.usecases.policy_objects import policy_of
+from shared.usecases.resolve_node_classes import NodeClassResolver, Selection
 
 _ABSORB_ATTEMPTS: Final = 2
 
@@ -64,7 +66,7 @@ class DiscoverReservations:
 
     reader: ReservationReader
     resolver: NodeClassResolver
-    node_classes: NodeClassDirectory
+    policy: PolicyStore
     reservations: ReservationStore
     node_claims: NodeClaimStore
     timers: DrainTimers
@@ -81,12 +83,16 @@ class DiscoverReservations:
         except AwsError:
             self.reservations.mark_stale(known)
             raise
-        classes = self.node_classes.list_node_classes()
-        groups, group_failures = self._groups(classes)
+        objects = self.policy.list_all()
+        classes = policy_of(objects).node_classes
+        groups, unreadable = self._groups(classes)
         observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
-        selections = {item.name: _selection(item, observed, groups, observed_at) for item in classes}
+        selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
         changes = self._save(known, observed, selections, observed_at)
-        changed_classes, failures = self.resolver.refresh(classes, selections)
+        current = {change.after.reservation.id: change.after.reservation for change in changes}
+        changed_classes, failures = self.resolver.refresh(
+            objects, {name: _as_counted(selection, current) for name, selection in selections.items()}, observed_at
+        )
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
         if opened or changed_classes:
             self.queue.wake_planner(reason="reservations changed")
@@ -99,12 +105,12 @@ class DiscoverReservations:
             absorbed_count=sum(change.absorbed_count for change in changes),
             gone_count=len(known.keys() - observed.keys()),
             changed_classes=changed_classes,
-            failures=group_failures + failures,
+            failures=failures,
             woke_planner=bool(opened or changed_classes),
         )
 
-    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], tuple[str, ...]]:
-        """Read the resource groups that classes name; those that cannot be read are missing from the answer."""
+    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+        """Read the resource groups that classes name; return their members, and errors of those that failed."""
         arns = {
             term.reservation_group_arn
             for node_class in classes
@@ -112,25 +118,25 @@ class DiscoverReservations:
             if term.reservation_group_arn is not None
         }
         groups: dict[str, frozenset[str]] = {}
-        failures = []
+        unreadable: dict[str, str] = {}
         for arn in sorted(arns):
             try:
                 groups[arn] = self.reader.list_group(arn)
             except AwsError as error:
-                failures.append(f"{arn}: {error.code}")
-        return groups, tuple(failures)
+                unreadable[arn] = error.code
+        return groups, unreadable
 
     def _save(
         self,
         known: Mapping[str, ReservationRecord],
         observed: Mapping[str, CapacityReservation],
-        selections: Mapping[str, tuple[str, ...]],
+        selections: Mapping[str, Selection],
         observed_at: datetime,
     ) -> list[_Change]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
-        wanted = known.keys() | {key for selection in selections.values() for key in selection}
+        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
         changes = []
-        for key in sorted(wanted):
+        for key in sorted(known.keys() | selected):
             before = known.get(key)
             reservation = observed[key] if key in observed else _gone(known[key])
             if before is None and reservation.state in ENDED_STATES:
@@ -191,12 +197,20 @@ def _selection(
     node_class: NodeClass,
     observed: Mapping[str, CapacityReservation],
     groups: Mapping[str, frozenset[str]],
+    unreadable: Mapping[str, str],
     now: datetime,
-) -> tuple[str, ...]:
+) -> Selection:
     """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
-    selected = selected_ids(node_class, observed.values(), groups, now)
+    ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
-    unread = any(term.reservation_group_arn is not None and term.reservation_group_arn not in groups for term in terms)
-    if not unread:
-        return selected
-    return tuple(sorted({*selected, *(key for key in node_class.status.reservation_ids if key in observed)}))
+    arns = {term.reservation_group_arn for term in terms if term.reservation_group_arn is not None}
+    errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
+    if errors:
+        ids |= set(node_class.status.reservation_ids) & observed.keys()
+    return Selection(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+
+
+def _as_counted(selection: Selection, current: Mapping[str, CapacityReservation]) -> Selection:
+    """Return the selection with the ledger's free units instead of EC2's."""
+    counted = tuple(current.get(reservation.id, reservation) for reservation in selection.reservations)
+    return replace(selection, reservations=counted)

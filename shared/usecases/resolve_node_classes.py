@@ -2,25 +2,26 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.conditions import Condition, ConditionType, node_class_conditions, node_pool_conditions
 from shared.core.node_class import NodeClass, NodeClassStatus
 from shared.ports.discovery import LaunchEnvironmentReader
 from shared.ports.errors import AwsError
+from shared.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicyStore
+from shared.usecases.policy_objects import policy_of
 
 T = TypeVar("T")
 
 
-class NodeClassDirectory(Protocol):
-    """The classes, and where their status is kept."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a class selects; ``error`` says why its groups could not be read (then it is what was selected before)."""
 
-    def list_node_classes(self) -> tuple[NodeClass, ...]:
-        """Return all classes with their status, by name."""
-        ...
-
-    def save_node_class_status(self, name: str, status: NodeClassStatus) -> None:
-        """Write what discovery found for the class; whether its launches are blocked is not discovery's to say."""
-        ...
+    reservations: tuple[CapacityReservation, ...] = ()
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +29,93 @@ class NodeClassResolver:
     """Refreshes statuses. What cannot be read keeps its last good value."""
 
     environment: LaunchEnvironmentReader
-    node_classes: NodeClassDirectory
+    policy: PolicyStore
 
     def refresh(
-        self, node_classes: Sequence[NodeClass], selections: Mapping[str, tuple[str, ...]]
+        self, objects: Sequence[PolicyObject], selections: Mapping[str, Selection], now: datetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Write statuses that changed; return the names of the changed classes and what failed."""
+        """Write statuses that changed; return the names of classes whose findings changed, and what failed."""
         changed: list[str] = []
         failures: list[str] = []
-        for node_class in node_classes:
-            status = self._status(node_class, selections[node_class.name], failures)
+        found = policy_of(objects)
+        stored = {(item.kind, item.name): item for item in objects}
+        class_conditions: dict[str, tuple[Condition, ...]] = {}
+        for node_class in found.node_classes:
+            selection = selections[node_class.name]
+            errors: dict[ConditionType, str] = {}
+            if selection.error is not None:
+                errors[ConditionType.CAPACITY_RESERVATIONS_READY] = selection.error
+            status = self._status(node_class, selection, errors)
+            conditions = node_class_conditions(
+                replace(node_class, status=status),
+                selection.reservations,
+                discovery_errors=errors,
+                previous=stored[PolicyKind.NODE_CLASS, node_class.name].status.conditions,
+                now=now,
+            )
+            class_conditions[node_class.name] = conditions
+            failures += [f"{node_class.name}: {kind}: {error}" for kind, error in sorted(errors.items())]
+            self._save(stored[PolicyKind.NODE_CLASS, node_class.name], PolicyStatus(conditions, status))
             if status != node_class.status:
-                self.node_classes.save_node_class_status(node_class.name, status)
                 changed.append(node_class.name)
+        for pool in found.node_pools:
+            before = stored[PolicyKind.NODE_POOL, pool.name]
+            selection = selections.get(pool.node_class_name, Selection())
+            conditions = node_pool_conditions(
+                pool,
+                class_conditions.get(pool.node_class_name),
+                selection.reservations,
+                previous=before.status.conditions,
+                now=now,
+            )
+            self._save(before, replace(before.status, conditions=conditions))
         return tuple(changed), tuple(failures)
 
-    def _status(self, node_class: NodeClass, reservation_ids: tuple[str, ...], failures: list[str]) -> NodeClassStatus:
+    def _save(self, before: PolicyObject, status: PolicyStatus) -> None:
+        if status == before.status:
+            return
+        current = self.policy.get(before.kind, before.name)
+        if current is None:
+            return
+        # Whether launches are blocked is the launch function's to say, also while this run was under way.
+        blocked = current.status.node_class.launch_blocked_reason
+        merged = replace(status.node_class, launch_blocked_reason=blocked)
+        self.policy.save_status(before.kind, before.name, replace(status, node_class=merged))
+
+    def _status(self, node_class: NodeClass, selection: Selection, errors: dict[ConditionType, str]) -> NodeClassStatus:
         last = node_class.status
 
-        def read(what: str, call: Callable[[], T], last_good: T) -> T:
+        def read(kind: ConditionType, call: Callable[[], T], last_good: T) -> T:
             try:
                 return call()
             except AwsError as error:
-                failures.append(f"{node_class.name}: {what}: {error.code}")
+                errors[kind] = error.code
                 return last_good
 
         role = node_class.role
         return replace(
             last,
-            reservation_ids=reservation_ids,
-            subnets=read("subnets", lambda: self.environment.subnets(node_class.subnet_selector_terms), last.subnets),
+            reservation_ids=tuple(reservation.id for reservation in selection.reservations),
+            subnets=read(
+                ConditionType.SUBNETS_READY,
+                lambda: self.environment.subnets(node_class.subnet_selector_terms),
+                last.subnets,
+            ),
             security_group_ids=read(
-                "security groups",
+                ConditionType.SECURITY_GROUPS_READY,
                 lambda: self.environment.security_group_ids(node_class.security_group_selector_terms),
                 last.security_group_ids,
             ),
             machine_images=read(
-                "images", lambda: self.environment.machine_images(node_class.ami_selector_terms), last.machine_images
+                ConditionType.AMIS_READY,
+                lambda: self.environment.machine_images(node_class.ami_selector_terms),
+                last.machine_images,
             ),
             instance_profile=node_class.instance_profile
             if role is None
-            else read("instance profile", lambda: self.environment.instance_profile(role), last.instance_profile),
+            else read(
+                ConditionType.INSTANCE_PROFILE_READY,
+                lambda: self.environment.instance_profile(role),
+                last.instance_profile,
+            ),
         )
