@@ -9,6 +9,7 @@ from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.simulation import merged_placements
 from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_claim import ClaimState, NodeClaim
@@ -22,7 +23,7 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.scheduler import solve
 from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.workload import Workload
+from shared.core.workload import Demand, Workload
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND
@@ -189,7 +190,7 @@ class Fleet:
                 self.launches += 1
                 self._launch(planned.offering, planned.placements)
                 homeless = _less(homeless, planned.placements)
-        self._move_onto_nodes(homeless)
+        self._place(homeless)
         if not command.terminate_first:
             self._free(gone)
 
@@ -216,20 +217,19 @@ class Fleet:
         )
         assert all(0 <= it.free_units <= it.total_count for it in self.reservations), "a reservation is over-committed"
 
-    def _move_onto_nodes(self, homeless: Iterable[PlacedReplicas]) -> None:
-        from shared.core.workload import Demand
-
-        waiting = tuple(Demand(self.workloads[it.workload_key], it.count, self.now) for it in homeless if it.count)
-        plan = solve(replace(self.snapshot(), demands=waiting, node_pools=()), now=self.now, policy=self.policy)
+    def _place(self, homeless: Iterable[PlacedReplicas]) -> None:
+        """Let the provisioner place replicas that are demand again."""
+        waiting = tuple(Demand(self.workloads[it.workload_key], it.count, self.now) for it in homeless)
+        plan = solve(replace(self.snapshot(), demands=waiting), now=self.now, policy=self.policy)
         assert not plan.unplaced, f"a decision left replicas without a place: {plan.unplaced}"
         for placement in plan.existing:
             claim = self.claims[placement.claim_id]
-            counts = {it.workload_key: it.count for it in claim.placements}
-            for placed in placement.placements:
-                counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
-            self.claims[claim.id] = replace(
-                claim, placements=tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()))
-            )
+            placements = merged_placements((*claim.placements, *placement.placements))
+            self.claims[claim.id] = replace(claim, placements=placements)
+        for planned in plan.launches:
+            for _ in range(planned.count):
+                self.launches += 1
+                self._launch(planned.offering, planned.placements)
 
 
 def _less(homeless: list[PlacedReplicas], placed: Iterable[PlacedReplicas]) -> list[PlacedReplicas]:
