@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError, Severity
+from shared.manifests.problems import ManifestError, Problem, Severity
 from shared.manifests.render import to_yaml, wire_form
 from shared.manifests.validate import read_document, read_files
 from tests.manifests import valid
@@ -67,6 +66,15 @@ def mutated(draw: st.DrawFn) -> dict[str, Any]:
     return manifest
 
 
+def complaints(action: Callable[[], object]) -> tuple[Problem, ...]:
+    """The problems that an action ends in; none when it succeeds."""
+    try:
+        action()
+    except ManifestError as error:
+        return error.problems
+    return ()
+
+
 def well_formed(manifest: Any) -> None:
     """Reading it ends in a manifest that is stable under printing, or in printable problems."""
     read, problems = read_document(Document(manifest))
@@ -82,7 +90,6 @@ def well_formed(manifest: Any) -> None:
 
 
 @given(mutated())
-@settings(max_examples=200)
 def test_mutated_manifests(manifest: dict[str, Any]) -> None:
     well_formed(manifest)
 
@@ -90,11 +97,7 @@ def test_mutated_manifests(manifest: dict[str, Any]) -> None:
 @given(mutated())
 def test_mutated_messages(manifest: dict[str, Any]) -> None:
     body = json.dumps({"action": "submit", "workload": manifest})
-    try:
-        parse_demand(body)
-    except ManifestError as error:
-        assert error.problems
-        assert str(error).replace("\n", "").isprintable()
+    assert all(str(problem).isprintable() for problem in complaints(lambda: parse_demand(body)))
 
 
 @given(json_values)
@@ -113,30 +116,10 @@ def test_random_bytes(content: bytes) -> None:
 
 
 @given(st.text(alphabet="abk:-[]{}&*!|>'\"#%@`?, \n\t<~0123", max_size=60))
-@settings(max_examples=200)
 def test_random_yaml(text: str) -> None:
-    try:
-        documents = load_documents(text)
-    except ManifestError as error:
-        assert error.problems
-        return
-    for document in documents:
-        well_formed(document.value)
-
-
-@given(
-    st.recursive(
-        scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    )
-)
-def test_what_is_printed_as_yaml_reads_the_same(value: Any) -> None:
-    text = yaml.safe_dump({"root": value}, allow_unicode=True)
-    try:
-        (document,) = load_documents(text)
-    except ManifestError as error:
-        assert {problem.rule for problem in error.problems} <= {"integer", "merge-key", "tag", "yaml"}  # noqa: PT017 # either is right
-        return
-    assert repr(document.value["root"]) == repr(value) or isinstance(value, float | dict | list)
+    assert all(str(problem).isprintable() for problem in complaints(lambda: load_documents(text)))
+    for read in read_files([("file", text)]).manifests:
+        well_formed(read.document.value)
 
 
 BOMBS: dict[str, Callable[[], str]] = {
