@@ -201,7 +201,12 @@ class Leftovers:
             return None
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
+        limited: set[str] = set()
         for room in self._rooms(workload):
+            if room.pool is not None and room.pool.limits is not None:
+                if room.pool.name in limited:
+                    continue  # the first node may have used the limit up
+                limited.add(room.pool.name)
             domain = room.domains.get(key, "") if key is not None else "all"
             each = min(room.free[name] // amount for name, amount in needs.items() if amount)
             total[domain] += room.units * each if domain else 0

@@ -62,6 +62,7 @@ class Topology:
         self._selected: dict[tuple[frozenset[str], LabelSelector], tuple[str, ...]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
+        self._all_offered: dict[str, frozenset[str]] = {}
         self._zonal: frozenset[str] | None = None
 
     # -- who and where
@@ -171,53 +172,55 @@ class Topology:
 
     # -- which domains exist
 
-    def universe(self, carrier: Workload, topology_key: str, *, only_hosting: bool) -> frozenset[str]:
+    def universe(
+        self, carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool
+    ) -> frozenset[str]:
         """Return the domains over which a spread is measured (R-62): of pools and types, and of existing nodes.
 
-        With ``only_hosting`` a domain of a type counts only if the type could hold one replica of the carrier. The
-        true set lies between the two: fewer domains raise the minimum and allow more.
+        With ``only_hosting`` a domain without nodes counts only if something there could hold a replica of the carrier.
+        The true set lies between the two: fewer domains raise the minimum and allow more.
         """
-        facts = self._facts
-        size = facts.needs(carrier) if only_hosting else None
-        known = (topology_key, facts.terms(carrier), facts.markets(carrier), size)
+        facts, key = self._facts, constraint.topology_key
+        is_wide = not only_hosting and not constraint.node_affinity_policy_honor
+        known = (key, facts.terms(carrier), facts.markets(carrier), facts.needs(carrier), only_hosting, is_wide)
         if known not in self._universes:
-            found = {
+            terms = facts.terms(carrier)
+            existing = {self.domain(host, key) for host in facts.hosts if host.node is not None}
+            self._universes[known] = frozenset(
                 value
-                for term in facts.terms(carrier)
-                for host in facts.hosts
-                if host.node is not None
-                and (value := self.domain(host, topology_key)) is not None
-                and term[topology_key].has(value)
-            }
-            self._universes[known] = frozenset(found | self._offered(carrier, topology_key, only_hosting))
+                for value in sorted(self._offered(key) | {value for value in existing if value is not None})
+                if (is_wide or any(term[key].has(value) for term in terms))
+                and (not only_hosting or value in existing or self._hosts(carrier, key, value))
+            )
         return self._universes[known]
 
-    def _offered(self, carrier: Workload, topology_key: str, only_hosting: bool) -> set[str]:
+    def _offered(self, topology_key: str) -> frozenset[str]:
+        """Return the values that new nodes of any pool could have."""
+        if topology_key not in self._all_offered:
+            facts = self._facts
+            found: set[str] = set()
+            for pool in facts.snapshot.node_pools:
+                for key in facts.open_offerings(pool):
+                    found.update(self._values(topology_key, key, facts.types[key.instance_type]))
+                if topology_key not in _OF_OFFERINGS and not pool.requirements[topology_key].complement:
+                    found.update(pool.requirements[topology_key].values)
+            self._all_offered[topology_key] = frozenset(found)
+        return self._all_offered[topology_key]
+
+    def _hosts(self, carrier: Workload, topology_key: str, value: str) -> bool:
+        """Whether some new node with this value could hold one replica of the carrier."""
         facts = self._facts
-        found: set[str] = set()
-        hosting: dict[tuple[str, str], bool] = {}
-        for pool in facts.snapshot.node_pools:
-            for key in facts.open_offerings(pool):
-                instance_type = facts.types[key.instance_type]
-                for value in self._values(topology_key, key, instance_type):
-                    if value in found or not any(term[topology_key].has(value) for term in facts.terms(carrier)):
-                        continue
-                    if only_hosting:
-                        known = (pool.name, key.instance_type)
-                        if known not in hosting:
-                            hosting[known] = facts.needs(carrier).fits_in(instance_type.allocatable)
-                        description = facts.description(pool, key) if hosting[known] else None
-                        if (
-                            description is None
-                            or key.capacity_type not in facts.markets(carrier)
-                            or not facts.meets(description, labels.WELL_KNOWN, carrier)
-                        ):
-                            continue
-                    found.add(value)
-            if topology_key not in _OF_OFFERINGS and topology_key in pool.requirements:
-                requirement = pool.requirements[topology_key]
-                found.update(() if requirement.complement else requirement.values)
-        return found
+        needs = facts.needs(carrier)
+        return any(
+            (
+                topology_key not in _OF_OFFERINGS
+                or value in self._values(topology_key, key, facts.types[key.instance_type])
+            )
+            and needs.fits_in(facts.types[key.instance_type].allocatable)
+            and facts.accepts(pool, key, carrier)
+            for pool in facts.snapshot.node_pools
+            for key in facts.open_offerings(pool)
+        )
 
     def _values(self, topology_key: str, key: OfferingKey, instance_type: InstanceType) -> tuple[str, ...]:
         if topology_key == labels.ZONE:
@@ -233,7 +236,7 @@ class Topology:
         """Return the smallest count over the domains (0 for hosts, and below ``minDomains``: R-60, R-61)."""
         if constraint.topology_key == labels.HOSTNAME:
             return 0
-        domains = self.universe(carrier, constraint.topology_key, only_hosting=only_hosting)
+        domains = self.universe(carrier, constraint, only_hosting=only_hosting)
         if constraint.min_domains is not None and len(domains) < constraint.min_domains:
             return 0
         counts = self.spread_counts(carrier, constraint)
