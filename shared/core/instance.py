@@ -9,6 +9,7 @@ from shared.core.instance_type import CapacityType
 
 PENDING: Final = "pending"
 RUNNING: Final = "running"
+TERMINATED: Final = "terminated"
 GONE_STATES: Final = frozenset({"shutting-down", "terminated"})
 STOPPED_STATES: Final = frozenset({"stopping", "stopped"})
 SPOT_LIFECYCLE: Final = "spot"

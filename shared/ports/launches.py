@@ -53,6 +53,10 @@ class LaunchPolicy(Protocol):
         """Return the pool."""
         ...
 
+    def node_classes(self) -> tuple[NodeClass, ...]:
+        """Return all classes, by name."""
+        ...
+
     def block_launches(self, node_class_name: str, reason: str) -> None:
         """Stop launches of the class until it changes: sets ``launch_blocked_reason`` and the condition for users."""
         ...

@@ -1,10 +1,11 @@
 """Moves of claims that survive races: read, decide, write under the revision, and again when the row moved on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final
 
 from shared.core.node_claim import NodeClaim
+from shared.core.snapshot import PlacedReplicas
 from shared.ports.state import ConflictError, NodeClaimStore
 from shared.usecases.announce import by_workload
 
@@ -36,12 +37,32 @@ def return_all_replicas(
         claims,
         claim,
         decide,
-        lambda after, before: claims.return_replicas(
-            after,
-            expected_revision=before.revision,
-            placements=by_workload(before.placements),
-            returned_at=returned_at,
-        ),
+        lambda after, before: _returned(claims, after, before, before.placements, returned_at),
+    )
+
+
+def return_some_replicas(
+    claims: NodeClaimStore,
+    claim: NodeClaim,
+    returned_at: datetime,
+    placements: Sequence[PlacedReplicas],
+    decide: Decide,
+) -> NodeClaim | None:
+    """As :func:`return_all_replicas`, for some of them; ``decide`` makes sure that they are there."""
+    return _moved(
+        claims, claim, decide, lambda after, before: _returned(claims, after, before, placements, returned_at)
+    )
+
+
+def _returned(
+    claims: NodeClaimStore,
+    after: NodeClaim,
+    before: NodeClaim,
+    placements: Sequence[PlacedReplicas],
+    returned_at: datetime,
+) -> NodeClaim:
+    return claims.return_replicas(
+        after, expected_revision=before.revision, placements=by_workload(placements), returned_at=returned_at
     )
 
 

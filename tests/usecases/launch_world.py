@@ -1,7 +1,7 @@
 """A small world for launches and the life of nodes: two zones, four instance types, one pool, one class."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,8 +18,14 @@ from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
+from shared.usecases.block_drains import BlockDrains
+from shared.usecases.collect import Collect
+from shared.usecases.draining import Draining
+from shared.usecases.expire import Expire
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
+from shared.usecases.node_life import NodeLife
+from shared.usecases.react import React, RebalancePolicy
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
@@ -90,6 +96,23 @@ def spot(name: str, zone: int = 0) -> OfferingKey:
 
 def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0) -> OfferingKey:
     return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The ports with effects, watched."""
+
+    claims: Any
+    attempts: Any
+    reservations: Any
+    offerings: Any
+    templates: Any
+    queue: Any
+    bus: Any
+    policy: Any
+    ec2: Any
+    timers: Any
+    shortages: Any
 
 
 class World:
@@ -173,48 +196,143 @@ class World:
             self.state.node_claims.commit(PlannedCommit(claims=claims[start : start + 40]))
         return LaunchBatch(batch_id, tuple(claim.id for claim in claims))
 
-    # --- the use case
+    # --- the use cases, each port watched by ``effects``
+
+    def _ports(self) -> "Ports":
+        watch = self.effects.watch
+        return Ports(
+            claims=watch(self.state.node_claims, {"save", "settle", "return_replicas"}),
+            attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
+            reservations=watch(self.state.reservations, {"mark_exhausted"}),
+            offerings=watch(self.state.offerings, {"mark_unavailable"}),
+            templates=watch(self.templates, {"ensure", "delete"}, remote=True),
+            queue=watch(self.queue, {"wake_planner", "send_launches"}),
+            bus=watch(self.bus, {"publish"}),
+            policy=watch(self.policy, {"block_launches"}),
+            ec2=watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True),
+            timers=watch(self.timers, {"set_timer"}),
+            shortages=watch(self.shortages, {"put"}),
+        )
 
     def launch(self) -> Launch:
-        watch = self.effects.watch
-        claims = watch(self.state.node_claims, {"save", "settle", "return_replicas"})
-        attempts = watch(self.attempts, {"begin", "resolve", "complete"})
-        reservations = watch(self.state.reservations, {"mark_exhausted"})
-        offerings = watch(self.state.offerings, {"mark_unavailable"})
-        templates = watch(self.templates, {"ensure"}, remote=True)
-        queue = watch(self.queue, {"wake_planner", "send_launches"})
-        bus = watch(self.bus, {"publish"})
-        policy = watch(self.policy, {"block_launches"})
-        instances = watch(self.ec2, {"terminate", "tag_claims"}, remote=True)
+        ports = self._ports()
         effects = LaunchEffects(
-            claims=claims,
+            claims=ports.claims,
             workloads=self.state.workloads,
-            reservations=reservations,
-            offerings=offerings,
-            shortages=watch(self.shortages, {"put"}),
-            policy=policy,
-            templates=templates,
-            terminator=instances,
-            tagger=instances,
-            publisher=bus,
-            timers=watch(self.timers, {"set_timer"}),
+            reservations=ports.reservations,
+            offerings=ports.offerings,
+            shortages=ports.shortages,
+            policy=ports.policy,
+            templates=ports.templates,
+            terminator=ports.ec2,
+            tagger=ports.ec2,
+            publisher=ports.bus,
+            timers=ports.timers,
             clock=self.clock,
         )
         return Launch(
-            claims=claims,
-            attempts=attempts,
-            reservations=reservations,
-            offerings=offerings,
-            policy=policy,
-            fleet=watch(self.ec2, {"launch"}, remote=True),
-            templates=templates,
+            claims=ports.claims,
+            attempts=ports.attempts,
+            reservations=ports.reservations,
+            offerings=ports.offerings,
+            policy=ports.policy,
+            fleet=ports.ec2,
+            templates=ports.templates,
             instances=self.ec2,
             effects=effects,
-            queue=queue,
-            publisher=bus,
+            queue=ports.queue,
+            publisher=ports.bus,
             clock=self.clock,
             deployment=DEPLOYMENT,
         )
+
+    def draining(self) -> Draining:
+        return self._draining(self._ports())
+
+    def _draining(self, ports: "Ports") -> Draining:
+        return Draining(
+            claims=ports.claims,
+            workloads=self.state.workloads,
+            policy=ports.policy,
+            terminator=ports.ec2,
+            publisher=ports.bus,
+            queue=ports.queue,
+        )
+
+    def _life(self, ports: "Ports") -> NodeLife:
+        return NodeLife(
+            claims=ports.claims,
+            reservations=ports.reservations,
+            offerings=ports.offerings,
+            policy=ports.policy,
+            instances=self.ec2,
+            draining=self._draining(ports),
+            publisher=ports.bus,
+        )
+
+    def _blocks(self, ports: "Ports") -> BlockDrains:
+        return BlockDrains(
+            claims=ports.claims,
+            workloads=self.state.workloads,
+            reservations=ports.reservations,
+            reader=self.ec2,
+            timers=ports.timers,
+            draining=self._draining(ports),
+        )
+
+    def react(self, rebalance: RebalancePolicy = RebalancePolicy.IGNORE) -> React:
+        ports = self._ports()
+        return React(
+            claims=ports.claims,
+            reservations=ports.reservations,
+            offerings=ports.offerings,
+            instances=self.ec2,
+            life=self._life(ports),
+            draining=self._draining(ports),
+            blocks=self._blocks(ports),
+            queue=ports.queue,
+            clock=self.clock,
+            rebalance=rebalance,
+        )
+
+    def expire(self) -> Expire:
+        ports = self._ports()
+        return Expire(
+            claims=ports.claims,
+            policy=ports.policy,
+            instances=self.ec2,
+            health=self.ec2,
+            life=self._life(ports),
+            draining=self._draining(ports),
+            blocks=self._blocks(ports),
+            clock=self.clock,
+        )
+
+    def collect(self) -> Collect:
+        ports = self._ports()
+        return Collect(
+            claims=ports.claims,
+            attempts=ports.attempts,
+            reservations=ports.reservations,
+            policy=ports.policy,
+            instances=self.ec2,
+            terminator=ports.ec2,
+            tagger=ports.ec2,
+            templates=ports.templates,
+            life=self._life(ports),
+            queue=ports.queue,
+            clock=self.clock,
+        )
+
+    # --- shorthands
+
+    def running(self, count: int, offering: OfferingKey, *alternatives: OfferingKey, **options: Any) -> list[NodeClaim]:
+        """Launch claims and bring them to running."""
+        batch = self.plan(count, offering, *alternatives, **options)
+        self.launch().run(batch)
+        self.ec2.start_all()
+        self.expire().run()
+        return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
 
     # --- what must hold
 

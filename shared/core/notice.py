@@ -1,0 +1,194 @@
+"""What AWS's events tell, read from their golden shapes. Every event is a hint: what it says is re-read before acting.
+
+Events differ from their documentation and from each other: ``resources`` is a list or a bare string, a zone id is
+``azId`` or ``availability-zone-id``, Capacity Block events have two names, Health entities are ids or ARNs. Ids are
+therefore taken from ``detail``, and fields that are not needed are not looked at.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any, Final
+
+_INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,32}")
+_RESERVATION_ID: Final = re.compile(r"cr-[0-9a-z]{8,32}")
+
+
+class NoticeKind(StrEnum):
+    """The kinds of events that are acted upon; also the names under which they are counted."""
+
+    STATE_CHANGED = "InstanceStateChanged"
+    SPOT_INTERRUPTION = "SpotInterruption"
+    REBALANCE = "RebalanceRecommendation"
+    RESERVATION_INTERRUPTION = "ReservationInstanceInterruption"
+    SCHEDULED_CHANGE = "ScheduledChange"
+    RESERVATION_CHANGED = "ReservationChanged"
+    RESERVATION_UNDERUTILIZED = "ReservationUnderutilized"
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One fact about instances or reservations. ``due_at`` is when EC2 will act, if it said so."""
+
+    kind: NoticeKind
+    at: datetime
+    instance_ids: tuple[str, ...] = ()
+    reservation_ids: tuple[str, ...] = ()
+    due_at: datetime | None = None
+
+
+class NoticeError(ValueError):
+    """The event is of a known kind and lacks what that kind must have."""
+
+
+def parse_notice(event: Mapping[str, Any]) -> Notice | None:
+    """Return what an EventBridge event says, or None for a kind (or a variant of one) that asks for nothing.
+
+    Raises
+    ------
+    NoticeError
+        The event is of a known kind and cannot be read.
+    """
+    source = _text(event, "source")
+    # AWS's page on Capacity Blocks prints the key with an underscore; on the bus it has a hyphen.
+    detail_type = _text(event, "detail-type") or _text(event, "detail_type")
+    detail = event.get("detail")
+    if not isinstance(detail, Mapping):
+        raise NoticeError("the event has no detail")
+    reader = _reader(source, detail_type)
+    return None if reader is None else reader(detail, _moment(event.get("time")))
+
+
+_Reader = Callable[[Mapping[str, Any], datetime], Notice | None]
+
+
+def _reader(source: str, detail_type: str) -> _Reader | None:
+    if source == "aws.health" and detail_type == "AWS Health Event":
+        return _health
+    if source != "aws.ec2":
+        return None
+    exact = _EC2_READERS.get(detail_type)
+    if exact is not None:
+        return exact
+    if detail_type.startswith(_RESERVATION_PREFIXES):
+        return _reservation
+    return _cloud_trail if detail_type in _CLOUD_TRAIL_TYPES else None
+
+
+def _state_changed(detail: Mapping[str, Any], at: datetime) -> Notice | None:
+    if detail.get("state") == "pending":
+        return None  # the launch itself has told
+    return Notice(NoticeKind.STATE_CHANGED, at, (_instance_id(detail),))
+
+
+def _spot_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
+    return Notice(NoticeKind.SPOT_INTERRUPTION, at, (_instance_id(detail),))
+
+
+def _rebalance(detail: Mapping[str, Any], at: datetime) -> Notice:
+    return Notice(NoticeKind.REBALANCE, at, (_instance_id(detail),))
+
+
+def _reservation_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
+    due_at = detail.get("instance-termination-time")
+    return Notice(
+        NoticeKind.RESERVATION_INTERRUPTION,
+        at,
+        (_instance_id(detail),),
+        due_at=None if due_at is None else _moment(due_at),
+    )
+
+
+def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
+    """Read block delivered or expiring, future-dated states, suspension, and reclamation, which spells its key its way.
+
+    Not all of these are documented down to their fields: one that names no reservation still says that some changed.
+    """
+    named = detail.get("capacity-reservation-id") or detail.get("sourceCapacityReservationId")
+    return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
+
+
+def _reservation_ids(named: object) -> tuple[str, ...]:
+    """Return the one reservation that was named, by id or ARN, if it was."""
+    bare = named.rpartition("/")[2] if isinstance(named, str) else ""
+    return (bare,) if _RESERVATION_ID.fullmatch(bare) else ()
+
+
+def _cloud_trail(detail: Mapping[str, Any], at: datetime) -> Notice | None:
+    """Any successful call or service event about reservations says: look again. Which one it names does not matter."""
+    if detail.get("errorCode") is not None:
+        return None
+    service = detail.get("serviceEventDetails")
+    named = service.get("capacityReservationId") if isinstance(service, Mapping) else None
+    return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
+
+
+def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
+    if detail.get("service") != "EC2" or detail.get("backupEvent") == "true":
+        return None
+    entities = [_entity_id(entity) for entity in _sequence(detail.get("affectedEntities"))]
+    if str(detail.get("eventTypeCode", "")).startswith("AWS_EC2_ODCR_UNDERUTILIZATION_NOTIFICATION"):
+        ids = tuple(entity for entity in entities if _RESERVATION_ID.fullmatch(entity))
+        return Notice(NoticeKind.RESERVATION_UNDERUTILIZED, at, reservation_ids=ids)
+    if detail.get("eventTypeCategory") != "scheduledChange" or detail.get("statusCode") == "closed":
+        return None
+    start = detail.get("startTime")
+    instances = tuple(entity for entity in entities if _INSTANCE_ID.fullmatch(entity))
+    due_at = None if start is None else _moment(start)
+    return Notice(NoticeKind.SCHEDULED_CHANGE, at, instances, due_at=due_at)
+
+
+_EC2_READERS: Final[Mapping[str, _Reader]] = {
+    "EC2 Instance State-change Notification": _state_changed,
+    "EC2 Spot Instance Interruption Warning": _spot_interruption,
+    "EC2 Instance Rebalance Recommendation": _rebalance,
+    # Begins like the events of future-dated reservations and is none of them.
+    "EC2 Capacity Reservation Instance Interruption Warning": _reservation_interruption,
+}
+# "Capacity Block Delivered" was "Capacity Block Reservation Delivered"; both names are documented.
+_RESERVATION_PREFIXES: Final = (
+    "Capacity Block ",
+    "EC2 Capacity Reservation ",
+    "EC2 Interruptible Capacity Reservation ",
+    "EC2 On-Demand Capacity Reservation ",
+)
+_CLOUD_TRAIL_TYPES: Final = frozenset({"AWS API Call via CloudTrail", "AWS Service Event via CloudTrail"})
+
+
+def _instance_id(detail: Mapping[str, Any]) -> str:
+    named = detail.get("instance-id")
+    if not isinstance(named, str) or not _INSTANCE_ID.fullmatch(named):
+        raise NoticeError("detail names no instance")
+    return named
+
+
+def _entity_id(entity: object) -> str:
+    """Return the id of a Health entity: bare, at the end of an ARN, or the first of fields between bars."""
+    value = entity.get("entityValue") if isinstance(entity, Mapping) else None
+    return value.partition("|")[0].strip().rpartition("/")[2] if isinstance(value, str) else ""
+
+
+def _sequence(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _text(event: Mapping[str, Any], key: str) -> str:
+    value = event.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _moment(value: object) -> datetime:
+    """Read ISO 8601, or the RFC 1123 form of Health events; a time without a zone is UTC."""
+    if not isinstance(value, str):
+        raise NoticeError("the event has no time")
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except ValueError as error:
+            raise NoticeError(f"not a time: {value[:40]!r}") from error
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

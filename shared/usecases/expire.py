@@ -1,0 +1,132 @@
+"""Whatever time alone brings about: block drains, deadlines, ages, nodes that never came up. Every minute.
+
+The same sweep finds what lost events would have told; the exact timer of a Capacity Block runs it as well.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.drain import is_over
+from shared.core.instance import Instance
+from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_pool import DisruptionReason, NodePool
+from shared.core.observation import Meaning
+from shared.core.schedule import allowed_disruptions
+from shared.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
+from shared.ports.launches import LaunchPolicy
+from shared.ports.state import NodeClaimStore
+from shared.ports.system import Clock
+from shared.usecases.block_drains import BlockDrains
+from shared.usecases.draining import Draining
+from shared.usecases.node_life import NodeLife
+
+# R-160: a check that has failed for two minutes is no hiccup any more.
+_IMPAIRED_FOR: Final = timedelta(seconds=120)
+_AGEING: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+
+
+@dataclass(slots=True)
+class ExpireReport:
+    """Counts of one sweep."""
+
+    seen_count: int = 0
+    by_meaning: Mapping[Meaning, int] = field(default_factory=dict)
+    rebought_count: int = 0
+    block_drain_count: int = 0
+    deadline_count: int = 0
+    aged_count: int = 0
+    unhealthy_count: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The expiry use case."""
+
+    claims: NodeClaimStore
+    policy: LaunchPolicy
+    instances: InstanceReader
+    health: InstanceHealthReader
+    life: NodeLife
+    draining: Draining
+    blocks: BlockDrains
+    clock: Clock
+
+    def run(self) -> ExpireReport:
+        """Sweep once. Blocks come first: theirs is the one deadline that EC2 enforces."""
+        now = self.clock.now()
+        live = self.claims.list_live()
+        report = ExpireReport(seen_count=len(live))
+        draining = self.blocks.run(live, now)
+        report.block_drain_count = len(draining)
+        over = {claim.id: claim for claim in live if is_over(claim, now)}
+        report.deadline_count = len(over)
+        if over:
+            report.refused.update(self.draining.terminate(list(over.values()), now).refused)
+        # What has just been moved is left to the next sweep: it is not any more what was listed.
+        rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
+        shown = self._read(rest)
+        followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
+        report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
+        report.refused.update(followed.refused)
+        alive = [c for c in rest if (shown_now := shown.get(c.instance_id or "")) is not None and not shown_now.is_gone]
+        report.unhealthy_count = self._drain_unhealthy(alive, now)
+        report.aged_count = self._drain_aged(alive, now)
+        return report
+
+    def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
+        return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
+
+    def _drain_aged(self, live: Sequence[NodeClaim], now: datetime) -> int:
+        """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets allow.
+
+        Karpenter ignores budgets here; a fleet that was launched together would then go together.
+        """
+        count = 0
+        for name in sorted({claim.node_pool_name for claim in live}):
+            pool = self.policy.node_pool(name)
+            if pool is None or pool.expire_after_s is None:
+                continue
+            nodes = [claim for claim in live if claim.node_pool_name == name and claim.instance_id is not None]
+            count += self._drain_aged_of(pool, nodes, timedelta(seconds=pool.expire_after_s), now)
+        return count
+
+    def _drain_aged_of(self, pool: NodePool, nodes: Sequence[NodeClaim], limit: timedelta, now: datetime) -> int:
+        aged = [claim for claim in nodes if claim.state in _AGEING and now - claim.created_at >= limit]
+        if not aged:
+            return 0
+        going = sum(1 for claim in nodes if claim.state in _GOING)
+        allowance = allowed_disruptions(
+            pool.disruption.budgets,
+            DisruptionReason.DRIFTED,  # upstream's budgets know no reason for age; drift is what replaces a node too
+            node_count=len(nodes),
+            unavailable_count=going,
+            now=now,
+        )
+        oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[: allowance.nodes]
+        return sum(self.draining.begin_drain(claim, DrainReason.EXPIRED, None, now) is not None for claim in oldest)
+
+    def _drain_unhealthy(self, live: Sequence[NodeClaim], now: datetime) -> int:
+        """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160)."""
+        by_instance = {claim.instance_id: claim for claim in live if claim.state in _AGEING}
+        count = 0
+        for health in self.health.list_unhealthy():
+            claim = by_instance.get(health.instance_id)
+            if claim is None:
+                continue
+            reason, deadline = _verdict(health, now)
+            if reason is not None:
+                count += self.draining.begin_drain(claim, reason, deadline, now) is not None
+        return count
+
+
+def _verdict(health: InstanceHealth, now: datetime) -> tuple[DrainReason | None, datetime | None]:
+    if health.impaired_since is not None and now - health.impaired_since >= _IMPAIRED_FOR:
+        return DrainReason.UNHEALTHY, now
+    if health.scheduled_event_code is not None:
+        near = health.scheduled_at is not None and health.scheduled_at - now < timedelta(hours=1)
+        return DrainReason.SCHEDULED_CHANGE, health.scheduled_at if near else None
+    return None, None

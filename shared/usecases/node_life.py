@@ -1,0 +1,107 @@
+"""Claims follow their instances: one reading of EC2, one decision, for events and sweeps alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from shared.core.instance import Instance
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.observation import Meaning, meaning, rebought
+from shared.ports.ec2 import InstanceReader
+from shared.ports.launches import LaunchPolicy
+from shared.ports.messaging import EventPublisher
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.usecases.announce import capacity_type_changed
+from shared.usecases.claim_moves import save_claim
+from shared.usecases.draining import Draining
+
+
+@dataclass(slots=True)
+class LifeReport:
+    """Counts of one reading, for metrics; ``refused`` maps instance ids to EC2's code."""
+
+    by_meaning: dict[Meaning, int] = field(default_factory=dict)
+    rebought_count: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def count(self, found: Meaning) -> int:
+        """Return how many claims had this meaning."""
+        return self.by_meaning.get(found, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLife:
+    """Re-reads instances and moves their claims."""
+
+    claims: NodeClaimStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    policy: LaunchPolicy
+    instances: InstanceReader
+    draining: Draining
+    publisher: EventPublisher
+
+    def follow(self, claims: Sequence[NodeClaim], now: datetime) -> LifeReport:
+        """Read the claims' instances in bulk and do what they mean."""
+        with_instance = [claim for claim in claims if claim.instance_id is not None and claim.is_live]
+        if not with_instance:
+            return LifeReport()
+        shown = self.instances.get_many([claim.instance_id for claim in with_instance if claim.instance_id is not None])
+        return self.apply(with_instance, shown, now)
+
+    def apply(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> LifeReport:
+        """Do what instances that were just read mean for their claims."""
+        report = LifeReport()
+        found: dict[Meaning, list[NodeClaim]] = {}
+        for claim in sorted(claims, key=lambda claim: claim.id):
+            what = meaning(claim, shown.get(claim.instance_id or ""), now)
+            found.setdefault(what, []).append(claim)
+            report.by_meaning[what] = report.count(what) + 1
+        for claim in found.get(Meaning.RUNNING, ()):
+            save_claim(self.claims, claim, lambda current: _running(current, now))
+        if Meaning.ENDED in found:
+            self.draining.ended(found[Meaning.ENDED], now)
+        doomed = [
+            claim for what in (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN) for claim in found.get(what, ())
+        ]
+        if doomed:
+            report.refused.update(self.draining.terminate(doomed, now).refused)
+        alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
+        report.rebought_count = self._follow_purchases(alive, shown)
+        return report
+
+    def _follow_purchases(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance]) -> int:
+        """Demote and promote claims whose instance left or entered a reservation."""
+        moved = [
+            claim
+            for claim in claims
+            if (instance := shown.get(claim.instance_id or "")) is not None
+            and instance.capacity_reservation_id != claim.offering.reservation_id
+        ]
+        if not moved:
+            return 0
+        catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
+        reservations = {record.reservation.id: record.reservation for record in self.reservations.list_current()}
+        count = 0
+        for claim in moved:
+            node_class = self.policy.node_class(claim.node_class_name)
+            selected = frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
+            instance = shown[claim.instance_id or ""]
+
+            def bought(
+                current: NodeClaim, instance: Instance = instance, selected: frozenset[str] = selected
+            ) -> NodeClaim | None:
+                return rebought(current, instance, selected, reservations, catalogue)
+
+            after = bought(claim)
+            if after is None:
+                continue
+            self.publisher.publish([capacity_type_changed(claim, after)])
+            count += save_claim(self.claims, claim, bought) is not None
+        return count
+
+
+def _running(claim: NodeClaim, now: datetime) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.RUNNING):
+        return None
+    return replace(claim, state=ClaimState.RUNNING, running_at=now)

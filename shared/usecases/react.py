@@ -1,0 +1,144 @@
+"""React to what AWS tells: interruptions, state changes, scheduled maintenance, reservations.
+
+Events are hints, late and doubled ones too: instances are re-read, and only what EC2 confirms is acted upon.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from shared.core.capacity_reservation import ReservationKind
+from shared.core.drain import INTERRUPTION_NOTICE
+from shared.core.instance import SPOT_LIFECYCLE, Instance
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import DrainReason, NodeClaim
+from shared.core.notice import Notice, NoticeKind
+from shared.core.shortage import FIRST_REST
+from shared.ports.ec2 import InstanceReader
+from shared.ports.errors import AwsError
+from shared.ports.messaging import WorkQueue
+from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.block_drains import BlockDrains
+from shared.usecases.draining import Draining
+from shared.usecases.node_life import NodeLife
+
+# A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
+_STALE_AFTER: Final = timedelta(minutes=15)
+
+
+class RebalancePolicy(StrEnum):
+    """What a rebalance recommendation does. Karpenter ignores it; draining early costs a node for a risk."""
+
+    IGNORE = "ignore"
+    LAUNCH_BEFORE_DRAIN = "launch-before-drain"
+
+
+@dataclass(slots=True)
+class ReactReport:
+    """Counts of one run. ``failed_instance_ids``: their notices must come again."""
+
+    by_kind: Counter[NoticeKind] = field(default_factory=Counter)
+    foreign_count: int = 0
+    drained_count: int = 0
+    failed_instance_ids: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class React:
+    """The reaction use case."""
+
+    claims: NodeClaimStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    instances: InstanceReader
+    life: NodeLife
+    draining: Draining
+    blocks: BlockDrains
+    queue: WorkQueue
+    clock: Clock
+    rebalance: RebalancePolicy = RebalancePolicy.IGNORE
+
+    def run(self, notices: Sequence[Notice]) -> ReactReport:
+        """Handle a batch of notices with one reading of their claims and one of their instances."""
+        report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
+        now = self.clock.now()
+        instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
+        known = self.claims.find_by_instance(instance_ids) if instance_ids else {}
+        report.foreign_count = len(instance_ids - known.keys())
+        if known:
+            self._react_to_instances(notices, known, now, report)
+        if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
+            self._react_to_reservations(notices, now)
+        return report
+
+    def _react_to_instances(
+        self, notices: Sequence[Notice], known: Mapping[str, NodeClaim], now: datetime, report: ReactReport
+    ) -> None:
+        shown = self.instances.get_many(known)
+        for instance_id in sorted(known):
+            about = [notice for notice in notices if instance_id in notice.instance_ids]
+            try:
+                self.life.apply([known[instance_id]], shown, now)
+                report.drained_count += self._drain(known[instance_id], shown.get(instance_id), about, now)
+            except (ConflictError, AwsError):
+                # One row that is fought over, or one refused call, must not hold back the other messages.
+                report.failed_instance_ids.add(instance_id)
+
+    def _drain(self, claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime) -> bool:
+        """Drain the node for the most urgent of its notices, if EC2 still shows it alive."""
+        if instance is None or instance.is_gone or instance.is_stopped:
+            return False
+        wanted = []
+        for notice in notices:
+            if notice.at < now - _STALE_AFTER:
+                continue
+            answer = self._answer(claim, instance, notice, now)
+            if answer is not None:
+                wanted.append(answer)
+        if not wanted:
+            return False
+        current = self.claims.get(claim.id)  # following its instance may have moved it
+        reason, deadline = min(wanted, key=lambda answer: (answer[1] is None, answer[1] or now, answer[0]))
+        return current is not None and self.draining.begin_drain(current, reason, deadline, now) is not None
+
+    def _answer(
+        self, claim: NodeClaim, instance: Instance, notice: Notice, now: datetime
+    ) -> tuple[DrainReason, datetime | None] | None:
+        """Return why and until when to drain, after what the notice says about capacity has been remembered (R-162)."""
+        if notice.kind is NoticeKind.SPOT_INTERRUPTION and instance.lifecycle == SPOT_LIFECYCLE:
+            if claim.offering.capacity_type is CapacityType.SPOT:
+                self.offerings.mark_unavailable([claim.offering], until=now + FIRST_REST)
+            return DrainReason.INTERRUPTION, notice.at + INTERRUPTION_NOTICE
+        if notice.kind is NoticeKind.RESERVATION_INTERRUPTION and instance.capacity_reservation_id is not None:
+            return self._reservation_interruption(instance.capacity_reservation_id, notice)
+        if notice.kind is NoticeKind.SCHEDULED_CHANGE:
+            # Replace it now, while there is time; maintenance that is near shortens the usual grace.
+            return DrainReason.SCHEDULED_CHANGE, notice.due_at if self._is_near(notice, now) else None
+        if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
+            return DrainReason.REBALANCE, None
+        return None
+
+    def _reservation_interruption(self, reservation_id: str, notice: Notice) -> tuple[DrainReason, datetime]:
+        record = self.reservations.get(reservation_id)
+        is_block = record is not None and record.reservation.kind is ReservationKind.CAPACITY_BLOCK
+        self.reservations.mark_exhausted(reservation_id, refused_at=notice.at)  # S-83: it takes no new work
+        reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
+        return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
+
+    def _is_near(self, notice: Notice, now: datetime) -> bool:
+        return notice.due_at is not None and notice.due_at - now < timedelta(hours=1)
+
+    def _react_to_reservations(self, notices: Sequence[Notice], now: datetime) -> None:
+        """Look at the drains of blocks that were named, and let the planner look at the reservations.
+
+        Discovery is woken by the same event through a rule of its own, and wakes the planner again if it finds more.
+        """
+        named = {reservation_id for notice in notices for reservation_id in notice.reservation_ids}
+        live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
+        if live:
+            self.blocks.run(live, now)
+        self.queue.wake_planner(reason="reservation event")
