@@ -93,7 +93,7 @@ def dominating(outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[i
     ]
 
 
-@pytest.mark.parametrize(("family", "seed"), worlds())
+@pytest.mark.parametrize(("family", "seed"), list(worlds()))
 def test_nothing_is_refused_that_could_be_placed(family: str, seed: int) -> None:
     snapshot = instance(seed, FAMILIES[family])
     plan = solve(snapshot, now=NOW, policy=POLICY)
