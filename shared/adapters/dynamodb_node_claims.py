@@ -101,8 +101,9 @@ class DynamoDbNodeClaimStore:
         """Write claims, leases and workload counts in one transaction."""
         writes = [self._new(claim) for claim in commit.claims]
         writes += [self._write(after, before.revision) for before, after in commit.existing]
+        needed = commit.free_units_needed()
         writes += [
-            leased_write(self._reservations, reservation_id, count)
+            leased_write(self._reservations, reservation_id, count, needed[reservation_id])
             for reservation_id, count in sorted(commit.leased_by_reservation().items())
         ]
         writes += [

@@ -106,6 +106,7 @@ class DisruptionMark:
     command_id: str
     reason: DrainReason
     started_at: datetime
+    replacement_count: int = 0
     terminate_first: bool = False
 
 
@@ -146,6 +147,8 @@ class NodeClaim:
     disruption: DisruptionMark | None = None
     nominated_until: datetime | None = None  # replicas are on their way here: not to be disrupted before
     replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
+    # Leased over a unit that the claim in ``replaces`` still uses: launched only once that unit is free.
+    waits_for_slot: bool = False
     failure: str | None = None
 
     def may_become(self, state: ClaimState) -> bool:

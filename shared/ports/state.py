@@ -113,6 +113,14 @@ class PlannedCommit:
                 counts[claim.lease.reservation_id] = counts.get(claim.lease.reservation_id, 0) + 1
         return counts
 
+    def free_units_needed(self) -> Mapping[str, int]:
+        """Units that must be free for the commit, by reservation id: all leased but those that wait for a slot."""
+        counts = dict.fromkeys(self.leased_by_reservation(), 0)
+        for claim in self.claims:
+            if claim.lease is not None and not claim.waits_for_slot:
+                counts[claim.lease.reservation_id] += 1
+        return counts
+
     def item_count(self) -> int:
         """Rows that the transaction touches."""
         rows = len(self.claims) + len(self.existing)

@@ -43,10 +43,7 @@ class Committed:
 
     def batches(self) -> tuple[LaunchBatch, ...]:
         """Return the launch batches of the committed claims."""
-        members: dict[str, list[str]] = {}
-        for claim in self.claims:
-            members.setdefault(claim.batch_id, []).append(claim.id)
-        return tuple(LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in members.items())
+        return launch_batches(self.claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,7 @@ class PlanCommitter:
         for planned in plan.launches:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
             claims += planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
-        claims = self._batched(claims)
+        claims = in_batches(claims, self.ids)
         existing = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
@@ -112,19 +109,6 @@ class PlanCommitter:
             [claim for claim in claims if claim.gang_key is None],
             [pair for pair in existing if not _keys_added(pair) & gangs],
         )
-
-    def _batched(self, claims: Iterable[NodeClaim]) -> list[NodeClaim]:
-        """Give claims that one CreateFleet call can launch a common batch."""
-        open_batches: dict[object, tuple[str, int]] = {}
-        batched = []
-        for claim in claims:
-            key = launch_key(claim)
-            batch_id, count = open_batches.get(key, ("", FLEET_COUNT_MAX))
-            if count == FLEET_COUNT_MAX:
-                batch_id, count = self.ids.new_id("batch"), 0
-            open_batches[key] = (batch_id, count + 1)
-            batched.append(replace(claim, batch_id=batch_id))
-        return batched
 
     def _give_back(self, done: Sequence[PlannedCommit], now: datetime) -> None:
         """Undo the committed parts of a gang that could not be committed whole; nothing of it was launched."""
@@ -152,6 +136,28 @@ class PlanCommitter:
             except ConflictError:
                 continue
             return
+
+
+def in_batches(claims: Iterable[NodeClaim], ids: IdFactory) -> list[NodeClaim]:
+    """Give claims that one CreateFleet call can launch a common batch."""
+    open_batches: dict[object, tuple[str, int]] = {}
+    batched = []
+    for claim in claims:
+        key = launch_key(claim)
+        batch_id, count = open_batches.get(key, ("", FLEET_COUNT_MAX))
+        if count == FLEET_COUNT_MAX:
+            batch_id, count = ids.new_id("batch"), 0
+        open_batches[key] = (batch_id, count + 1)
+        batched.append(replace(claim, batch_id=batch_id))
+    return batched
+
+
+def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
+    """Return the launch batches of claims, in order of first appearance."""
+    members: dict[str, list[str]] = {}
+    for claim in claims:
+        members.setdefault(claim.batch_id, []).append(claim.id)
+    return tuple(LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in members.items())
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:

@@ -1,7 +1,7 @@
 """Provision: snapshot, solve, check, commit, hand to launch, tell.
 
-Each pass starts from what is stored, so whatever a pass that died left behind (claims without a launch message,
-workloads without their reason) is seen and finished by the next one. Order of effects: the decision is stored before
+Each pass starts from what is stored, so whatever a pass that died left behind (half a gang, workloads without their
+reason) is seen and finished by the next one. Order of effects: the decision is stored before
 the claims that name it; claims are committed before the message that launches them; events come last.
 """
 
@@ -16,7 +16,7 @@ from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
-from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.claim_moves import return_all_replicas
@@ -30,11 +30,9 @@ Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violatio
 
 # Lost races are planned again at once; after so many the next wake-up takes over.
 _ATTEMPTS_MAX: Final = 4
-# A launch message arrives within seconds; a planned claim this old has probably lost its own.
-_MESSAGE_LOST_AFTER: Final = timedelta(minutes=2)
-# A gang that was half committed when its planner died must not be launched in part. Its claims are given back, but not
-# while the messages of a whole one may still wait in a long queue.
-_GANG_LOST_AFTER: Final = timedelta(minutes=10)
+# A gang that was half committed when its planner died must not be launched in part; a planner that lives is through with
+# its commit by then. (Claims whose launch message was lost are sent again by ``collect``, which waits longer.)
+_COMMITTED_WITHIN: Final = timedelta(minutes=1)
 
 
 class PlanRejectedError(Exception):
@@ -89,8 +87,10 @@ class Provision:
             now = self.clock.now()
             gathered = self.gatherer.gather(now, just_written=committed_ids)
             if report.attempts == 1:
-                report.repaired_count = self._repair(gathered, now)
                 report.shed_count = self._shed(gathered, now)
+                report.repaired_count = self._repair(gathered, now)
+                if report.repaired_count:
+                    continue
             committed = self._plan(gathered, now, report)
             if not committed.lost:
                 return report
@@ -135,18 +135,15 @@ class Provision:
         return plan_id
 
     def _repair(self, gathered: Gathered, now: datetime) -> int:
-        """Send launch messages again that seem lost, and give half-committed gangs back."""
-        resent: dict[str, list[str]] = {}
+        """Give back the claims of gangs that are not whole and not yet being launched."""
         given_back = 0
         for claim in gathered.claims.values():
-            if claim.state is not ClaimState.PLANNED:
+            record = None if claim.gang_key is None else gathered.records.get(claim.gang_key)
+            if record is None or record.pending_count == 0 or claim.state is not ClaimState.PLANNED:
                 continue
-            if claim.gang_key is None and now - claim.created_at > _MESSAGE_LOST_AFTER:
-                resent.setdefault(claim.batch_id, []).append(claim.id)
-            elif claim.gang_key is not None and now - claim.created_at > _GANG_LOST_AFTER:
-                given_back += return_all_replicas(self.node_claims, claim, now, _lost) is not None
-        self.queue.send_launches([LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in sorted(resent.items())])
-        return given_back + sum(map(len, resent.values()))
+            if now - claim.created_at > _COMMITTED_WITHIN:
+                given_back += return_all_replicas(self.node_claims, claim, now, _incomplete) is not None
+        return given_back
 
     def _shed(self, gathered: Gathered, now: datetime) -> int:
         """Take replicas off their nodes that nobody wants any more."""
@@ -162,7 +159,7 @@ class Provision:
         return shed
 
 
-def _lost(claim: NodeClaim) -> NodeClaim | None:
+def _incomplete(claim: NodeClaim) -> NodeClaim | None:
     if claim.state is not ClaimState.PLANNED:
         return None
-    return replace(claim, state=ClaimState.FAILED, failure="its gang's launch was lost")
+    return replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")

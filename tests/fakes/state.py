@@ -215,9 +215,9 @@ class MemoryNodeClaims:
             for before, _ in commit.existing
             if before.id not in rows or rows[before.id].revision != before.revision
         ]
-        for reservation_id, count in commit.leased_by_reservation().items():
+        for reservation_id, needed in commit.free_units_needed().items():
             stored = self._state.reservation_rows.get(reservation_id)
-            if stored is None or stored.balance.free_units < count:
+            if stored is None or (needed and stored.balance.free_units < needed):
                 lost.append(reservation_id)
         for key, count in commit.placed_by_workload().items():
             record = self._state.workload_rows.get(key)
