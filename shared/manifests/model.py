@@ -4,10 +4,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetJsonSchemaHandler,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from shared.core.labels import closest
 from shared.manifests.fields import broken
@@ -19,6 +27,10 @@ class IgnoredBecause:
     """Marks a field that is accepted for Karpenter's sake and has no effect, with the reason."""
 
     reason: str
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Tell editors."""
+        return {**handler(core_schema), "description": f"Ignored: {self.reason}.", "deprecated": True}
 
 
 @dataclass(frozen=True, slots=True)

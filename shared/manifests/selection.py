@@ -34,7 +34,12 @@ def _integer_as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-RequiredKey = Annotated[LabelKey, AfterValidator(_check_required_key)]
+RequiredKey = Annotated[
+    LabelKey,
+    AfterValidator(_check_required_key),
+    # any key is valid; the enum is what editors offer
+    Field(json_schema_extra={"anyOf": [{"enum": sorted(labels.WELL_KNOWN)}, {"type": "string"}]}),
+]
 RequiredValue = Annotated[LabelValue, BeforeValidator(_integer_as_text)]
 # Enums are text on the wire; everything else stays strict.
 OperatorField = Annotated[Operator, Field(strict=False)]

@@ -1,0 +1,118 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import DrainReason
+from shared.core.plan import ReasonCode
+from shared.manifests.events import (
+    EVENTS,
+    Change,
+    ChangedObject,
+    Event,
+    LaunchesBlocked,
+    LaunchFailed,
+    NodeCapacityTypeChanged,
+    NodeDetail,
+    NodeDraining,
+    NodeLaunched,
+    NodePlacement,
+    NodeTerminated,
+    OfferingDetail,
+    PlacedWorkload,
+    PolicyChanged,
+    RejectedProblem,
+    ReservationExhausted,
+    ReservationIdle,
+    WorkloadPending,
+    WorkloadPlaced,
+    WorkloadRef,
+    WorkloadRejected,
+)
+from shared.manifests.problems import Problem
+
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+OFFERING: dict[str, Any] = {"instance_type": "p5.48xlarge", "zone": "us-west-2a", "zone_id": "usw2-az1"}
+NODE = NodeDetail(
+    **OFFERING,
+    capacity_type=CapacityType.RESERVED,
+    capacity_reservation_id="cr-1",
+    node_claim="nc-1",
+    node_pool="gpu",
+    node_class="gpu",
+    instance_id="i-1",
+    price_micro_usd_per_hour=0,
+)
+REF = WorkloadRef(namespace="research", name="train", generation=2)
+PLACED = PlacedWorkload(namespace="research", name="train", replicas=1)
+RESERVATION: dict[str, Any] = {
+    "capacity_reservation_id": "cr-1",
+    "instance_type": "p5.48xlarge",
+    "zone": "us-west-2a",
+    "zone_id": "usw2-az1",
+}
+ON_DEMAND = OfferingDetail(**OFFERING, capacity_type=CapacityType.ON_DEMAND)
+
+ONE_OF_EACH: tuple[Event, ...] = (
+    WorkloadPlaced(workload=REF, replicas=1, nodes=[NodePlacement(**NODE.model_dump(by_alias=False), replicas=1)]),
+    WorkloadPending(
+        workload=REF,
+        replicas=3,
+        reason=ReasonCode.RESERVATION_FULL,
+        message="cr-1 has no free unit",
+        nearest_offering=ON_DEMAND,
+        earliest_at=AT,
+    ),
+    WorkloadRejected(message_id="m-1", problems=[RejectedProblem.of(Problem("spec", "missing", "is required"))]),
+    NodeLaunched(node=NODE, launched_at=AT, workloads=[PLACED]),
+    NodeDraining(
+        drain_id="d-1",
+        node=NODE,
+        reason=DrainReason.CAPACITY_BLOCK_ENDING,
+        notified_at=AT,
+        deadline=AT,
+        workloads=[PLACED],
+    ),
+    NodeTerminated(node=NODE, reason="Drained", terminated_at=AT, returned=[PLACED]),
+    NodeCapacityTypeChanged(node=NODE, previous=CapacityType.ON_DEMAND),
+    LaunchFailed(
+        node_claims=["nc-1"],
+        offering=ON_DEMAND,
+        code="InsufficientInstanceCapacity",
+        message="none left",
+        workloads=[PLACED],
+        unavailable_until=AT,
+    ),
+    LaunchesBlocked(node_class="gpu", reason="AccessDenied", message="ec2:RunInstances is denied"),
+    ReservationExhausted(**RESERVATION, total_count=4),
+    ReservationIdle(**RESERVATION, total_count=4, idle_count=2, idle_since=AT),
+    PolicyChanged(changes=[ChangedObject(kind="NodePool", name="gpu", change=Change.CREATED, generation=1)]),
+)
+
+
+def test_there_is_one_of_each() -> None:
+    assert {type(event) for event in ONE_OF_EACH} == set(EVENTS)
+    assert len({event.detail_type for event in EVENTS}) == len(EVENTS)
+
+
+@pytest.mark.parametrize("event", ONE_OF_EACH, ids=lambda event: event.detail_type)
+def test_a_detail_follows_its_schema_and_reads_back(event: Event) -> None:
+    name = event.detail_type.lower().replace(" ", "-")
+    detail = json.loads(json.dumps(event.detail()))
+    jsonschema.validate(detail, json.loads((SCHEMAS / f"{name}.json").read_text()))
+    assert detail["version"] == 1
+    assert type(event).model_validate_json(json.dumps(detail)) == event
+
+
+def test_readers_ignore_fields_that_they_do_not_know() -> None:
+    detail = {**ONE_OF_EACH[8].detail(), "addedLater": {"x": 1}}
+    assert LaunchesBlocked.model_validate_json(json.dumps(detail)) == ONE_OF_EACH[8]
+
+
+def test_instants_are_in_utc() -> None:
+    assert ONE_OF_EACH[3].detail()["launchedAt"] == "2026-01-15T12:00:00Z"
