@@ -24,7 +24,7 @@ from shared.usecases.node_life import NodeLife
 
 # R-160: a check that has failed for two minutes is no hiccup any more.
 _IMPAIRED_FOR: Final = timedelta(seconds=120)
-_AGEING: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
 
 
@@ -72,46 +72,41 @@ class Expire:
         followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
         report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
         report.refused.update(followed.refused)
-        alive = [c for c in rest if (shown_now := shown.get(c.instance_id or "")) is not None and not shown_now.is_gone]
-        report.unhealthy_count = self._drain_unhealthy(alive, now)
-        report.aged_count = self._drain_aged(alive, now)
+        gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
+        steady = [claim for claim in rest if claim.id not in gone and claim.state in _STEADY]
+        report.unhealthy_count = self._drain_unhealthy(steady, now)
+        leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
+        report.aged_count = self._drain_aged(steady, leaving, now)
         return report
 
     def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
         return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
 
-    def _drain_aged(self, live: Sequence[NodeClaim], now: datetime) -> int:
+    def _drain_aged(self, steady: Sequence[NodeClaim], leaving: Sequence[NodeClaim], now: datetime) -> int:
         """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets allow.
 
         Karpenter ignores budgets here; a fleet that was launched together would then go together.
         """
         count = 0
-        for name in sorted({claim.node_pool_name for claim in live}):
+        for name in sorted({claim.node_pool_name for claim in steady}):
             pool = self.policy.node_pool(name)
             if pool is None or pool.expire_after_s is None:
                 continue
-            nodes = [claim for claim in live if claim.node_pool_name == name and claim.instance_id is not None]
-            count += self._drain_aged_of(pool, nodes, timedelta(seconds=pool.expire_after_s), now)
+            nodes = [claim for claim in steady if claim.node_pool_name == name]
+            limit = timedelta(seconds=pool.expire_after_s)
+            aged = [claim for claim in nodes if now - claim.created_at >= limit]
+            if aged:
+                going = sum(claim.node_pool_name == name for claim in leaving)
+                count += self._drain_oldest(aged, _allowed(pool, len(nodes), going, now), now)
         return count
 
-    def _drain_aged_of(self, pool: NodePool, nodes: Sequence[NodeClaim], limit: timedelta, now: datetime) -> int:
-        aged = [claim for claim in nodes if claim.state in _AGEING and now - claim.created_at >= limit]
-        if not aged:
-            return 0
-        going = sum(1 for claim in nodes if claim.state in _GOING)
-        allowance = allowed_disruptions(
-            pool.disruption.budgets,
-            DisruptionReason.DRIFTED,  # upstream's budgets know no reason for age; drift is what replaces a node too
-            node_count=len(nodes),
-            unavailable_count=going,
-            now=now,
-        )
-        oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[: allowance.nodes]
+    def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int, now: datetime) -> int:
+        oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
         return sum(self.draining.begin_drain(claim, DrainReason.EXPIRED, None, now) is not None for claim in oldest)
 
-    def _drain_unhealthy(self, live: Sequence[NodeClaim], now: datetime) -> int:
+    def _drain_unhealthy(self, steady: Sequence[NodeClaim], now: datetime) -> int:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160)."""
-        by_instance = {claim.instance_id: claim for claim in live if claim.state in _AGEING}
+        by_instance = {claim.instance_id: claim for claim in steady}
         count = 0
         for health in self.health.list_unhealthy():
             claim = by_instance.get(health.instance_id)
@@ -121,6 +116,22 @@ class Expire:
             if reason is not None:
                 count += self.draining.begin_drain(claim, reason, deadline, now) is not None
         return count
+
+
+def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
+    instance = shown.get(claim.instance_id or "")
+    return instance is None or instance.is_gone
+
+
+def _allowed(pool: NodePool, steady_count: int, leaving_count: int, now: datetime) -> int:
+    """Return how many nodes may go for their age. Upstream's budgets know no such reason; drift replaces nodes too."""
+    return allowed_disruptions(
+        pool.disruption.budgets,
+        DisruptionReason.DRIFTED,
+        node_count=steady_count + leaving_count,
+        unavailable_count=leaving_count,
+        now=now,
+    ).nodes
 
 
 def _verdict(health: InstanceHealth, now: datetime) -> tuple[DrainReason | None, datetime | None]:

@@ -1,0 +1,190 @@
+"""The minute's sweep: block ends, deadlines, ages, nodes that never came up or fell ill."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from shared.core.node_claim import ClaimState, DrainReason
+from shared.core.node_pool import Budget, Disruption
+from shared.ports.ec2 import InstanceHealth
+from tests.usecases.launch_world import World, on_demand, reserved
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload(replicas=100)
+    return world
+
+
+@pytest.fixture
+def end(world: World) -> datetime:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    return end
+
+
+def reasons(world: World) -> set[DrainReason]:
+    return {claim.drain.reason for claim in world.claims() if claim.drain is not None}
+
+
+@pytest.mark.parametrize(("minutes", "drained"), [(39, True), (40, True), (41, False), (60, False)])
+def test_a_block_drains_from_forty_minutes_before_its_end(
+    world: World, end: datetime, minutes: int, drained: bool
+) -> None:  # S-68
+    world.running(2, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=minutes))
+    report = world.expire().run()
+    assert report.block_drain_count == (2 if drained else 0)
+    assert ({c.state for c in world.claims()} == {ClaimState.DRAINING}) is drained
+
+
+@pytest.mark.parametrize(("minutes", "drained"), [(70, True), (71, False)])
+def test_an_ultra_server_drains_from_seventy_minutes_before(world: World, minutes: int, drained: bool) -> None:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end, ultra_server=True)
+    world.running(1, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=minutes))
+    assert bool(world.expire().run().block_drain_count) is drained
+
+
+def test_a_block_is_empty_before_ec2_begins_to_reclaim(world: World, end: datetime) -> None:
+    world.running(2, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    while world.clock.now() < end - timedelta(minutes=30):
+        world.expire().run()
+        if not world.ec2.live():
+            break
+        world.clock.advance(minutes=1)
+    assert world.ec2.live() == []
+    assert world.clock.now() < end - timedelta(minutes=30)
+
+
+def test_an_extension_moves_drain_and_timer_although_nothing_announced_it(world: World, end: datetime) -> None:
+    world.running(1, reserved("cr-block"))
+    later = end + timedelta(days=1)
+    world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], end_at=later)
+    world.clock.set(end - timedelta(minutes=40))  # what was discovered still says the old end
+    assert world.expire().run().block_drain_count == 0
+    assert world.claims()[0].drain_at == later - timedelta(minutes=40)
+    assert world.timers.at == {"cr-block": later - timedelta(minutes=40)}
+
+
+def test_within_a_block_the_workload_that_needs_more_notice_goes_first(world: World, end: datetime) -> None:
+    world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
+    world.running(1, reserved("cr-block"), batch_id="b-1")
+    world.running(1, reserved("cr-block"), batch_id="b-2", workload="research/slow")
+    first = end - timedelta(minutes=30 + 10 + 52)
+    assert world.timers.at["cr-block"] == first
+    world.clock.set(first)
+    assert world.expire().run().block_drain_count == 1
+    assert world.timers.at["cr-block"] == end - timedelta(minutes=40)  # the timer belongs to the next one now
+    slow = world.state.claim_rows["b-2-nc-0000"]
+    assert slow.drain is not None
+    assert slow.drain.deadline - slow.drain.notified_at == timedelta(hours=1)
+
+
+def test_reservations_that_end_never_drain_their_nodes(world: World) -> None:
+    soon = world.clock.now() + timedelta(minutes=1)
+    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], end_at=soon)
+    world.clock.advance(seconds=1)
+    world.observe("cr-1")
+    world.running(1, reserved("cr-1"))
+    world.clock.advance(minutes=1)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.RUNNING
+
+
+def test_an_instance_that_never_comes_up_is_replaced(world: World) -> None:
+    world.launch().run(world.plan(1, on_demand("m5.large")))
+    world.clock.advance(minutes=15)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.LAUNCHED
+    world.clock.advance(minutes=1)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.TERMINATING
+    assert world.placed() == 0
+
+
+def test_an_instance_that_ec2_does_not_show_yet_is_waited_for(world: World) -> None:
+    world.launch().run(world.plan(1, on_demand("m5.large")))
+    world.ec2.forget(world.claims()[0].instance_id or "")
+    world.clock.advance(minutes=4)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.LAUNCHED
+    world.clock.advance(minutes=2)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.TERMINATED
+    assert world.placed() == 0
+
+
+def test_failed_checks_count_after_two_minutes(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    world.clock.advance(seconds=119)
+    world.expire().run()
+    assert world.claims()[0].state is ClaimState.RUNNING
+    world.clock.advance(seconds=1)
+    world.expire().run()
+    assert reasons(world) == {DrainReason.UNHEALTHY}
+    assert world.ec2.live() == []  # it does not wait for a machine that is broken
+
+
+def test_planned_maintenance_is_found_without_its_event(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    soon = world.clock.now() + timedelta(days=3)
+    health = InstanceHealth(claim.instance_id or "", scheduled_event_code="instance-retirement", scheduled_at=soon)
+    world.ec2.unhealthy = [health]
+    world.expire().run()
+    assert reasons(world) == {DrainReason.SCHEDULED_CHANGE}
+
+
+def test_old_nodes_go_a_budget_at_a_time(world: World) -> None:
+    world.policy.pools["gpu"] = replace(
+        world.pool, expire_after_s=3600, disruption=Disruption(budgets=(Budget(nodes="2"),))
+    )
+    world.running(5, on_demand("m5.large"))
+    world.clock.advance(hours=1)
+    assert world.expire().run().aged_count == 2
+    assert world.expire().run().aged_count == 0  # two are on their way already
+    world.clock.advance(minutes=15)
+    world.expire().run()
+    for instance in world.ec2.all():
+        if instance.is_gone:
+            world.ec2.change(instance.id, state="terminated")
+    assert world.expire().run().aged_count == 0  # this sweep still saw them going
+    assert world.expire().run().aged_count == 2
+    assert reasons(world) == {DrainReason.EXPIRED}
+
+
+def test_a_pool_that_never_expires_is_left_alone(world: World) -> None:
+    world.policy.pools["gpu"] = replace(world.pool, expire_after_s=None)
+    world.running(1, on_demand("m5.large"))
+    world.clock.advance(days=400)
+    assert world.expire().run().aged_count == 0
+
+
+def test_the_sweep_finds_what_lost_events_would_have_told(world: World) -> None:
+    claims = world.running(3, on_demand("m5.large"))
+    world.ec2.change(claims[0].instance_id or "", state="terminated")
+    world.ec2.change(claims[1].instance_id or "", state="stopping")
+    world.expire().run()
+    states = [world.state.claim_rows[claim.id].state for claim in claims]
+    assert states == [ClaimState.TERMINATED, ClaimState.TERMINATING, ClaimState.RUNNING]
+    assert world.placed() == 1
+
+
+def test_a_terminate_that_did_not_happen_is_asked_again(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.state.claim_rows[claim.id] = replace(claim, state=ClaimState.TERMINATING, placements=())
+    world.expire().run()
+    assert world.ec2.live() == []
+
+
+def test_a_quiet_sweep_writes_nothing(world: World) -> None:
+    world.running(10, on_demand("m5.large"))
+    before = world.state.write_count
+    world.expire().run()
+    assert world.state.write_count == before
