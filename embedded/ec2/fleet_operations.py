@@ -5,7 +5,8 @@ from typing import Any
 from embedded.ec2 import fleet_request
 from embedded.ec2.errors import Ec2Error, invalid_value
 from embedded.ec2.filters import Readers, page, select, without_empty
-from embedded.ec2.fleet_allocation import Plan, plan_fleet
+from embedded.ec2.fleet_allocation import plan_fleet
+from embedded.ec2.fleet_plan import Plan
 from embedded.ec2.fleet_request import Pool
 from embedded.ec2.life import launch, terminate
 from embedded.ec2.state import Fleet, Instance, LaunchSpec

@@ -1,4 +1,4 @@
-"""RunInstances, DescribeInstances, DescribeInstanceStatus, TerminateInstances."""
+"""RunInstances, StartInstances, StopInstances, TerminateInstances, DescribeInstances, DescribeInstanceStatus."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from embedded.ec2.errors import Ec2Error, invalid_value
 from embedded.ec2.filters import Readers, page, select, without_empty
 from embedded.ec2.instance_view import STATE_CODES, reservation_of, state_of, status_of
 from embedded.ec2.launch_specs import TAGGABLE_AT_LAUNCH, resolve
-from embedded.ec2.life import launch, terminate
+from embedded.ec2.life import launch, restart, stop, terminate
 from embedded.ec2.placement import Draft, Slot
 from embedded.ec2.state import Instance, Market
 from embedded.ec2.tags import from_specifications
@@ -105,14 +105,57 @@ def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     for instance in instances:
         before = instance.state
         terminate(world, instance)
-        changes.append(
-            {
-                "InstanceId": instance.instance_id,
-                "PreviousState": state_of(before),
-                "CurrentState": state_of(instance.state),
-            }
-        )
+        changes.append(_change(instance, before))
     return {"TerminatingInstances": changes}
+
+
+def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer StopInstances; a stopped instance leaves its reservation."""
+    instances = _by_ids(parameters["InstanceIds"], world.own_instances())
+    for instance in instances:
+        if instance.market is not Market.ON_DEMAND:
+            raise Ec2Error(
+                "UnsupportedOperation", f"You can't stop the instance '{instance.instance_id}' of its market type."
+            )
+        if instance.state not in {"pending", "running", "stopping", "stopped"}:
+            raise _wrong_state(instance, "stopped")
+    changes = []
+    for instance in instances:
+        before = instance.state
+        if before in {"pending", "running"}:
+            stop(world, instance)
+        changes.append(_change(instance, before))
+    return {"StoppingInstances": changes}
+
+
+def start_instances(world: World, parameters: Parameters) -> dict[str, Any]:
+    """Answer StartInstances; the instance needs a place again, and may find another one than before."""
+    instances = _by_ids(parameters["InstanceIds"], world.own_instances())
+    for instance in instances:
+        if instance.state not in {"stopped", "pending", "running"}:
+            raise _wrong_state(instance, "started")
+    draft = Draft(world)
+    placed = [(i, draft.place(i.spec) if i.state == "stopped" else None) for i in instances]
+    changes = []
+    for instance, slot in placed:
+        before = instance.state
+        if slot is not None:
+            restart(world, instance, slot)
+        changes.append(_change(instance, before))
+    return {"StartingInstances": changes}
+
+
+def _change(instance: Instance, before: str) -> dict[str, Any]:
+    return {
+        "InstanceId": instance.instance_id,
+        "PreviousState": state_of(before),
+        "CurrentState": state_of(instance.state),
+    }
+
+
+def _wrong_state(instance: Instance, wanted: str) -> Ec2Error:
+    text = f"The instance '{instance.instance_id}' is not in a state from which it can be {wanted}."
+    return Ec2Error("IncorrectInstanceState", text)
 
 
 def _chosen(world: World, ids: list[str]) -> list[Instance]:

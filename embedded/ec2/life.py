@@ -88,6 +88,26 @@ def terminate(world: World, instance: Instance, reason: tuple[str, str] = USER_I
     world.after(world.settings.shutting_down_s, lambda: _become_terminated(world, instance))
 
 
+def stop(world: World, instance: Instance) -> None:
+    """Begin to stop an instance; when it is stopped its slot or hardware is free for others."""
+    instance.state_reason = USER_INITIATED
+    _enter_state(world, instance, "stopping")
+    world.after(world.settings.shutting_down_s, lambda: _become_stopped(world, instance))
+
+
+def restart(world: World, instance: Instance, slot: Slot) -> None:
+    """Start a stopped instance again, in a slot found for it now."""
+    instance.state_reason = None
+    start(world, instance, slot)
+
+
+def _become_stopped(world: World, instance: Instance) -> None:
+    if instance.state == "stopping":
+        slots.leave(world, instance)
+        instance.reservation_id = instance.block_id = None
+        _enter_state(world, instance, "stopped")
+
+
 def _become_running(world: World, instance: Instance) -> None:
     if instance.state == "pending":
         _enter_state(world, instance, "running")

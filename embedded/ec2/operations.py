@@ -27,6 +27,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "RunInstances": instances.run_instances,
     "DescribeInstances": instances.describe_instances,
     "DescribeInstanceStatus": instances.describe_instance_status,
+    "StopInstances": instances.stop_instances,
+    "StartInstances": instances.start_instances,
     "TerminateInstances": instances.terminate_instances,
     "CreateLaunchTemplate": templates.create_launch_template,
     "CreateLaunchTemplateVersion": templates.create_launch_template_version,

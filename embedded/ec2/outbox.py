@@ -1,5 +1,6 @@
 """Delivery of events, with the faults that EventBridge's best effort allows: late, twice, or never."""
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class Outbox:
         self._agenda = agenda
         self._emit = emit
         self._ready: deque[Event] = deque()
+        self._delivering = threading.Lock()
         self.faults: list[EventFault] = []
 
     def put(self, event: Event) -> None:
@@ -46,10 +48,17 @@ class Outbox:
             self._agenda.at(self._agenda.now() + timedelta(seconds=fault.delay_s), lambda: self._ready.append(event))
 
     def flush(self) -> None:
-        """Deliver what is ready; call it without holding the emulation's lock."""
-        while True:
+        """Deliver what is ready, in order; call it without holding the emulation's lock.
+
+        One thread delivers at a time. Another one, or a receiver that calls EC2, leaves its events to that thread
+        instead of waiting for it: waiting could close a circle.
+        """
+        while self._ready and self._delivering.acquire(blocking=False):
             try:
-                event = self._ready.popleft()
-            except IndexError:
-                return
-            self._emit(event)
+                self._deliver()
+            finally:
+                self._delivering.release()
+
+    def _deliver(self) -> None:
+        while self._ready:
+            self._emit(self._ready.popleft())

@@ -52,6 +52,8 @@ class PricingService:
             if target.rpartition(".")[2] != "GetProducts":
                 raise Ec2Error("InvalidParameterException", f"{target} is not emulated.")
             return 200, _HEADERS, json.dumps(self._get_products(json.loads(body or b"{}"))).encode()
+        except json.JSONDecodeError:
+            return 400, _HEADERS, b'{"__type":"SerializationException"}'
         except Ec2Error as error:
             return 400, _HEADERS, json.dumps({"__type": error.code, "message": error.message}).encode()
 

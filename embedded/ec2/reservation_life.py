@@ -44,8 +44,11 @@ def end_on_time(world: World, reservation: CapacityReservation) -> None:
     end_at = reservation.end_at
     if end_at is None:
         return
-    _at_if_end_still(world, reservation, end_at, end_at, _expire)
-    if reservation.kind is ReservationKind.CAPACITY_BLOCK:
+    if reservation.kind is not ReservationKind.CAPACITY_BLOCK:
+        delay = timedelta(seconds=world.settings.expiry_delay_s)
+        _at_if_end_still(world, reservation, end_at, end_at + delay, _expire)
+    else:
+        _at_if_end_still(world, reservation, end_at, end_at, _expire)
         reservation.reclaiming = False
         reclaim_at = end_at - reclaim_lead(reservation.instance_type)
         warn_at = reclaim_at - timedelta(seconds=world.settings.block_warning_s)

@@ -245,6 +245,8 @@ class Settings:
     interruption_notice_s: float = 120.0
     assessment_s: float = 60.0
     reservation_pending_s: float = 0.0
+    expiry_delay_s: float = 0.0
+    """How long after its end date an on-demand reservation expires; EC2 promises no more than "within an hour"."""
     count_lag_s: float = 0.0
     describe_lag_s: float = 0.0
     older_block_event_names: bool = False

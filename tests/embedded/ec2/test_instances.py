@@ -188,6 +188,39 @@ def test_terminating_twice_is_harmless_and_protection_holds(cloud: Cloud) -> Non
     assert [e["detail"]["state"] for e in cloud.events_of(STATE_CHANGE)].count("shutting-down") == 1
 
 
+def test_a_stopped_instance_leaves_its_reservation_and_may_not_get_back(cloud: Cloud) -> None:
+    reserved = cloud.reserve(1)
+    (instance,) = cloud.run(**into(reserved))
+    cloud.ec2.stop_instances(InstanceIds=[instance])
+    assert cloud.instance(instance)["State"]["Name"] == "stopping"
+    assert cloud.available(reserved) == 0
+    cloud.advance(seconds=10)
+    assert cloud.instance(instance)["State"]["Name"] == "stopped"
+    assert "CapacityReservationId" not in cloud.instance(instance)
+    assert cloud.available(reserved) == 1
+    cloud.control("outsider_launch", capacity_reservation_id=reserved)
+    with refused("ReservationCapacityExceeded"):
+        cloud.ec2.start_instances(InstanceIds=[instance])
+    cloud.ec2.modify_capacity_reservation(CapacityReservationId=reserved, InstanceCount=2)
+    cloud.ec2.start_instances(InstanceIds=[instance])
+    cloud.advance(seconds=5)
+    shown = cloud.instance(instance)
+    assert (shown["State"]["Name"], shown["CapacityReservationId"]) == ("running", reserved)
+    states = [e["detail"]["state"] for e in cloud.events_of(STATE_CHANGE)]
+    assert states == ["pending", "stopping", "stopped", "pending", "running"]
+
+
+def test_what_cannot_be_stopped_or_started(cloud: Cloud) -> None:
+    market: dict[str, Any] = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    (spot,), (gone,) = cloud.run(**market), cloud.run()
+    cloud.ec2.terminate_instances(InstanceIds=[gone])
+    with refused("UnsupportedOperation"):
+        cloud.ec2.stop_instances(InstanceIds=[spot])
+    for call in (cloud.ec2.stop_instances, cloud.ec2.start_instances):
+        with refused("IncorrectInstanceState"):
+            call(InstanceIds=[gone])
+
+
 def test_status_checks_and_maintenance_are_shown(cloud: Cloud) -> None:
     (instance,) = cloud.run()
     assert cloud.ec2.describe_instance_status(InstanceIds=[instance])["InstanceStatuses"] == []
