@@ -4,7 +4,7 @@ One unfiltered, paged listing serves every selector form, finds every state, and
 EC2 has no filter for ids that tolerates an unknown one, and none for the block or the kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -23,9 +23,14 @@ _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
 class Ec2ReservationReader:
     """Implements ``shared.ports.discovery.ReservationReader``."""
 
-    def __init__(self, ec2: "EC2Client", resource_groups: Any) -> None:
+    def __init__(self, ec2: "EC2Client", resource_groups: Callable[[], Any]) -> None:
+        """Take a client of EC2, and a way to make one of Resource Groups: few classes name a group."""
         self._ec2 = ec2
-        self._resource_groups = resource_groups
+        self._make_resource_groups = resource_groups
+
+    @cached_property
+    def _resource_groups(self) -> Any:
+        return self._make_resource_groups()
 
     def list_visible(self) -> tuple[CapacityReservation, ...]:
         """Return all reservations in every state, by id."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -72,6 +73,8 @@ class NodeClassStatus:
     machine_images: tuple[MachineImage, ...] = ()
     instance_profile: str | None = None
     launch_blocked_reason: str | None = None  # configuration or permission error: no launches until it changes
+    launch_blocked_at: datetime | None = None
+    launch_blocked_generation: int | None = None  # of the class that could not be launched
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from shared.core.labels import NODE_POOL, closest
 from shared.core.workload import Workload
 from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
 from shared.manifests.problems import ManifestError, Problem, shown
+from shared.ports.messaging import WorkQueue
 from shared.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
 
@@ -31,6 +32,7 @@ class Intake:
 
     workloads: WorkloadStore
     acknowledge_release: AcknowledgeRelease
+    queue: WorkQueue
     clock: Clock
 
     def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> bool:
@@ -48,6 +50,10 @@ class Intake:
             _refuse_unknown_pools(wanted, node_pool_names)
             return self._put(wanted.key, lambda record: submitted(record, wanted, now))
         return self._put(message.workload.key, lambda record: withdrawn(record, message, now))
+
+    def wake_planner(self) -> None:
+        """Have what was applied planned; once a batch of messages."""
+        self.queue.wake_planner(reason="demand changed")
 
     def _put(self, key: str, decide: "Decide") -> bool:
         for attempt in range(_ATTEMPTS_MAX):

@@ -30,9 +30,9 @@ Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violatio
 
 # Lost races are planned again at once; after so many the next wake-up takes over.
 _ATTEMPTS_MAX: Final = 4
-# A gang that was half committed when its planner died must not be launched in part; a planner that lives is through with
-# its commit by then. (Claims whose launch message was lost are sent again by ``collect``, which waits longer.)
-_COMMITTED_WITHIN: Final = timedelta(minutes=1)
+# A gang that was half committed when its planner died must not be launched in part. A planner that lives is through
+# with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
+_COMMITTED_WITHIN: Final = timedelta(seconds=20)
 
 
 class PlanRejectedError(Exception):

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
 
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.conditions import Condition, ConditionType, node_class_conditions, node_pool_conditions
@@ -14,6 +14,14 @@ from shared.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicySt
 from shared.usecases.policy_objects import policy_of
 
 T = TypeVar("T")
+
+# A class that could not be launched is probed again after this long: one failing call instead of a loop of them.
+BLOCK_REST: Final = timedelta(minutes=15)
+_NO_BLOCK: Final[dict[str, Any]] = {
+    "launch_blocked_reason": None,
+    "launch_blocked_at": None,
+    "launch_blocked_generation": None,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,8 @@ class NodeClassResolver:
             errors: dict[ConditionType, str] = {}
             if selection.error is not None:
                 errors[ConditionType.CAPACITY_RESERVATIONS_READY] = selection.error
-            status = self._status(node_class, selection, errors)
+            generation = stored[PolicyKind.NODE_CLASS, node_class.name].generation
+            status = unblocked(self._status(node_class, selection, errors), generation, now)
             conditions = node_class_conditions(
                 replace(node_class, status=status),
                 selection.reservations,
@@ -78,8 +87,9 @@ class NodeClassResolver:
         if current is None:
             return
         # Whether launches are blocked is the launch function's to say, also while this run was under way.
-        blocked = current.status.node_class.launch_blocked_reason
-        merged = replace(status.node_class, launch_blocked_reason=blocked)
+        merged = replace(status.node_class, **_block(current.status.node_class))
+        if _block(current.status.node_class) == _block(before.status.node_class):
+            merged = status.node_class
         self.policy.save_status(before.kind, before.name, replace(status, node_class=merged))
 
     def _status(self, node_class: NodeClass, selection: Selection, errors: dict[ConditionType, str]) -> NodeClassStatus:
@@ -119,3 +129,16 @@ class NodeClassResolver:
                 last.instance_profile,
             ),
         )
+
+
+def unblocked(status: NodeClassStatus, generation: int, now: datetime) -> NodeClassStatus:
+    """Let the class launch again once it was changed, or to probe whether what lies outside it was (permissions)."""
+    if status.launch_blocked_reason is None:
+        return status
+    is_other = status.launch_blocked_generation != generation
+    is_old = status.launch_blocked_at is None or now - status.launch_blocked_at >= BLOCK_REST
+    return replace(status, **_NO_BLOCK) if is_other or is_old else status
+
+
+def _block(status: NodeClassStatus) -> dict[str, Any]:
+    return {name: getattr(status, name) for name in _NO_BLOCK}

@@ -1,0 +1,27 @@
+"""Schedule -> the catalogue of instance types and prices."""
+
+from dataclasses import asdict
+from typing import Any
+
+from shared.runtime import bootstrap
+from shared.runtime.observability import count, logger, observed
+
+_NAMES_LOGGED_MAX = 50
+
+
+@observed
+def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Discover once."""
+    found = bootstrap.discover_offerings().run()
+    logger.info(
+        "offerings discovered",
+        extra={
+            **asdict(found),
+            "unpriced": found.unpriced[:_NAMES_LOGGED_MAX],
+            "priced_from_before": found.priced_from_before[:_NAMES_LOGGED_MAX],
+        },
+    )
+    count("InstanceTypesUnpriced", len(found.unpriced))
+    count("InstanceTypesPricedFromBefore", len(found.priced_from_before))
+    count("DiscoveryFailures", len(found.failures))
+    return {"type_count": found.type_count, "written_count": found.written_count, "failures": list(found.failures)}

@@ -1,0 +1,1 @@
+"""The discover_reservations function."""

@@ -1,0 +1,174 @@
+"""The adapters of a function, made when first used: a cold start pays only for the clients that it touches."""
+
+from functools import cached_property
+from typing import Any
+
+from shared.adapters.clients import make_client, pricing_region
+from shared.adapters.dynamodb_decisions import StoredDecisions
+from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
+from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.ec2_fleet import Ec2FleetLauncher
+from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
+from shared.adapters.ec2_instances import Ec2Instances
+from shared.adapters.ec2_network import Ec2LaunchEnvironment
+from shared.adapters.ec2_reservations import Ec2ReservationReader
+from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.launch_templates import Ec2LaunchTemplates
+from shared.adapters.pricing import AwsPriceReader
+from shared.adapters.scheduler_timers import SchedulerDrainTimers
+from shared.adapters.sqs import SqsDeadLetters, SqsWorkQueue
+from shared.adapters.system import RandomIds, SystemClock
+from shared.names import Queue, Table
+from shared.runtime.settings import Settings
+
+
+class Adapters:
+    """Everything outside the process. One instance a process; clients are shared by what uses them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        self.ids = RandomIds()
+
+    # clients
+
+    @cached_property
+    def dynamodb(self) -> Any:
+        """DynamoDB."""
+        return make_client("dynamodb")
+
+    @cached_property
+    def ec2(self) -> Any:
+        """EC2."""
+        return make_client("ec2")
+
+    @cached_property
+    def _sqs(self) -> Any:
+        return make_client("sqs")
+
+    # state
+
+    @cached_property
+    def workloads(self) -> DynamoDbWorkloadStore:
+        """Workloads."""
+        return DynamoDbWorkloadStore(self.dynamodb, self.settings.tables[Table.WORKLOADS], self.clock)
+
+    @cached_property
+    def reservations(self) -> DynamoDbReservationStore:
+        """Reservations."""
+        tables = self.settings.tables
+        return DynamoDbReservationStore(
+            self.dynamodb, tables[Table.RESERVATIONS], tables[Table.NODE_CLAIMS], self.clock
+        )
+
+    @cached_property
+    def node_claims(self) -> DynamoDbNodeClaimStore:
+        """NodeClaims."""
+        tables = self.settings.tables
+        return DynamoDbNodeClaimStore(
+            self.dynamodb,
+            node_claims_table=tables[Table.NODE_CLAIMS],
+            reservations_table=tables[Table.RESERVATIONS],
+            workloads_table=tables[Table.WORKLOADS],
+            clock=self.clock,
+        )
+
+    @cached_property
+    def offerings(self) -> DynamoDbOfferingStore:
+        """The catalogue."""
+        return DynamoDbOfferingStore(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock)
+
+    @cached_property
+    def policy(self) -> DynamoDbPolicyStore:
+        """NodePools and EC2NodeClasses."""
+        return DynamoDbPolicyStore(self.dynamodb, self.settings.tables[Table.POLICY], self.clock)
+
+    @cached_property
+    def decisions(self) -> StoredDecisions:
+        """Decisions and their snapshots."""
+        table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
+        return StoredDecisions(self.dynamodb, table, make_client("s3"), bucket, self.clock)
+
+    @cached_property
+    def launch_attempts(self) -> DynamoDbLaunchAttempts:
+        """Attempts of launch batches."""
+        return DynamoDbLaunchAttempts(self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock)
+
+    @cached_property
+    def shortage_history(self) -> DynamoDbShortageHistory:
+        """Shortages, those that are over included."""
+        return DynamoDbShortageHistory(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock)
+
+    # messages
+
+    @cached_property
+    def queue(self) -> SqsWorkQueue:
+        """The planning and the launch queue."""
+        urls = self.settings.queue_urls
+        return SqsWorkQueue(
+            self._sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], clock=self.clock
+        )
+
+    @cached_property
+    def dead_letters(self) -> SqsDeadLetters:
+        """Rejected demand."""
+        return SqsDeadLetters(self._sqs, self.settings.demand_dead_letter_queue_url)
+
+    @cached_property
+    def publisher(self) -> EventBridgePublisher:
+        """The outbound bus."""
+        return EventBridgePublisher(make_client("events"), self.settings.event_bus)
+
+    @cached_property
+    def timers(self) -> SchedulerDrainTimers:
+        """Drain timers."""
+        return SchedulerDrainTimers(
+            make_client("scheduler"),
+            group=self.settings.drain_schedule_group,
+            role_arn=self.settings.drain_schedule_role_arn,
+            target_arn=self.settings.drain_schedule_target_arn,
+        )
+
+    # EC2 and prices
+
+    @cached_property
+    def reservation_reader(self) -> Ec2ReservationReader:
+        """DescribeCapacityReservations."""
+        return Ec2ReservationReader(self.ec2, lambda: make_client("resource-groups"))
+
+    @cached_property
+    def launch_environment(self) -> Ec2LaunchEnvironment:
+        """Subnets, security groups, images, instance profiles."""
+        return Ec2LaunchEnvironment(self.ec2, make_client("ssm"), make_client("iam"), self.clock)
+
+    @cached_property
+    def instance_types(self) -> Ec2InstanceTypeReader:
+        """Instance types and where they are sold."""
+        settings = self.settings
+        return Ec2InstanceTypeReader(self.ec2, region=settings.region, vm_memory_overhead=settings.vm_memory_overhead)
+
+    @cached_property
+    def prices(self) -> AwsPriceReader:
+        """On-demand and spot prices."""
+        region = self.settings.region
+        pricing = make_client("pricing", pricing_region(region))
+        return AwsPriceReader(pricing, self.ec2, region=region, clock=self.clock)
+
+    @cached_property
+    def instances(self) -> Ec2Instances:
+        """Our instances: read, tag, terminate."""
+        return Ec2Instances(self.ec2, self.settings.deployment)
+
+    @cached_property
+    def fleet(self) -> Ec2FleetLauncher:
+        """CreateFleet."""
+        return Ec2FleetLauncher(self.ec2, self.clock)
+
+    @cached_property
+    def launch_templates(self) -> Ec2LaunchTemplates:
+        """Launch templates."""
+        return Ec2LaunchTemplates(self.ec2, self.settings.deployment)

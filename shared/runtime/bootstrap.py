@@ -1,0 +1,133 @@
+"""The composition root: use cases with their adapters, made once a process, at the first call."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Final
+
+from shared.core import checker, scheduler
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.snapshot import Snapshot
+from shared.ports.policy import PolicyKind
+from shared.runtime.adapters import Adapters
+from shared.runtime.settings import Settings
+from shared.usecases.commit_plan import PlanCommitter
+from shared.usecases.discover_offerings import DiscoverOfferings
+from shared.usecases.discover_reservations import DiscoverReservations
+from shared.usecases.draining import Draining
+from shared.usecases.gather_snapshot import SnapshotGatherer
+from shared.usecases.intake import Intake
+from shared.usecases.provision import Provision
+from shared.usecases.reject_demand import RejectDemand
+from shared.usecases.resolve_node_classes import NodeClassResolver
+from shared.usecases.stored_policy import StoredPolicy
+from shared.usecases.workload_status import WorkloadStatus
+
+# Improvement of a plan ends this long after the pass began, well inside the planner's time-out of 90 s.
+SOLVE_BUDGET: Final = timedelta(seconds=30)
+
+
+@cache
+def adapters() -> Adapters:
+    """Return the process's adapters; raises SettingsError when the environment lacks settings."""
+    return Adapters(Settings.from_environment())
+
+
+@cache
+def draining() -> Draining:
+    """Return the drain protocol."""
+    outside = adapters()
+    return Draining(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        policy=StoredPolicy(outside.policy, outside.clock),
+        terminator=outside.instances,
+        publisher=outside.publisher,
+        queue=outside.queue,
+    )
+
+
+@cache
+def snapshot_gatherer() -> SnapshotGatherer:
+    """Return the reader of snapshots."""
+    outside = adapters()
+    return SnapshotGatherer(
+        outside.offerings, outside.reservations, outside.node_claims, outside.workloads, outside.policy
+    )
+
+
+@cache
+def intake() -> Intake:
+    """Return the intake."""
+    outside = adapters()
+    return Intake(outside.workloads, draining().release, outside.queue, outside.clock)
+
+
+@cache
+def rejections() -> RejectDemand:
+    """Return the way of messages that cannot be understood."""
+    outside = adapters()
+    return RejectDemand(outside.dead_letters, outside.publisher)
+
+
+def node_pool_names() -> frozenset[str]:
+    """Return the names of the NodePools that are stored now."""
+    return frozenset(item.name for item in adapters().policy.list_all() if item.kind is PolicyKind.NODE_POOL)
+
+
+@cache
+def discover_reservations() -> DiscoverReservations:
+    """Return the discovery of reservations."""
+    outside = adapters()
+    return DiscoverReservations(
+        reader=outside.reservation_reader,
+        resolver=NodeClassResolver(outside.launch_environment, outside.policy),
+        policy=outside.policy,
+        reservations=outside.reservations,
+        node_claims=outside.node_claims,
+        timers=outside.timers,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+    )
+
+
+@cache
+def discover_offerings() -> DiscoverOfferings:
+    """Return the discovery of instance types and prices."""
+    outside = adapters()
+    return DiscoverOfferings(outside.instance_types, outside.prices, outside.offerings, outside.queue)
+
+
+def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve; improvement ends when the budget is used up."""
+    clock = adapters().clock
+    deadline = clock.now() + SOLVE_BUDGET
+    return scheduler.solve(snapshot, now=now, policy=replace(policy, expired=lambda: clock.now() >= deadline))
+
+
+def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
+    """Check a plan by the rules, independently of the scheduler."""
+    return checker.check(snapshot, plan, now=now, policy=policy)
+
+
+@cache
+def provision() -> Provision:
+    """Return the planner."""
+    outside = adapters()
+    return Provision(
+        gatherer=snapshot_gatherer(),
+        committer=PlanCommitter(outside.node_claims, outside.ids),
+        status=WorkloadStatus(outside.workloads, outside.publisher),
+        node_claims=outside.node_claims,
+        decisions=outside.decisions,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=SchedulingPolicy(),
+        solve=solve,
+        check=check,
+        shed_surplus=draining().shed_surplus,
+    )
