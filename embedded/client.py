@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,7 @@ from typing import IO, Any, Final, Self
 import boto3
 from botocore.config import Config
 
-from embedded.settings import ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY
+from embedded.settings import ACCOUNT_ID, REGION, ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY
 
 START_LIMIT_S: Final = 120.0
 STOP_LIMIT_S: Final = 10.0
@@ -105,6 +105,8 @@ class EmbeddedAws:
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)
         self._where: JsonObject = {}
+        self._session = boto3.Session(ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY, region_name=REGION)
+        self._making_clients = threading.Lock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -173,12 +175,12 @@ class EmbeddedAws:
     @property
     def region(self) -> str:
         """The only region."""
-        return str(self._where["region"])
+        return REGION
 
     @property
     def account_id(self) -> str:
         """The only account."""
-        return str(self._where["account_id"])
+        return ACCOUNT_ID
 
     @property
     def pid(self) -> int:
@@ -230,23 +232,18 @@ class EmbeddedAws:
         self.control.call("POST", "/reset")
 
     def session(self) -> boto3.Session:
-        """Return a session with the account's root credentials; ``client`` also knows the endpoint."""
-        return boto3.Session(ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY, region_name=self.region)
+        """Return the session with the account's root credentials; ``client`` also knows the endpoint."""
+        return self._session
 
-    @property
-    def client(self) -> Callable[..., Any]:
-        """``boto3.client`` for this AWS, with the root's credentials and one attempt per call."""
-        session = self.session()
-
-        def client(service: Any, **options: Any) -> Any:
-            settings = {
-                "endpoint_url": self.endpoint_url,
-                "verify": str(self.ca_bundle),
-                "config": Config(retries={"total_max_attempts": 1}),
-            }
-            return session.client(service, **{**settings, **options})
-
-        return client
+    def client(self, service: Any, **options: Any) -> Any:
+        """Return a ``boto3`` client for this AWS, with the root's credentials and one attempt a call by default."""
+        settings = {
+            "endpoint_url": self.endpoint_url,
+            "verify": str(self.ca_bundle),
+            "config": Config(retries={"total_max_attempts": 1}),
+        }
+        with self._making_clients:  # boto3's sessions are not thread-safe, its clients are
+            return self._session.client(service, **{**settings, **options})
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables with which any AWS tool speaks to this AWS."""

@@ -198,7 +198,8 @@ def _wait(cloudformation: Any, name: str, expected: str) -> None:
 
 
 def _failures(cloudformation: Any, name: str) -> str:
-    events = cloudformation.describe_stack_events(StackName=name)["StackEvents"]
+    pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=name)
+    events = [event for page in pages for event in page["StackEvents"]]
     return "\n".join(
         f"  {event['LogicalResourceId']} ({event['ResourceType']}): {event.get('ResourceStatusReason', '')}"
         for event in reversed(events)

@@ -15,7 +15,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 from ministack import app
 
-from embedded import ec2, provisioners, services, services_clock
+from embedded import delivery, ec2, provisioners, services, services_clock
 from embedded.clock import EmulatedClock
 from embedded.control import ControlServer, JsonObject
 from embedded.ec2_gate import Ec2Gate
@@ -64,6 +64,7 @@ class Host:
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
         services_clock.install(self.clock)
+        delivery.install()
         provisioners.install(self.ec2)
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()

@@ -17,7 +17,12 @@ from tests.embedded_fixture import embedded_aws
 __all__ = ["embedded_aws"]
 
 NUMBERS = itertools.count(1)
-Allowed = list[dict[str, Any]]
+FROM_EVENTBRIDGE = {
+    "Effect": "Allow",
+    "Principal": {"Service": "events.amazonaws.com"},
+    "Action": "sqs:SendMessage",
+    "Resource": "*",
+}
 
 
 def unique(prefix: str) -> str:
@@ -27,7 +32,7 @@ def unique(prefix: str) -> str:
 def zipped(source: str, name: str = "handler.py") -> bytes:
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(name, textwrap.dedent(source))
+        archive.writestr(zipfile.ZipInfo(name), textwrap.dedent(source))  # the same bytes whenever it is made
     return content.getvalue()
 
 
@@ -54,8 +59,9 @@ class Resources:
         self._iam = aws.client("iam")
 
     def queue(self, **attributes: Any) -> tuple[str, str]:
-        """Make a queue; return its URL and ARN."""
+        """Make a queue that EventBridge may send to, unless its policy says otherwise; return its URL and ARN."""
         name = unique("queue") + (".fifo" if attributes.get("FifoQueue") else "")
+        attributes.setdefault("Policy", {"Version": "2012-10-17", "Statement": [FROM_EVENTBRIDGE]})
         values = {key: value if isinstance(value, str) else json.dumps(value) for key, value in attributes.items()}
         url = self.sqs.create_queue(QueueName=name, Attributes=values)["QueueUrl"]
         found = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])

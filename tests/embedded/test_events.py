@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tests.embedded.conftest import Resources, allow, unique
+from tests.embedded.conftest import FROM_EVENTBRIDGE, Resources, allow, unique
 
 pytestmark = pytest.mark.embedded
 
@@ -113,7 +113,45 @@ def test_an_event_whose_function_keeps_failing_ends_in_the_functions_dead_letter
     resources.lambda_.put_function_event_invoke_config(FunctionName=function, MaximumRetryAttempts=1)
     arn = resources.lambda_.get_function(FunctionName=function)["Configuration"]["FunctionArn"]
     source = unique("source")
+    resources.lambda_.add_permission(
+        FunctionName=function, StatementId="rules", Action="lambda:InvokeFunction", Principal="events.amazonaws.com"
+    )
     _rule(resources, arn, EventPattern=json.dumps({"source": [source]}))
     resources.events.put_events(Entries=[{"Source": source, "DetailType": "x", "Detail": '{"a": 1}'}])
     (body,) = resources.bodies(dead_url, 1)
     assert '"a": 1' in body
+
+
+def test_a_rule_whose_target_does_not_let_it_in_delivers_to_its_dead_letter_queue(resources: Resources) -> None:
+    dead_url, dead_arn = resources.queue()
+    others = {**FROM_EVENTBRIDGE, "Principal": {"Service": "sns.amazonaws.com"}}
+    closed_url, closed_arn = resources.queue(Policy={"Version": "2012-10-17", "Statement": [others]})
+    function = resources.function("def handle(event, context): pass")
+    function_arn = resources.lambda_.get_function(FunctionName=function)["Configuration"]["FunctionArn"]
+    targets = {"queue": closed_arn, "function": function_arn, "nowhere": f"{dead_arn}-that-does-not-exist"}
+    source, rule = unique("source"), unique("rule")
+    resources.events.put_rule(Name=rule, EventPattern=json.dumps({"source": [source]}))
+    resources.events.put_targets(
+        Rule=rule,
+        Targets=[{"Id": name, "Arn": arn, "DeadLetterConfig": {"Arn": dead_arn}} for name, arn in targets.items()],
+    )
+    resources.events.put_events(Entries=[{"Source": source, "DetailType": "x", "Detail": '{"a": 1}'}])
+    bodies = resources.bodies(dead_url, 3)
+    assert [json.loads(body)["detail"] for body in bodies] == [{"a": 1}] * 3
+    assert resources.aws.function_log(function) == ""
+    assert "Messages" not in resources.sqs.receive_message(QueueUrl=closed_url)
+
+
+def test_a_schedule_acts_with_its_role(resources: Resources) -> None:
+    (url, arn), (dead_url, dead_arn) = resources.queue(), resources.queue()
+    at = resources.aws.clock.now() + timedelta(minutes=5)
+    for allowed, role in (("yes", resources.role(allow("sqs:SendMessage"))), ("no", resources.role())):
+        resources.scheduler.create_schedule(
+            Name=unique("timer"),
+            ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": arn, "RoleArn": role, "Input": allowed, "DeadLetterConfig": {"Arn": dead_arn}},
+        )
+    resources.aws.clock.advance(timedelta(minutes=6))
+    assert resources.bodies(url, 1) == ["yes"]
+    assert resources.bodies(dead_url, 1) == ["no"]
