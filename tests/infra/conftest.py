@@ -9,6 +9,9 @@ import pytest
 
 from infra.app import build_app
 from infra.config import DEFAULT_STACK
+from tests.embedded_fixture import embedded_aws
+
+__all__ = ["embedded_aws"]
 
 
 @pytest.fixture(scope="session")
@@ -16,6 +19,14 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder that ``make synth`` would write."""
     folder = tmp_path_factory.mktemp("cdk") / "cdk.out"
     build_app(outdir=folder).synth()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def embedded_assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the assembly whose layer is built for the Python that runs these tests."""
+    folder = tmp_path_factory.mktemp("embedded") / "cdk.out"
+    build_app(outdir=folder, context={"embedded": True}).synth()
     return folder
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from infra.app import build_app
 from infra.config import DEFAULT_STACK
 from shared.names import Function
 from tests.infra.reading import of_type
@@ -23,14 +22,6 @@ assert callable(_get_handler(sys.argv[1]))
 import boto3, botocore, pydantic, shared
 print(*(module.__file__ for module in (shared, boto3, botocore, pydantic)), sep="\\n")
 """
-
-
-@pytest.fixture(scope="module")
-def embedded_assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The assembly whose layer is built for the Python that runs this test."""
-    folder = tmp_path_factory.mktemp("embedded") / "cdk.out"
-    build_app(outdir=folder, context={"embedded": True}).synth()
-    return folder
 
 
 @pytest.fixture(scope="module")
