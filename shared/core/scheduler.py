@@ -1,14 +1,17 @@
 """The decision: demand onto reserved capacity first, then onto the cheapest that is left (DESIGN section 3)."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
+from shared.core.solver.by_counts import place_by_counts
 from shared.core.solver.emit import emit
 from shared.core.solver.gangs import place_gang
 from shared.core.solver.general import Placer
-from shared.core.solver.groups import gather
+from shared.core.solver.groups import Group, gather
+from shared.core.solver.lots import general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
@@ -26,9 +29,33 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     demands.resolve(market)
     state = State(market, demands, NodeFacts(market, demands))
     placer = Placer(state)
-    for group in sorted(demands.groups, key=lambda group: (-group.priority, placer.dearness(group), group.index)):
+    general = general_groups(demands.groups)
+    for priority in sorted({group.priority for group in demands.groups}, reverse=True):
+        level = [group for group in demands.groups if group.priority == priority]
+        _place_generally(placer, [group for group in level if group.index in general])
+        _place_generally(placer, place_by_counts(placer, [group for group in level if group.index not in general]))
+        _place_leftovers(placer, [group for group in level if group.workload.gang is None])
+    return emit(state, Reasons(state), (), max(1, policy.iterations))
+
+
+def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
+    """Place groups one after the other: gangs first, then what is dearest elsewhere."""
+
+    def order(group: Group) -> tuple[bool, float, int]:
+        return (group.workload.gang is None, placer.dearness(group), group.index)
+
+    for group in sorted(groups, key=order):
         if group.workload.gang is not None:
             place_gang(placer, group)
         else:
             placer.place_group(group)
-    return emit(state, Reasons(state), (), 1)
+
+
+def _place_leftovers(placer: Placer, groups: Sequence[Group]) -> None:
+    """Try what is left over again and again while that places anything: one replica may make room for another (R-42)."""
+    remaining = placer.state.remaining
+    while waiting := [group for group in groups if remaining[group.index]]:
+        before = sum(remaining[group.index] for group in waiting)
+        _place_generally(placer, waiting)
+        if sum(remaining[group.index] for group in waiting) == before:
+            return

@@ -49,7 +49,7 @@ class Alternatives:
     ) -> list[OfferingKey]:
         prices, options = self._sorted[(option.entry.index, option.key.capacity_type)]
         labels = self._state.labels_of(option)
-        limits = [name for name in self._state.limits.get(option.entry.pool.name, ()) if name != NODES]
+        limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         found: list[OfferingKey] = []
         for other in options[bisect_left(prices, option.price) :]:
             if len(found) == self._state.market.policy.alternatives_max:

@@ -9,9 +9,11 @@ from math import inf
 
 from shared.core.labels import HOSTNAME
 from shared.core.solver.groups import Group
+from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option
 from shared.core.solver.preference import OrderKey, is_tiny, overhead_atto_usd, paid_key, reserved_key
-from shared.core.solver.state import UNLIMITED, Bin, State
+from shared.core.solver.state import Bin, State
+from shared.core.solver.supply import UNLIMITED
 from shared.core.solver.vectors import copies_that_fit
 
 Admits = Callable[[Bin | Option], bool]
@@ -33,13 +35,23 @@ class Placer:
                 return
             self._place_at(group, level, admits)
 
-    def _place_at(self, group: Group, level: int, admits: Admits | None) -> None:
-        planned = [bin_ for bin_ in self.state.bins if self._is_open(bin_, group, admits)]
-        for bin_ in planned:
-            if self.state.remaining[group.index] == 0:
+    def place_lot(self, lot: Lot) -> None:
+        """Place what is left of a lot within its domain, or else leave it."""
+
+        def admits(place: Bin | Option) -> bool:
+            labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
+            return lot.pin is None or labels.get(lot.pin[0]) == lot.pin[1]
+
+        self._place_at(lot.group, lot.level, admits, lot.count)
+
+    def _place_at(self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED) -> None:
+        stop_at = max(0, self.state.remaining[group.index] - most)
+        for bin_ in list(self.state.bins):
+            if self.state.remaining[group.index] <= stop_at:
                 return
-            self.fill_bin(bin_, group, level)
-        while self.state.remaining[group.index] > 0 and self._open_one(group, level, admits):
+            if bin_.alternatives & group.alternatives[level] and self._is_open(bin_, group, admits):
+                self.fill_bin(bin_, group, level, stop_at)
+        while self.state.remaining[group.index] > stop_at and self._open_one(group, level, admits, stop_at):
             pass
 
     @staticmethod
@@ -50,10 +62,10 @@ class Placer:
         is_capped = group.workload.max_price_micro_usd_per_hour is not None
         return not (is_capped and bin_.option is not None and bin_.option.reservation is None)
 
-    def fill_bin(self, bin_: Bin, group: Group, level: int) -> None:
+    def fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int = 0) -> None:
         """Put as many as possible on the nodes of one bin."""
         state = self.state
-        while (wanted := state.remaining[group.index]) > 0:
+        while (wanted := state.remaining[group.index] - stop_at) > 0:
             room = min(wanted, state.room(bin_, group, level))
             if room == 0:
                 return
@@ -70,9 +82,9 @@ class Placer:
         over_domains = any(key != HOSTNAME for key in constraints.topology_keys())
         return 1 if over_domains or constraints.affinity else min(bin_.count, wanted // room)
 
-    def _open_one(self, group: Group, level: int, admits: Admits | None) -> bool:
+    def _open_one(self, group: Group, level: int, admits: Admits | None, stop_at: int) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""
-        wanted = self.state.remaining[group.index]
+        wanted = self.state.remaining[group.index] - stop_at
         best: tuple[OrderKey, Option, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
         for option, fitting in self.candidates(group, level):
@@ -140,7 +152,7 @@ class Placer:
         return known
 
     def _nodes_left(self, option: Option, group: Group) -> int:
-        left = self.state.units_left(option)
+        left = self.state.supply.nodes_left(option)
         cap = group.workload.max_price_micro_usd_per_hour
         if cap is not None and option.price > 0:
             left = min(left, max(0, self.state.budget_left(group)) // option.price)
@@ -150,7 +162,7 @@ class Placer:
         if option.reservation is None:
             return (1, *paid_key(option, self._overhead, copies, crowding))
         tiny = is_tiny(option, [asked * copies for asked in group.request])
-        units = self.state.units[option.reservation.id]
+        units = self.state.supply.units[option.reservation.id]
         return (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
 
 

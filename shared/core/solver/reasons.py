@@ -221,7 +221,7 @@ class Reasons:
         return is_strict and any(item.min_values for item in entry.pool.requirements.values())
 
     def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> _Failure | None:
-        for name, left in self._state.limits.get(entry.pool.name, {}).items():
+        for name, left in self._state.supply.limits.get(entry.pool.name, {}).items():
             needed = 1 if name == NODES else instance_type.capacity[name]
             if needed > left:
                 message = f"{_words(key)} would exceed the {name} limit of pool {entry.pool.name} ({left} left)"
@@ -251,7 +251,7 @@ class Reasons:
             return _Failure(ReasonCode.INCOMPATIBLE, f"{_words(key)} is {reservation.state} or already drains", key)
         if not self._market.outlives(reservation, selection):
             return self._does_not_fit(reservation, key)
-        if self._state.units.get(reservation.id, 0) <= 0:
+        if self._state.supply.units.get(reservation.id, 0) <= 0:
             message = f"{_words(key)} has no free unit ({reservation.total_count} in all)"
             return _Failure(ReasonCode.RESERVATION_FULL, message, key)
         return failure

@@ -4,16 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.resources import NODES
 from shared.core.snapshot import Node
 from shared.core.solver.groups import Demands, Group
 from shared.core.solver.market import Market, Option
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.preference import overhead_atto_usd
+from shared.core.solver.supply import UNLIMITED, Supply
 from shared.core.solver.topology import Constraints, DomainLedger
 from shared.core.solver.vectors import copies_that_fit
-
-UNLIMITED = 1 << 30
 
 
 class Bin:
@@ -74,8 +72,7 @@ class State:
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
         self.bins: list[Bin] = []
-        self.units: dict[str, int] = _units(market)
-        self.limits: dict[str, dict[str, int]] = _limits(market)
+        self.supply = Supply.of(market)
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
@@ -113,6 +110,10 @@ class State:
         while len(self._journal) > mark:
             self._journal.pop()()
 
+    def commit(self) -> None:
+        """Forget how to undo what was decided so far."""
+        self._journal.clear()
+
     # -- changes
 
     def labels_of(self, option: Option) -> Mapping[str, str]:
@@ -133,22 +134,17 @@ class State:
             count=count,
         )
         self.bins.append(opened)
-        self._charge(option, count)
+        self.supply.take(option, count)
 
         def close() -> None:
-            self.bins.remove(opened)
-            self._charge(option, -opened.count)
+            if self.bins[-1] is opened:
+                self.bins.pop()
+            else:
+                self.bins.remove(opened)
+            self.supply.take(option, -opened.count)
 
         self._journal.append(close)
         return opened
-
-    def _charge(self, option: Option, count: int) -> None:
-        if option.reservation is not None:
-            self.units[option.reservation.id] -= count
-        limits = self.limits.get(option.entry.pool.name)
-        if limits is not None:
-            for name in limits:
-                limits[name] -= count * (1 if name == NODES else option.instance_type.capacity[name])
 
     def split_bin(self, bin_: Bin, count: int) -> Bin:
         """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
@@ -200,16 +196,6 @@ class State:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
         overhead = overhead_atto_usd(self.market.policy)
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
-
-    def units_left(self, option: Option) -> int:
-        """How many more nodes of the option the reservation's units and the pool's limits allow."""
-        left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.id])
-        limits = self.limits.get(option.entry.pool.name)
-        for name, amount in () if limits is None else limits.items():
-            needed = 1 if name == NODES else option.instance_type.capacity[name]
-            if needed > 0:
-                left = min(left, max(0, amount // needed))
-        return left
 
     def budget_left(self, group: Group) -> int:
         """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""
@@ -292,31 +278,6 @@ class State:
             if self.groups[index].matching >> term & 1:
                 matched += count
         return matched
-
-
-def _units(market: Market) -> dict[str, int]:
-    units: dict[str, int] = {}
-    for option in market.options:
-        if option.reservation is not None:
-            free = max(0, option.reservation.free_units)
-            units[option.reservation.id] = min(free, units.get(option.reservation.id, free))
-    return units
-
-
-def _limits(market: Market) -> dict[str, dict[str, int]]:
-    """Return what each limited pool may still use: its limits minus the capacity of its nodes (R-57)."""
-    capacities = {item.name: item.capacity for item in market.snapshot.instance_types}
-    left: dict[str, dict[str, int]] = {}
-    for entry in market.entries:
-        if entry.pool.limits is not None:
-            left[entry.pool.name] = dict(entry.pool.limits.items())
-    for node in market.snapshot.nodes:
-        limits = left.get(node.node_pool_name)
-        if limits is not None:
-            capacity = capacities.get(node.instance_type, node.allocatable)
-            for name in limits:
-                limits[name] -= 1 if name == NODES else capacity[name]
-    return left
 
 
 def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:

@@ -1,0 +1,173 @@
+"""From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
+
+from collections.abc import Iterator, Sequence
+
+from shared.core.labels import HOSTNAME
+from shared.core.solver.bits import iter_bits
+from shared.core.solver.groups import Group
+from shared.core.solver.lots import Lot
+from shared.core.solver.packing import Pattern
+from shared.core.solver.shapes import Shape
+from shared.core.solver.state import Bin, State
+
+_Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+
+
+class _Stock:
+    """What is left of a shape's lots, by group, and by what host rules see in a group."""
+
+    def __init__(self, shape: Shape, host_mask: int) -> None:
+        self.buckets: dict[_Signature, list[list[int]]] = {}
+        self.totals: dict[_Signature, int] = {}
+        for lot in reversed(shape.lots):
+            signature = _signature(lot.group, host_mask)
+            self.buckets.setdefault(signature, []).append([lot.group.index, lot.count])
+            self.totals[signature] = self.totals.get(signature, 0) + lot.count
+        self.is_plain = all(not matched and not carried for matched, carried in self.buckets)
+
+    def take(self, signature: _Signature, count: int) -> Iterator[tuple[int, int]]:
+        """Yield (group, count) for ``count`` replicas of one signature, as far as they reach."""
+        stack = self.buckets[signature]
+        while count and stack:
+            group, left = stack[-1]
+            taken = min(count, left)
+            self.totals[signature] -= taken
+            count -= taken
+            if taken == left:
+                stack.pop()
+            else:
+                stack[-1][1] = left - taken
+            yield group, taken
+
+    def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+        """Yield (number of equal nodes, who is on each) for a shape without host rules."""
+        (signature,) = self.buckets
+        stack = self.buckets[signature]
+        while nodes:
+            group, left = stack[-1]
+            whole = min(nodes, left // per_node)
+            if whole:
+                for _ in self.take(signature, whole * per_node):
+                    pass
+                nodes -= whole
+                yield whole, ((group, per_node),)
+            else:
+                nodes -= 1
+                yield 1, tuple(self.take(signature, per_node))
+
+
+def _signature(group: Group, host_mask: int) -> _Signature:
+    matched = tuple(iter_bits(group.matching & host_mask))
+    carried = tuple(
+        (spread.term, spread.max_skew) for spread in group.constraints[0].spread if spread.topology_key == HOSTNAME
+    )
+    return matched, carried
+
+
+class Expansion:
+    """Writes patterns into a state."""
+
+    def __init__(self, state: State, shapes: Sequence[Shape]) -> None:
+        self._state = state
+        self._shapes = shapes
+        # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
+        spread_mask = 0
+        for shape in shapes:
+            for lot in shape.lots:
+                for spread in lot.group.constraints[0].spread:
+                    if spread.topology_key == HOSTNAME:
+                        spread_mask |= 1 << spread.term
+        self._stocks = [_Stock(shape, spread_mask) for shape in shapes]
+        self._spread_mask = spread_mask
+
+    def write(self, pattern: Pattern) -> None:
+        """Put the pattern's replicas on nodes. What host rules refuse stays unplaced for the general path."""
+        items = sorted(pattern.content.items())
+        if all(self._stocks[index].is_plain for index, _ in items):
+            self._write_runs(pattern, items)
+            return
+        # Carriers first: what they allow decides who may join them.
+        items.sort(key=lambda item: (self._shapes[item[0]].host is None, item[0]))
+        for _ in range(pattern.count):
+            mark = self._state.mark()
+            bin_ = self._bin(pattern, 1)
+            self._write_slots(bin_, items)
+            if not bin_.contents:
+                self._state.undo(mark)
+
+    def leftovers(self) -> Iterator[Lot]:
+        """Yield what found no place, with the domain that it was dealt to."""
+        for shape, stock in zip(self._shapes, self._stocks, strict=True):
+            for _, stack in sorted(stock.buckets.items()):
+                for index, count in reversed(stack):
+                    yield Lot(self._state.groups[index], shape.lots[0].level, shape.pin, count)
+
+    def _bin(self, pattern: Pattern, count: int) -> Bin:
+        if pattern.bin is not None:
+            return self._state.split_bin(pattern.bin, count)
+        assert pattern.candidate is not None
+        return self._state.open_bin(pattern.candidate.option, count)
+
+    def _write_runs(self, pattern: Pattern, items: Sequence[tuple[int, int]]) -> None:
+        streams = [self._stocks[index].runs(count, pattern.count) for index, count in items]
+        heads = [next(stream) for stream in streams]
+        left = pattern.count
+        while left:
+            nodes = min(count for count, _ in heads)
+            bin_ = self._bin(pattern, nodes)
+            for _, who in heads:
+                for group, per_node in who:
+                    self._state.place(bin_, self._state.groups[group], per_node)
+            left -= nodes
+            for position, (count, who) in enumerate(heads):
+                if count > nodes:
+                    heads[position] = (count - nodes, who)
+                elif left:
+                    heads[position] = next(streams[position])
+
+    def _write_slots(self, bin_: Bin, items: Sequence[tuple[int, int]]) -> None:
+        """Fill the slots of one node, shape by shape, keeping every spread rule carried on it."""
+        matched, limits = self._present(bin_)
+        for index, count in items:
+            stock = self._stocks[index]
+            for _ in range(count):
+                signature = _choose(stock, matched, limits)
+                if signature is None:
+                    break
+                for group, taken in stock.take(signature, 1):
+                    self._state.place(bin_, self._state.groups[group], taken)
+                for term in signature[0]:
+                    matched[term] = matched.get(term, 0) + 1
+                for term, skew in signature[1]:
+                    limits[term] = min(skew, limits.get(term, skew))
+
+    def _present(self, bin_: Bin) -> tuple[dict[int, int], dict[int, int]]:
+        """Return how many on the bin match each spread rule about hosts, and which skews are insisted on there."""
+        matched: dict[int, int] = {}
+        limits: dict[int, int] = {}
+        present = [(matching, count) for matching, _, count in bin_.residents]
+        for index, count in bin_.contents.items():
+            group = self._state.groups[index]
+            present.append((group.matching, count))
+            for term, skew in _signature(group, self._spread_mask)[1]:
+                limits[term] = min(skew, limits.get(term, skew))
+        for matching, count in present:
+            for term in iter_bits(matching & self._spread_mask):
+                matched[term] = matched.get(term, 0) + count
+        return matched, limits
+
+
+def _choose(stock: _Stock, matched: dict[int, int], limits: dict[int, int]) -> _Signature | None:
+    """Return the most plentiful kind of replica that may join the node."""
+    best: _Signature | None = None
+    most = 0
+    for signature, total in stock.totals.items():
+        if total <= most:
+            continue
+        own, carried = signature
+        if any(term in limits and matched.get(term, 0) + 1 > limits[term] for term in own):
+            continue
+        if any(matched.get(term, 0) + (1 if term in own else 0) > skew for term, skew in carried):
+            continue
+        best, most = signature, total
+    return best

@@ -1,0 +1,234 @@
+"""Filling one node: which replicas together are worth most to it.
+
+Every shape has a *worth* (USD an hour: what a replica would cost if it were bought alone and paid only for the resource
+that it uses most). A node is filled shape by shape; the next shape is the one with the most worth for what it takes,
+where a resource counts by its scarcity on the node at that moment. That keeps CPU and memory in balance, which no fixed
+order of shapes can. Orders are presorted for a few exchange rates of memory for CPU, so a step is a table look-up.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from math import inf
+
+from shared.core.solver.bits import iter_bits
+from shared.core.solver.shapes import Shape
+from shared.core.solver.vectors import Vector
+
+# Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
+MEMORY_UNIT = 4 * 2**20
+_RATES = tuple(2.0**step for step in range(-4, 5))
+# Powers of the scarcity ratio that are tried, one after the other, until a node is nearly full.
+_SHARPNESS = (1.0, 0.5, 2.0)
+_NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
+_URGENT = 2.0
+# How much a shape's own balance, and its size, count beside its worth for what it takes (found by trial).
+_BALANCE = 0.7
+_SIZE = 0.5
+_SHAPES_A_RATE = 14
+_SHAPES_MAX = 96
+
+Contents = tuple[tuple[int, int], ...]
+
+
+class Orders:
+    """The shapes of one mask, sorted by worth for what they take, one list per exchange rate."""
+
+    __slots__ = ("by_rate", "special")
+
+    def __init__(self, members: Sequence[int], filler: "Filler") -> None:
+        plain = [index for index in members if not filler.is_special[index]]
+        special = [index for index in members if filler.is_special[index]]
+        plain = _shortlist(plain, filler)
+        self.by_rate = [sorted(plain, key=_attraction(filler, rate)) for rate in _RATES]
+        self.special = sorted(special, key=lambda i: (-filler.worth[i] / filler.special_share[i], i))
+
+
+def _shortlist(members: list[int], filler: "Filler") -> list[int]:
+    """Keep the best shapes at five rates, and the most and least worthy: no loss of cost, and time stays linear."""
+    if len(members) <= _SHAPES_MAX:
+        return members
+    worth, cpu, memory = filler.worth, filler.cpu, filler.memory_units
+    kept: set[int] = set()
+    for rate in _RATES[::2]:
+        by_density = sorted(members, key=lambda i: (-worth[i] / (cpu[i] + rate * memory[i]), i))
+        kept.update(by_density[:_SHAPES_A_RATE])
+    by_worth = sorted(members, key=lambda i: (-worth[i], i))
+    kept.update(by_worth[:_SHAPES_A_RATE])
+    kept.update(by_worth[-_SHAPES_A_RATE:])
+    return sorted(kept)
+
+
+def _attraction(filler: "Filler", rate: float) -> Callable[[int], tuple[float, int]]:
+    """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
+    urgency, cpu, memory = filler.urgency, filler.cpu, filler.memory_units
+
+    def key(index: int) -> tuple[float, int]:
+        first, second = cpu[index], rate * memory[index]
+        taken = first + second
+        balance = 1.0 - _BALANCE * abs(first - second) / taken
+        return (-urgency[index] / taken * balance * taken**_SIZE, index)
+
+    return key
+
+
+class Filler:
+    """Fills nodes from what is left of each shape. ``left`` is shared with the caller, who takes from it."""
+
+    def __init__(self, shapes: Sequence[Shape], worth: Sequence[float], left: list[int]) -> None:
+        self.shapes = shapes
+        self.worth = list(worth)
+        # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
+        self.urgency = [
+            value * (_URGENT if shape.host is not None else 1.0) for value, shape in zip(worth, shapes, strict=True)
+        ]
+        self.left = left
+        # A replica without requests still takes a pod; the tiny amount keeps densities finite.
+        self.requests = [shape.request for shape in shapes]
+        self.hosts = [None if shape.host is None else shape.host.number for shape in shapes]
+        self.cpu = [max(1, shape.request[0]) for shape in shapes]
+        self.memory = [max(1, shape.request[1]) for shape in shapes]
+        self.memory_units = [max(1, shape.request[1]) / MEMORY_UNIT for shape in shapes]
+        self.is_special = [any(shape.request[3:]) for shape in shapes]
+        largest = [max((shape.request[k] for shape in shapes), default=0) for k in range(self.dimensions)]
+        self.special_share = [
+            max((shape.request[k] / largest[k] for k in range(3, self.dimensions) if largest[k]), default=0.0) or 1.0
+            for shape in shapes
+        ]
+        self.host_caps: dict[int, int] = {}
+        for shape in shapes:
+            if shape.host is not None:
+                self.host_caps[shape.host.number] = shape.host.cap
+        self._orders: dict[int, tuple[Orders, int]] = {}
+        self._edges = {power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in _SHARPNESS}
+        self.fills = 0
+
+    @property
+    def dimensions(self) -> int:
+        """Number of resource names."""
+        return len(self.shapes[0].request)
+
+    def orders(self, mask: int) -> Orders:
+        """Return the sorted shapes of a mask, rebuilt when too many of them have run out."""
+        known = self._orders.get(mask)
+        if known is not None:
+            orders, size = known
+            if size <= _SHAPES_MAX or any(self.left[index] > 0 for index in orders.by_rate[4][: size // 2]):
+                return orders
+        members = [index for index in iter_bits(mask) if self.left[index] > 0]
+        orders = Orders(members, self)
+        self._orders[mask] = (orders, len(members))
+        return orders
+
+    def bound(self, size: Vector, mask: int) -> float:
+        """Return a worth that no content of a node of this size exceeds (up to the shortlist)."""
+        orders = self.orders(mask)
+        best = inf
+        memory = size[1] / MEMORY_UNIT
+        for rate, members in zip(_RATES, orders.by_rate, strict=True):
+            for index in members:
+                if self.left[index] > 0:
+                    density = self.worth[index] / (self.cpu[index] + rate * self.memory_units[index])
+                    best = min(best, density * (size[0] + rate * memory))
+                    break
+        total = 0.0 if best is inf else best
+        return total + self._special_bound(size, orders)
+
+    def _special_bound(self, size: Vector, orders: Orders) -> float:
+        total = 0.0
+        for dimension in range(3, self.dimensions):
+            if size[dimension]:
+                rates = [
+                    self.worth[index] / self.shapes[index].request[dimension]
+                    for index in orders.special
+                    if self.left[index] > 0 and self.shapes[index].request[dimension]
+                ]
+                total += max(rates, default=0.0) * size[dimension]
+        return total
+
+    def fill(self, size: Sequence[int], mask: int, base: Contents = ()) -> tuple[float, Contents]:
+        """Return the best content found for a node with this much room, and its worth; ``base`` is on it already."""
+        self.fills += 1
+        orders = self.orders(mask)
+        best_worth = -1.0
+        best: Contents = ()
+        for power in _SHARPNESS:
+            room = list(size)
+            left = self.left[:]
+            caps = dict(self.host_caps)
+            content: dict[int, int] = {}
+            for index, count in base:
+                self._take(index, count, room, left, caps, content)
+            for index in orders.special:
+                # Accelerators first: whatever else a node has is worth little beside them.
+                count = self._fitting(index, room, left, caps)
+                if count > 0:
+                    self._take(index, count, room, left, caps, content)
+            self._fill_plain(orders, power, room, left, caps, content)
+            worth = sum([self.worth[index] * count for index, count in content.items()])
+            if worth > best_worth:
+                best_worth, best = worth, tuple(sorted(content.items()))
+            if room[0] * _NEARLY_FULL < size[0] and room[1] * _NEARLY_FULL < size[1]:
+                break
+        return max(0.0, best_worth), best
+
+    def _take(
+        self,
+        index: int,
+        count: int,
+        room: list[int],
+        left: list[int],
+        caps: dict[int, int],
+        content: dict[int, int],
+    ) -> None:
+        for dimension, asked in enumerate(self.requests[index]):
+            room[dimension] -= asked * count
+        content[index] = content.get(index, 0) + count
+        left[index] -= count
+        host = self.hosts[index]
+        if host is not None:
+            caps[host] -= count
+
+    def _fitting(self, index: int, room: Sequence[int], left: Sequence[int], caps: dict[int, int]) -> int:
+        count = left[index]
+        host = self.hosts[index]
+        if host is not None and caps[host] < count:
+            count = caps[host]
+        for asked, available in zip(self.requests[index], room, strict=True):
+            if asked * count > available:
+                count = available // asked
+        return count
+
+    def _fill_plain(
+        self,
+        orders: Orders,
+        power: float,
+        room: list[int],
+        left: list[int],
+        caps: dict[int, int],
+        content: dict[int, int],
+    ) -> None:
+        edges = self._edges[power]
+        by_rate = orders.by_rate
+        positions = [0] * len(by_rate)
+        length = len(by_rate[0])
+        cpu, memory = self.cpu, self.memory
+        while room[0] > 0 and room[1] > 0 and room[2] > 0:
+            free_cpu, free_memory = room[0], room[1]
+            # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
+            rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
+            order, position = by_rate[rate], positions[rate]
+            count = 0
+            while position < length:
+                index = order[position]
+                # The usual refusals, tested in place: this loop is where the time goes.
+                if left[index] > 0 and cpu[index] <= free_cpu and memory[index] <= free_memory:
+                    count = self._fitting(index, room, left, caps)
+                    if count > 0:
+                        break
+                position += 1
+            positions[rate] = position
+            if position == length:
+                return
+            # About a quarter at a time, so that the balance is looked at again.
+            self._take(index, count if count < 4 else count // 4, room, left, caps, content)

@@ -1,0 +1,346 @@
+"""Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
+
+Groups and terms form a graph (a group that carries or matches a term is its neighbour). A connected part whose terms
+are all *simple* is packed by counts: its replicas are dealt out to domains beforehand so that every spread is even and
+every affinity has one domain. All other parts take the general path, replica by replica.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from shared.core.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from shared.core.solver.groups import Group
+from shared.core.solver.market import Option
+from shared.core.solver.state import State
+from shared.core.solver.topology import SpreadTerm
+from shared.core.solver.vectors import Vector
+
+# Domains that an offering decides. Others (families, custom labels) are rare and take the general path.
+_PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
+
+    group: Group
+    level: int
+    pin: tuple[str, str] | None
+    count: int
+
+
+@dataclass(slots=True)
+class _Part:
+    groups: list[Group] = field(default_factory=list)
+    terms: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """Lots to pack, and the groups that must take the general path."""
+
+    lots: list[Lot]
+    general: list[Group]
+
+
+def general_groups(groups: Sequence[Group]) -> set[int]:
+    """Return the groups that must take the general path from the start: gangs, price caps, and who is tied to them."""
+    found: set[int] = set()
+    for part in _parts(groups):
+        alone = [group for group in part.groups if group.workload.gang is not None or group.is_price_capped]
+        # Terms that reach over priorities would have to be kept between two packings.
+        mixed = part.terms and len({group.priority for group in part.groups}) > 1
+        found.update(group.index for group in (part.groups if mixed or (alone and part.terms) else alone))
+    return found
+
+
+def deal(state: State, groups: Sequence[Group], level: int, domains: "DomainCosts") -> Dealt:
+    """Split the groups, as they are after giving up ``level`` preferences, into lots."""
+    lots: list[Lot] = []
+    general: list[Group] = []
+    for part in _parts(groups):
+        if not part.terms:
+            lots.extend(
+                Lot(group, level, None, state.remaining[group.index])
+                for group in part.groups
+                if level < len(group.levels) and state.remaining[group.index]
+            )
+            continue
+        dealt = _deal_part(state, part, domains) if level == 0 else []
+        if dealt is None:
+            general.extend(part.groups)
+        else:
+            lots.extend(dealt)
+    return Dealt(lots, sorted(general, key=lambda group: group.index))
+
+
+class DomainCosts:
+    """Where a group can be bought at all, and for how much a replica; plus what was dealt to each domain so far."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._tables: dict[str, dict[tuple[int, str], _Offers]] = {}
+        self._memo: dict[tuple[int, tuple[int, ...], str], dict[str, float]] = {}
+        self.load: dict[tuple[str, str], float] = {}
+
+    def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
+        """Return the price of a replica by domain; only domains where it can be bought without limit."""
+        memo_key = (group.alternatives[0], group.request, topology_key)
+        known = self._memo.get(memo_key)
+        if known is None:
+            known = self._memo[memo_key] = {}
+            for (alternatives, domain), offers in self._table(topology_key).items():
+                price = offers.price(group.request) if alternatives & group.alternatives[0] else None
+                if price is not None and price < known.get(domain, inf):
+                    known[domain] = price
+        return known
+
+    def _table(self, topology_key: str) -> dict[tuple[int, str], "_Offers"]:
+        table = self._tables.get(topology_key)
+        if table is None:
+            table = self._tables[topology_key] = {}
+            for option in self._state.market.options:
+                domain = self._state.labels_of(option).get(topology_key)
+                if option.reservation is None and domain is not None:
+                    table.setdefault((option.alternatives, domain), _Offers()).add(option)
+        return table
+
+
+class _Offers:
+    """The offers of one domain that the same wishes accept: cheapest rates, and the largest sizes."""
+
+    __slots__ = ("_rates", "_sizes")
+
+    def __init__(self) -> None:
+        self._rates: list[float] = []
+        self._sizes: list[Vector] = []
+
+    def add(self, option: Option) -> None:
+        size = option.allocatable
+        rates = [option.price / amount if amount else inf for amount in size]
+        self._rates = [min(pair) for pair in zip(rates, self._rates, strict=True)] if self._rates else rates
+        if not any(all(a >= b for a, b in zip(known, size, strict=True)) for known in self._sizes):
+            self._sizes = [known for known in self._sizes if not all(a <= b for a, b in zip(known, size, strict=True))]
+            self._sizes.append(size)
+
+    def price(self, request: Vector) -> float | None:
+        """Return about what one replica costs here (never more than it will), or None when nothing can hold it."""
+        if not any(all(a <= b for a, b in zip(request, size, strict=True)) for size in self._sizes):
+            return None
+        return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
+
+
+def _parts(groups: Sequence[Group]) -> Iterable[_Part]:
+    """Yield the connected parts, in the order of their first group."""
+    owner_of: dict[int, int] = {}
+    parent = list(range(len(groups)))
+
+    def find(item: int) -> int:
+        while parent[item] != item:
+            parent[item] = parent[parent[item]]
+            item = parent[item]
+        return item
+
+    touched_by = [_touched(group) for group in groups]
+    for position, touched in enumerate(touched_by):
+        for term in touched:
+            other = owner_of.setdefault(term, position)
+            parent[find(position)] = find(other)
+    parts: dict[int, _Part] = {}
+    for position, group in enumerate(groups):
+        part = parts.setdefault(find(position), _Part())
+        part.groups.append(group)
+        part.terms.update(touched_by[position])
+    return parts.values()
+
+
+def _touched(group: Group) -> set[int]:
+    terms: set[int] = set()
+    mask = group.matching
+    while mask:
+        bit = mask & -mask
+        mask ^= bit
+        terms.add(bit.bit_length() - 1)
+    for constraints in group.constraints:
+        terms.update(spread.term for spread in constraints.spread)
+        terms.update(near.term for near in (*constraints.affinity, *constraints.anti))
+    return terms
+
+
+def _deal_part(state: State, part: _Part, domains: DomainCosts) -> list[Lot] | None:
+    """Return the lots of a part with terms, or None when it needs the general path."""
+    if any(len(group.levels) > 1 for group in part.groups) or _has_residents(state, part):
+        return None
+    shape = _PartShape.of(part)
+    if shape is None or not shape.host_terms_are_simple(part.groups):
+        return None
+    if shape.key is None:
+        return [Lot(group, 0, None, state.remaining[group.index]) for group in part.groups]
+    if shape.affinity_term is not None:
+        return _one_domain(state, part.groups, shape.key, shape.affinity_term, domains)
+    return _even(state, part.groups, shape.key, shape.spread_terms, domains)
+
+
+def _has_residents(state: State, part: _Part) -> bool:
+    """Whether a running replica's anti-affinity is about the part: the fast path does not look at those."""
+    for term in part.terms:
+        counts = state.ledger.by_term.get(term)
+        if counts is not None and any(counts.owners.values()):
+            return True
+    mask = sum(1 << term for term in part.terms)
+    return any(anti & mask for bin_ in state.bins for _, anti, _ in bin_.residents)
+
+
+@dataclass(slots=True)
+class _PartShape:
+    """What kinds of terms a part has."""
+
+    key: str | None  # the one topology key other than the host
+    affinity_term: int | None
+    spread_terms: set[int]
+
+    @classmethod
+    def of(cls, part: _Part) -> "_PartShape | None":
+        """Return the part's shape, or None when it mixes what cannot be dealt out beforehand."""
+        keys: set[str] = set()
+        spread: set[int] = set()
+        affinity: set[int] = set()
+        for group in part.groups:
+            constraints = group.constraints[0]
+            for term in constraints.spread:
+                if term.topology_key != HOSTNAME:
+                    keys.add(term.topology_key)
+                    spread.add(term.term)
+            for near in constraints.affinity:
+                if near.topology_key == HOSTNAME:
+                    return None
+                keys.add(near.topology_key)
+                affinity.add(near.term)
+            if any(near.topology_key != HOSTNAME for near in constraints.anti):
+                return None
+        if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
+            return None
+        if any(_multiply_matched(group, spread) for group in part.groups):
+            return None
+        followed = next(iter(affinity), None)
+        if followed is not None and not all(_leads_itself(group, followed) for group in part.groups):
+            return None
+        return cls(next(iter(keys), None), followed, spread)
+
+    @staticmethod
+    def host_terms_are_simple(groups: Sequence[Group]) -> bool:
+        """Whether host anti-affinity is only of groups against themselves (carriers and matches are the same)."""
+        for group in groups:
+            for near in group.constraints[0].anti:
+                bit = 1 << near.term
+                for other in groups:
+                    carries = bool(other.constraints[0].anti_mask & bit)
+                    if carries != bool(other.matching & bit):
+                        return False
+        return True
+
+
+def _multiply_matched(group: Group, terms: set[int]) -> bool:
+    return sum(1 for term in terms if group.matching >> term & 1) > 1
+
+
+def _leads_itself(group: Group, term: int) -> bool:
+    return bool(group.matching >> term & 1) and any(near.term == term for near in group.constraints[0].affinity)
+
+
+def _one_domain(state: State, groups: Sequence[Group], key: str, term: int, domains: DomainCosts) -> list[Lot] | None:
+    """Put the whole part into one domain: where it already is, else where it is cheapest, else the least loaded."""
+    matched = state.ledger.by_term[term].matched
+    populated = {domain for domain, count in matched.items() if count > 0}
+    candidates: set[str] | None = None
+    for group in groups:
+        known = set(domains.of(group, key))
+        candidates = known if candidates is None else candidates & known
+    allowed = (candidates or set()) & populated if populated else candidates or set()
+    if not allowed:
+        return None
+
+    def order(domain: str) -> tuple[float, float, str]:
+        price = sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
+        return (round(price, 9), domains.load.get((key, domain), 0.0), domain)
+
+    chosen = min(sorted(allowed), key=order)
+    _load(domains, key, chosen, sum(_weight(group) * state.remaining[group.index] for group in groups))
+    return [Lot(group, 0, (key, chosen), state.remaining[group.index]) for group in groups]
+
+
+def _weight(group: Group) -> float:
+    """How much a replica loads a domain: vCPU, with 2 GiB as much as one."""
+    return group.request[0] / 1000 + group.request[1] / 2**31
+
+
+def _load(domains: DomainCosts, key: str, domain: str, amount: float) -> None:
+    domains.load[(key, domain)] = domains.load.get((key, domain), 0.0) + amount
+
+
+def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], domains: DomainCosts) -> list[Lot] | None:
+    """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
+    counts = {term: dict(state.ledger.by_term[term].matched) for term in terms}
+    spreads = _strictest(groups, key)
+    universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
+    lots: list[Lot] = []
+    for group in sorted(groups, key=lambda group: (len(domains.of(group, key)), group.index)):
+        remaining = state.remaining[group.index]
+        term = next((term for term in sorted(terms) if group.matching >> term & 1), None)
+        if term is None:
+            lots.append(Lot(group, 0, None, remaining))
+            continue
+        allowed = [domain for domain in universe if domain in domains.of(group, key)]
+        if not allowed:
+            return None
+        load = [(domain, domains.load.get((key, domain), 0.0)) for domain in allowed]
+        for domain, count in _poured(counts[term], load, remaining):
+            lots.append(Lot(group, 0, (key, domain), count))
+            _load(domains, key, domain, count * _weight(group))
+    # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
+    return lots if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
+
+
+def _strictest(groups: Sequence[Group], key: str) -> dict[object, SpreadTerm]:
+    """Return each distinct spread constraint over the key."""
+    found: dict[object, SpreadTerm] = {}
+    for group in groups:
+        for spread in group.constraints[0].spread:
+            if spread.topology_key == key:
+                found.setdefault((spread.term, spread.max_skew, spread.min_domains, spread.domains), spread)
+    return found
+
+
+def _poured(counts: dict[str, int], load: list[tuple[str, float]], amount: int) -> Iterable[tuple[str, int]]:
+    """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
+    ordered = sorted(load, key=lambda item: (counts.get(item[0], 0), item[1], item[0]))
+    names = [name for name, _ in ordered]
+    given = dict.fromkeys(names, 0)
+    levels = [counts.get(name, 0) for name in names]
+    width = 1
+    while amount:
+        while width < len(names) and levels[width] <= levels[0] + given[names[0]]:
+            width += 1
+        level = levels[0] + given[names[0]]
+        step = (levels[width] - level if width < len(names) else amount) or 1
+        if step * width <= amount:
+            for name in names[:width]:
+                given[name] += step
+            amount -= step * width
+        else:
+            whole, rest = divmod(amount, width)
+            for position, name in enumerate(names[:width]):
+                given[name] += whole + (1 if position < rest else 0)
+            amount = 0
+    for name, count in given.items():
+        counts[name] = counts.get(name, 0) + count
+    return [(name, count) for name, count in given.items() if count]
+
+
+def _holds(spread: SpreadTerm, counts: Mapping[str, int]) -> bool:
+    """Whether the constraint holds in every domain once everything is placed."""
+    lowest = min((counts.get(domain, 0) for domain in spread.domains), default=0)
+    if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
+        lowest = 0
+    return all(counts.get(domain, 0) - lowest <= spread.max_skew for domain in spread.domains)

@@ -1,0 +1,297 @@
+"""Packing by counts: patterns (one node's content) chosen by worth for money and repeated while demand lasts.
+
+Existing room first, then reserved units, which go to what is dearest elsewhere, then what must be paid for.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from math import inf
+
+from shared.core.solver.bits import iter_bits
+from shared.core.solver.filling import Contents, Filler
+from shared.core.solver.shapes import Candidate, Candidates, Shape
+from shared.core.solver.state import Bin
+from shared.core.solver.supply import Supply
+from shared.core.solver.vectors import Vector
+
+# A rule about hosts decides how many nodes there must be; so many prices are tried for a node that one replica opens.
+_ANCHOR_SIZES = 7
+_ANCHOR_STEP = 1.25
+_NEAR_ENOUGH = 0.003
+_SMALLER_FIRST = 0.05
+
+
+@dataclass(slots=True)
+class Pattern:
+    """``count`` nodes with equal content, by shape: on an existing bin, or to be launched."""
+
+    bin: Bin | None
+    candidate: Candidate | None
+    content: dict[int, int]
+    count: int
+    mask: int
+    room: list[int]
+
+
+class Packing:
+    """One pass over all shapes. The input is not changed, so passes with other worths can be compared."""
+
+    def __init__(
+        self, shapes: Sequence[Shape], worth: Sequence[float], supply: Supply, expired: Callable[[], bool]
+    ) -> None:
+        self.shapes = shapes
+        self.left = [shape.count for shape in shapes]
+        self.filler = Filler(shapes, worth, self.left)
+        self.supply = supply.copy()
+        self.patterns: list[Pattern] = []
+        self._expired = expired
+
+    # -- bookkeeping
+
+    def _repeats(self, content: Contents) -> int:
+        return min(self.left[index] // count for index, count in content)
+
+    def _apply(self, candidate: Candidate, content: Contents, count: int) -> None:
+        self.supply.take(candidate.option, count)
+        room = list(candidate.option.allocatable)
+        for index, copies in content:
+            self.left[index] -= copies * count
+            for dimension, asked in enumerate(self.shapes[index].request):
+                room[dimension] -= asked * copies
+        self.patterns.append(Pattern(None, candidate, dict(content), count, candidate.mask, room))
+
+    @property
+    def active(self) -> int:
+        """Mask of shapes that have replicas left."""
+        return sum(1 << index for index, left in enumerate(self.left) if left)
+
+    def cost(self) -> float:
+        """Price of what was launched, in USD an hour."""
+        return sum(item.candidate.price * item.count for item in self.patterns if item.candidate is not None)
+
+    def unplaced_worth(self) -> float:
+        """Worth of what found no place."""
+        return sum(self.filler.worth[index] * left for index, left in enumerate(self.left))
+
+    # -- phases
+
+    def fill_existing(self, bins: Iterable[tuple[Bin, int]], among: int) -> None:
+        """Fill each bin once, in the given order; ``bins`` come with the shapes that they accept."""
+        active = self.active & among
+        smallest = self._smallest(active)
+        for bin_, mask in bins:
+            nodes = bin_.count
+            while nodes and mask & active:
+                if any(free < least for free, least in zip(bin_.free, smallest, strict=True)):
+                    break
+                _, content = self.filler.fill(bin_.free, mask & active)
+                if not content:
+                    break
+                count = min(nodes, self._repeats(content))
+                room = list(bin_.free)
+                self._use(room, content)
+                self.patterns.append(Pattern(bin_, None, dict(content), count, mask, room))
+                nodes -= count
+                for index, copies in content:
+                    self.left[index] -= copies * count
+                    if self.left[index] == 0:
+                        active &= ~(1 << index)
+                        smallest = self._smallest(active)
+            if not active:
+                return
+
+    def _smallest(self, active: int) -> Vector:
+        requests = [shape.request for shape in self.shapes if active >> shape.index & 1]
+        return tuple(min(amounts) for amounts in zip(*requests, strict=True)) if requests else ()
+
+    def _use(self, room: list[int], content: Contents) -> None:
+        for index, copies in content:
+            for dimension, asked in enumerate(self.shapes[index].request):
+                room[dimension] -= asked * copies
+
+    def top_up(self, among: int) -> None:
+        """Put replicas into the room that is left on nodes which cost nothing more: reserved and existing ones."""
+        for pattern in list(self.patterns):
+            is_paid = pattern.candidate is not None and pattern.candidate.option.reservation is None
+            takers = pattern.mask & self.active & among
+            if is_paid or not takers or any(self.shapes[i].host is not None for i in pattern.content):
+                continue
+            _, content = self.filler.fill(pattern.room, takers)
+            if not content:
+                continue
+            count = min(pattern.count, self._repeats(content))
+            if count < pattern.count:
+                rest = Pattern(
+                    pattern.bin,
+                    pattern.candidate,
+                    dict(pattern.content),
+                    pattern.count - count,
+                    pattern.mask,
+                    list(pattern.room),
+                )
+                self.patterns.append(rest)
+                pattern.count = count
+            for index, copies in content:
+                self.left[index] -= copies * count
+                pattern.content[index] = pattern.content.get(index, 0) + copies
+            self._use(pattern.room, content)
+
+    def use_reserved(self, reserved: Sequence[tuple[Candidate, tuple[object, ...]]], among: int) -> None:
+        """Give units to the contents that are worth most for the slot; equals in the order of the keys given."""
+        contents: list[tuple[float, Contents]] = [(0.0, ())] * len(reserved)
+        ranks = {
+            position: rank for rank, position in enumerate(sorted(range(len(reserved)), key=lambda p: reserved[p][1]))
+        }
+        heap = [(-inf, ranks[position], position) for position in range(len(reserved))]
+        heapify(heap)
+        while heap:
+            score, rank, position = heappop(heap)
+            candidate = reserved[position][0]
+            units = self.supply.nodes_left(candidate.option)
+            if units == 0:
+                continue
+            worth, content = contents[position]
+            if not content or self._repeats(content) == 0:
+                takers = candidate.mask & self.active & among
+                worth, content = self.filler.fill(candidate.option.allocatable, takers) if takers else (0.0, ())
+                contents[position] = (worth, content)
+                if worth <= 0.0:
+                    continue
+                slot = max(1, candidate.option.on_demand_micro_usd) / 1e6
+                score = -round(worth / slot, 9)
+                if heap and (score, rank) > heap[0][:2]:
+                    heappush(heap, (score, rank, position))
+                    continue
+            self._apply(candidate, content, min(units, self._repeats(content)))
+            heappush(heap, (score, rank, position))
+
+    def use_reserved_in_order(self, reserved: Sequence[Candidate], among: int) -> None:
+        """Give units in the order of the list, each to the content worth most to it."""
+        for candidate in reserved:
+            while units := self.supply.nodes_left(candidate.option):
+                takers = candidate.mask & self.active & among
+                worth, content = self.filler.fill(candidate.option.allocatable, takers) if takers else (0.0, ())
+                if worth <= 0.0:
+                    break
+                self._apply(candidate, content, min(units, self._repeats(content)))
+
+    def _is_anchor(self, shape: Shape) -> bool:
+        return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)
+
+    def _share_out(self) -> None:
+        """Give each node opened by an anti-affine replica its share of the carriers of inexact rules, no more."""
+        anchors = carriers = 0
+        for shape, left in zip(self.shapes, self.left, strict=True):
+            if shape.host is not None:
+                if shape.host.is_exact:
+                    anchors += left if shape.host.cap == 1 else 0
+                else:
+                    carriers += left
+        for shape in self.shapes:
+            if shape.host is not None and not shape.host.is_exact:
+                self.filler.host_caps[shape.host.number] = max(1, -(-carriers // anchors) if anchors else 1)
+
+    def _waiting(self, takers: int) -> float:
+        """How much could share a node with these takers, carriers of host rules counted more."""
+        urgency, left = self.filler.urgency, self.left
+        return sum([urgency[index] * left[index] for index in iter_bits(takers)])
+
+    def open_anchored(self, candidates: Candidates, among: int) -> None:
+        """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
+        ordered = sorted(
+            self.shapes,
+            key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
+        )
+        for shape in ordered:
+            if not self._is_anchor(shape) or not among >> shape.index & 1:
+                continue
+            families = _anchor_families(shape, candidates)
+            while self.left[shape.index] > 0 and families and not self._expired():
+                self._share_out()
+                choices = max(families, key=lambda family: self._waiting(family[0].mask & among))
+                best: tuple[float, Candidate, Contents] | None = None
+                for candidate in choices:
+                    if self.supply.nodes_left(candidate.option) == 0:
+                        continue
+                    takers = candidate.mask & self.active & among
+                    worth, content = self.filler.fill(candidate.option.allocatable, takers, ((shape.index, 1),))
+                    # The node must be opened anyway, so what counts is what it loses, not worth for money.
+                    score = worth - candidate.price
+                    if best is None or score > best[0] + _SMALLER_FIRST * choices[0].price:
+                        best = (score, candidate, content)
+                if best is None:
+                    break
+                _, candidate, content = best
+                wanted = max(1, -(-self.left[shape.index] // 3))
+                count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
+                self._apply(candidate, content, count)
+
+    def buy(self, candidates: Candidates, among: int) -> None:
+        """Buy nodes by worth for money until nothing is left that anything could hold."""
+        filler = self.filler
+        # Large nodes and inexact host rules do not go together: those carriers were anchors, the rest is left over.
+        among &= ~sum(1 << item.index for item in self.shapes if item.host is not None and not item.host.is_exact)
+        heap: list[tuple[float, int]] = []
+        contents: list[Contents] = [()] * len(candidates.paid)
+        for position, candidate in enumerate(candidates.paid):
+            bound = filler.bound(candidate.option.allocatable, candidate.mask & among)
+            if bound > 0:
+                heap.append((-bound / candidate.price, position))
+        heapify(heap)
+        while heap and not self._expired():
+            score, position = heappop(heap)
+            candidate = candidates.paid[position]
+            units = self.supply.nodes_left(candidate.option)
+            if units == 0:
+                continue
+            content = contents[position]
+            if not content or self._repeats(content) == 0:
+                worth, content = filler.fill(candidate.option.allocatable, candidate.mask & among)
+                contents[position] = content
+                if worth <= 0.0:
+                    continue
+                score = -worth / candidate.price
+                # A bound is rarely reached, so what comes this near to the best bound is taken at once.
+                if heap and score > heap[0][0] * (1 - _NEAR_ENOUGH):
+                    heappush(heap, (score, position))
+                    continue
+            self._apply(candidate, content, min(units, self._repeats(content)))
+            heappush(heap, (score, position))
+
+    def fit_sizes(self, candidates: Candidates) -> None:
+        """Move each bought pattern to the cheapest candidate that holds it."""
+        prices = [item.price for item in candidates.unthinned]
+        for pattern in self.patterns:
+            candidate = pattern.candidate
+            if candidate is None or candidate.option.reservation is not None:
+                continue
+            size = candidate.option.allocatable
+            load = [whole - free for whole, free in zip(size, pattern.room, strict=True)]
+            content = sum(1 << index for index in pattern.content)
+            for other in candidates.unthinned[: bisect_left(prices, candidate.price)]:
+                if content & ~other.mask or any(a > b for a, b in zip(load, other.option.allocatable, strict=True)):
+                    continue
+                self.supply.take(candidate.option, -pattern.count)
+                if self.supply.nodes_left(other.option) < pattern.count:
+                    self.supply.take(candidate.option, pattern.count)
+                    continue
+                self.supply.take(other.option, pattern.count)
+                pattern.candidate = other
+                pattern.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
+                break
+
+
+def _anchor_families(shape: Shape, candidates: Candidates) -> list[list[Candidate]]:
+    """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
+    families: dict[int, list[Candidate]] = {}
+    for item in candidates.unthinned:  # cheapest first
+        if item.mask >> shape.index & 1 and all(
+            asked <= whole for asked, whole in zip(shape.request, item.option.allocatable, strict=True)
+        ):
+            family = families.setdefault(item.mask, [])
+            if len(family) < 3 or (len(family) < _ANCHOR_SIZES and item.price >= family[-1].price * _ANCHOR_STEP):
+                family.append(item)
+    cheapest = min((family[0].price for family in families.values()), default=0.0)
+    return [family for family in families.values() if family[0].price <= cheapest * _ANCHOR_STEP]
