@@ -1,6 +1,6 @@
 """Counts the effects of a run (AWS calls and commits) and kills it, or loses an answer, at a chosen one."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ class Effects:
 
     kill_before: int | None = None
     lose_answer_of: int | None = None
+    before: Mapping[int, Callable[[], None]] = field(default_factory=dict)  # what else happens just before an effect
     log: list[str] = field(default_factory=list)
 
     @property
@@ -26,6 +27,10 @@ class Effects:
     def watch(self, port: Any, methods: Collection[str], *, remote: bool = False) -> Any:
         """Return the port with these methods counted; the lost answer of a ``remote`` one is an error, else death."""
         return _Watched(self, port, frozenset(methods), remote)
+
+
+def _nothing() -> None:
+    """Let the effect happen as it is."""
 
 
 class _Watched:
@@ -45,6 +50,7 @@ class _Watched:
             number = effects.count + 1
             if effects.kill_before == number:
                 raise Killed(f"before {name}")
+            effects.before.get(number, _nothing)()
             effects.log.append(name)
             answer = method(*arguments, **options)
             if effects.lose_answer_of == number:
