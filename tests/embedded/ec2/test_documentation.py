@@ -1,0 +1,25 @@
+"""The control API's documentation is complete."""
+
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+
+import pytest
+
+from embedded.ec2.control import ACTIONS
+from embedded.ec2.state import Settings
+
+TEXT = (Path(__file__).parents[3] / "docs" / "ec2-emulation.md").read_text()
+
+
+@pytest.mark.parametrize("action", sorted(ACTIONS))
+def test_every_action_and_member_is_documented(action: str) -> None:
+    row = next((line for line in TEXT.splitlines() if line.startswith(f"| `{action}` |")), "")
+    members = [name for name in signature(ACTIONS[action]).parameters if name not in {"world", "settings"}]
+    assert [name for name in members if f"`{name}`" not in row] == []
+    assert row
+
+
+@pytest.mark.parametrize("setting", [field.name for field in fields(Settings)])
+def test_every_setting_is_documented(setting: str) -> None:
+    assert f"`{setting}`" in TEXT
