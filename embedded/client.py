@@ -203,7 +203,7 @@ class EmbeddedAws:
         return Clock(self.control)
 
     def ec2(self, action: str, **payload: Any) -> JsonObject:
-        """Order something of the EC2 emulation: a fault, a limit, an outsider (``docs/embedded-ec2.md``)."""
+        """Order something of the EC2 emulation: a fault, a limit, an outsider (``docs/ec2-emulation.md``)."""
         return self.control.call("POST", f"/ec2/{action}", payload)
 
     def fault(self, action: str, **rule: Any) -> int:
