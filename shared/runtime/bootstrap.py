@@ -12,13 +12,20 @@ from shared.core.snapshot import Snapshot
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.settings import Settings
+from shared.usecases.block_drains import BlockDrains
+from shared.usecases.collect import Collect
 from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations
 from shared.usecases.draining import Draining
+from shared.usecases.expire import Expire
 from shared.usecases.gather_snapshot import SnapshotGatherer
 from shared.usecases.intake import Intake
+from shared.usecases.launch import Launch
+from shared.usecases.launch_effects import LaunchEffects
+from shared.usecases.node_life import NodeLife
 from shared.usecases.provision import Provision
+from shared.usecases.react import React
 from shared.usecases.reject_demand import RejectDemand
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.stored_policy import StoredPolicy
@@ -41,10 +48,134 @@ def draining() -> Draining:
     return Draining(
         claims=outside.node_claims,
         workloads=outside.workloads,
-        policy=StoredPolicy(outside.policy, outside.clock),
+        policy=stored_policy(),
         terminator=outside.instances,
         publisher=outside.publisher,
         queue=outside.queue,
+    )
+
+
+@cache
+def stored_policy() -> StoredPolicy:
+    """Return pools and classes as launches and drains look at them."""
+    outside = adapters()
+    return StoredPolicy(outside.policy, outside.clock)
+
+
+@cache
+def launch() -> Launch:
+    """Return the launch of batches."""
+    outside = adapters()
+    effects = LaunchEffects(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        shortages=outside.shortage_history,
+        policy=stored_policy(),
+        templates=outside.launch_templates,
+        terminator=outside.instances,
+        tagger=outside.instances,
+        publisher=outside.publisher,
+        timers=outside.timers,
+        clock=outside.clock,
+    )
+    return Launch(
+        claims=outside.node_claims,
+        attempts=outside.launch_attempts,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        policy=stored_policy(),
+        fleet=outside.fleet,
+        templates=outside.launch_templates,
+        instances=outside.instances,
+        effects=effects,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+        deployment=outside.settings.deployment,
+    )
+
+
+@cache
+def node_life() -> NodeLife:
+    """Return what makes claims follow their instances."""
+    outside = adapters()
+    return NodeLife(
+        claims=outside.node_claims,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        policy=stored_policy(),
+        instances=outside.instances,
+        draining=draining(),
+        publisher=outside.publisher,
+    )
+
+
+@cache
+def block_drains() -> BlockDrains:
+    """Return the watch over the ends of Capacity Blocks."""
+    outside = adapters()
+    return BlockDrains(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        reservations=outside.reservations,
+        reader=outside.reservation_reader,
+        timers=outside.timers,
+        draining=draining(),
+    )
+
+
+@cache
+def react() -> React:
+    """Return the reaction to AWS's events."""
+    outside = adapters()
+    return React(
+        claims=outside.node_claims,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        instances=outside.instances,
+        life=node_life(),
+        draining=draining(),
+        blocks=block_drains(),
+        queue=outside.queue,
+        clock=outside.clock,
+        rebalance=outside.settings.rebalance_policy,
+    )
+
+
+@cache
+def expire() -> Expire:
+    """Return the minute's sweep."""
+    outside = adapters()
+    return Expire(
+        claims=outside.node_claims,
+        policy=stored_policy(),
+        instances=outside.instances,
+        health=outside.instances,
+        life=node_life(),
+        draining=draining(),
+        blocks=block_drains(),
+        clock=outside.clock,
+    )
+
+
+@cache
+def collect() -> Collect:
+    """Return the collector."""
+    outside = adapters()
+    return Collect(
+        claims=outside.node_claims,
+        attempts=outside.launch_attempts,
+        reservations=outside.reservations,
+        policy=stored_policy(),
+        instances=outside.instances,
+        terminator=outside.instances,
+        tagger=outside.instances,
+        templates=outside.launch_templates,
+        life=node_life(),
+        queue=outside.queue,
+        clock=outside.clock,
     )
 
 

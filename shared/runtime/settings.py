@@ -8,13 +8,16 @@ from typing import Final
 
 from shared import names
 from shared.names import Queue, Table
+from shared.usecases.react import RebalancePolicy
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
 VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
 _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
+# Optional: what a spot rebalance recommendation does, "ignore" or "launch-before-drain".
+REBALANCE_POLICY: Final = "REBALANCE_POLICY"
 
-_REQUIRED: Final = (
+REQUIRED: Final = (
     *Table,
     *Queue,
     names.EVENT_BUS,
@@ -47,11 +50,12 @@ class Settings:
     deployment: str
     region: str
     vm_memory_overhead: Fraction
+    rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
         """Read everything; raises SettingsError with every name that is missing."""
-        missing = [name for name in _REQUIRED if not environment.get(name)]
+        missing = [name for name in REQUIRED if not environment.get(name)]
         if missing:
             raise SettingsError(f"missing from the environment: {', '.join(missing)}")
         return cls(
@@ -66,7 +70,15 @@ class Settings:
             deployment=environment[names.DEPLOYMENT],
             region=environment[REGION],
             vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
+            rebalance_policy=_rebalance_policy(environment.get(REBALANCE_POLICY, RebalancePolicy.IGNORE)),
         )
+
+
+def _rebalance_policy(text: str) -> RebalancePolicy:
+    try:
+        return RebalancePolicy(text)
+    except ValueError as error:
+        raise SettingsError(f"{REBALANCE_POLICY} must be one of {', '.join(RebalancePolicy)}") from error
 
 
 def _part(text: str) -> Fraction:

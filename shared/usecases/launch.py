@@ -70,6 +70,7 @@ class LaunchReport:
     launched_count: int = 0
     failed_count: int = 0
     attempt_count: int = 0
+    blocked_count: int = 0  # classes that were stopped
     error_codes: list[str] = field(default_factory=list)
 
 
@@ -157,6 +158,7 @@ class Launch:
             return None
         except NodeClassUnlaunchableError as error:
             self._block(node_class.name, str(error))
+            report.blocked_count += 1
             self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
             return None
         number = 1 if previous is None else previous.number + 1
@@ -186,6 +188,7 @@ class Launch:
             attempt = self.attempts.resolve(attempt, self._outcome(attempt))
         report.error_codes += [error.code for error in attempt.result.errors]
         reaction = react_to(attempt.request, attempt.result)
+        report.blocked_count += reaction.blocked_reason is not None
         counts = self.effects.apply(batch, attempt, reaction)
         report.launched_count += counts.launched
         report.failed_count += counts.failed

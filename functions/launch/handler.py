@@ -1,0 +1,38 @@
+"""Launch queue -> CreateFleet. One message is one batch of equal claims."""
+
+from typing import Any
+
+from shared.core.json_codec import loads
+from shared.ports.messaging import LaunchBatch
+from shared.runtime import bootstrap
+from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.observability import count, logger, observed
+from shared.usecases.launch import LaunchResult
+
+
+@observed
+def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
+    """Launch each batch; return the ids of the messages to deliver again."""
+    launch = bootstrap.launch()
+
+    def take(message: QueueMessage) -> None:
+        batch = loads(LaunchBatch, message.body)
+        report = launch.run(batch)
+        logger.info(
+            "batch handled",
+            extra={
+                "batch_id": batch.batch_id,
+                "claims": len(batch.claim_ids),
+                "result": report.result,
+                "attempts": report.attempt_count,
+                "launched": report.launched_count,
+                "failed": report.failed_count,
+                "error_codes": sorted(set(report.error_codes)),
+            },
+        )
+        count("NodesLaunched", report.launched_count)
+        count("LaunchesFailed", report.failed_count)
+        count("LaunchesDelayed", int(report.result is LaunchResult.DELAYED))
+        count("LaunchesBlocked", report.blocked_count)
+
+    return each_message(event, take)
