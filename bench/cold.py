@@ -1,0 +1,37 @@
+"""What a Lambda pays before its first plan. Imports nothing of the product until the clock runs."""
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+_HEAVY = ("highspy", "numpy", "boto3", "pydantic")
+
+
+def import_and_solve(path: str) -> dict[str, object]:
+    """Import the core, then parse, solve and check one small snapshot."""
+    from datetime import UTC, datetime
+
+    before = len(sys.modules)
+    started = time.perf_counter()
+    from shared.core.checker import check
+    from shared.core.json_codec import dumps, loads
+    from shared.core.policy import SchedulingPolicy
+    from shared.core.scheduler import solve
+    from shared.core.snapshot import Snapshot
+
+    imported = time.perf_counter()
+    now, policy = datetime(2026, 1, 1, tzinfo=UTC), SchedulingPolicy()
+    snapshot = loads(Snapshot, Path(path).read_text())
+    plan = solve(snapshot, now=now, policy=policy)
+    violations = check(snapshot, plan, now=now, policy=policy)
+    dumps(plan)
+    finished = time.perf_counter()
+    return {
+        "import_s": imported - started,
+        "first_small_plan_s": finished - imported,
+        "modules": len(sys.modules) - before,
+        "heavy_modules": ",".join(name for name in _HEAVY if name in sys.modules),
+        "violations": len(violations),
+        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
