@@ -10,6 +10,8 @@ from shared.core.node_class import NodeClass, SelectorTerm
 from shared.core.node_pool import NodePool
 from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, binding_taints, tolerates_all
 from shared.core.workload import Workload
+from shared.manifests.load import Document
+from shared.manifests.problems import Problem, Severity, path_of
 
 # How image names and parameters spell an architecture.
 _SPELLINGS: Final = {"arm64": ("arm64", "aarch64"), "amd64": ("x86_64", "amd64", "x86-64")}
@@ -25,6 +27,20 @@ class Doubt:
     rule: str
     message: str
     suggestion: str | None = None
+
+
+def problem_of(doubt: Doubt, document: Document | None) -> Problem:
+    """Place a doubt in the document that it is about."""
+    return Problem(
+        path=path_of(doubt.path),
+        rule=doubt.rule,
+        message=doubt.message,
+        line=None if document is None else document.line_of(doubt.path),
+        suggestion=doubt.suggestion,
+        severity=Severity.WARNING,
+        subject=f"{doubt.kind}/{doubt.name}",
+        source="" if document is None else document.source,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,11 @@ from shared.core.snapshot import Snapshot
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.settings import Settings
+from shared.usecases.apply_policy import ApplyPolicy
 from shared.usecases.block_drains import BlockDrains
 from shared.usecases.collect import Collect
 from shared.usecases.commit_plan import PlanCommitter
+from shared.usecases.deploy_policy import DeployPolicy
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations
 from shared.usecases.draining import Draining
@@ -262,3 +264,10 @@ def provision() -> Provision:
         check=check,
         shed_surplus=draining().shed_surplus,
     )
+
+
+@cache
+def deploy_policy() -> DeployPolicy:
+    """Return the application of a deployment's manifests folder."""
+    outside = adapters()
+    return DeployPolicy(ApplyPolicy(outside.policy, outside.publisher, outside.queue))

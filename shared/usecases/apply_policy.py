@@ -4,14 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.manifests.crosscheck import Doubt, World, cross_check
+from shared.manifests.crosscheck import World, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
-from shared.manifests.load import Document
-from shared.manifests.problems import ManifestError, Problem, Severity, errors_of, path_of
+from shared.manifests.problems import ManifestError, Problem, errors_of
 from shared.manifests.render import wire_form
 from shared.manifests.validate import Manifest, Read, read_files
 from shared.manifests.workload import WorkloadManifest
-from shared.ports.messaging import EventPublisher
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import (
     CHANGES_MAX,
     DeletePolicy,
@@ -55,10 +54,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ApplyPolicy:
-    """Applies and deletes policy objects. Without a publisher nobody is told (the command line has none to tell)."""
+    """Applies and deletes policy objects; tells the bus what changed and wakes the planner."""
 
     store: PolicyStore
-    publisher: EventPublisher | None = None
+    publisher: EventPublisher
+    queue: WorkQueue
 
     def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
         """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
@@ -108,8 +108,8 @@ class ApplyPolicy:
         if dry_run or not writes:
             return outcome
         self.store.commit(writes)
-        if self.publisher is not None:
-            self.publisher.publish([_event(outcome.effective)])
+        self.queue.wake_planner(reason="policy changed")
+        self.publisher.publish([_event(outcome.effective)])
         return outcome
 
 
@@ -187,21 +187,8 @@ def _doubts(
             world[name] = replace(before, manifest=change.after)
     policy = policy_of(world.values())
     documents = {read.identity: read.document for read in reads}
-    return [_problem(doubt, documents) for doubt in cross_check(World(policy.node_pools, policy.node_classes))]
-
-
-def _problem(doubt: Doubt, documents: Mapping[tuple[str, str], Document]) -> Problem:
-    document = documents.get((doubt.kind, doubt.name))
-    return Problem(
-        path_of(doubt.path),
-        doubt.rule,
-        doubt.message,
-        None if document is None else document.line_of(doubt.path),
-        doubt.suggestion,
-        Severity.WARNING,
-        f"{doubt.kind}/{doubt.name}",
-        "" if document is None else document.source,
-    )
+    doubts = cross_check(World(policy.node_pools, policy.node_classes))
+    return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
 
 
 def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:

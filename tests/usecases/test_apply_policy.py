@@ -7,7 +7,7 @@ from shared.core.conditions import Condition, ConditionStatus, ConditionType
 from shared.manifests.events import Change, PolicyChanged
 from shared.manifests.problems import ManifestError, Severity
 from shared.manifests.render import to_yaml
-from shared.ports.messaging import OutboundEvent
+from shared.ports.messaging import LaunchBatch, OutboundEvent
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError
 from shared.usecases.apply_policy import ApplyPolicy, names_in
@@ -45,11 +45,26 @@ def pool(name: str = "p", node_class_name: str = "c", requirement: str = "") -> 
 
 
 class Bus:
+    """The outbound bus and the planning queue."""
+
     def __init__(self) -> None:
         self.events: list[OutboundEvent] = []
+        self.wake_count = 0
 
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         self.events.extend(events)
+
+    def wake_planner(self, *, reason: str) -> None:
+        assert reason
+        self.wake_count += 1
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        raise AssertionError(f"apply launches nothing: {batches}, {delay_s}")
+
+
+def applier(store: MemoryPolicyStore, bus: Bus | None = None) -> ApplyPolicy:
+    bus = bus or Bus()
+    return ApplyPolicy(store, bus, bus)
 
 
 @pytest.fixture
@@ -67,29 +82,29 @@ def example_files() -> list[tuple[str, str]]:
 
 def test_the_examples_apply_without_a_doubt_and_applying_them_again_changes_nothing(store: MemoryPolicyStore) -> None:
     bus = Bus()
-    first = ApplyPolicy(store, bus).apply(example_files())
+    first = applier(store, bus).apply(example_files())
     assert {change.change for change in first.changes} == {Change.CREATED}
     assert first.problems == ()
-    again = ApplyPolicy(store, bus).apply(example_files())
+    again = applier(store, bus).apply(example_files())
     assert {change.change for change in again.changes} == {Change.UNCHANGED}
     assert store.commit_count == 1
-    assert len(bus.events) == 1
+    assert (len(bus.events), bus.wake_count) == (1, 1)
 
 
 def test_what_is_printed_can_be_applied_and_changes_nothing(store: MemoryPolicyStore) -> None:
-    ApplyPolicy(store).apply(example_files())
+    applier(store).apply(example_files())
     printed = to_yaml(
         {**row.manifest, "status": {"conditions": []}, "metadata": {**row.manifest["metadata"], "resourceVersion": "1"}}
         for row in store.list_all()
     )
-    outcome = ApplyPolicy(store).apply([("printed", printed)])
+    outcome = applier(store).apply([("printed", printed)])
     assert outcome.effective == ()
 
 
 def test_the_event_tells_what_changed(store: MemoryPolicyStore) -> None:
     bus = Bus()
-    ApplyPolicy(store).apply(files(node_class(), pool()))
-    ApplyPolicy(store, bus).apply(files(node_class(), pool(requirement="{key: team, operator: Exists}")))
+    applier(store).apply(files(node_class(), pool()))
+    applier(store, bus).apply(files(node_class(), pool(requirement="{key: team, operator: Exists}")))
     (event,) = bus.events
     assert isinstance(event, PolicyChanged)
     assert event.detail() == {
@@ -100,31 +115,31 @@ def test_the_event_tells_what_changed(store: MemoryPolicyStore) -> None:
 
 def test_one_error_writes_nothing_at_all(store: MemoryPolicyStore) -> None:
     with pytest.raises(ManifestError) as caught:
-        ApplyPolicy(store).apply(files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing"))
+        applier(store).apply(files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing"))
     assert [problem.source for problem in caught.value.problems] == ["1.yaml", "2.yaml"]
     assert store.list_all() == ()
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(store: MemoryPolicyStore) -> None:
     bus = Bus()
-    dry = ApplyPolicy(store, bus).apply(files(node_class(), pool()), dry_run=True)
+    dry = applier(store, bus).apply(files(node_class(), pool()), dry_run=True)
     assert store.list_all() == ()
     assert bus.events == []
-    assert dry == ApplyPolicy(store, bus).apply(files(node_class(), pool()))
+    assert dry == applier(store, bus).apply(files(node_class(), pool()))
 
 
 def test_an_object_that_moves_on_during_an_apply_is_a_conflict_and_nothing_is_written(
     store: MemoryPolicyStore,
 ) -> None:
-    ApplyPolicy(store).apply(files(node_class(), pool()))
+    applier(store).apply(files(node_class(), pool()))
 
     def overtake() -> None:
         store.before_commit = lambda: None
-        ApplyPolicy(store).apply(files(pool().replace("weight: 7", "weight: 8")))
+        applier(store).apply(files(pool().replace("weight: 7", "weight: 8")))
 
     store.before_commit = overtake
     with pytest.raises(ConflictError):
-        ApplyPolicy(store).apply(files(node_class(image="new-*"), pool().replace("weight: 7", "weight: 9")))
+        applier(store).apply(files(node_class(image="new-*"), pool().replace("weight: 7", "weight: 9")))
     rows = {row.kind: row for row in store.list_all()}
     assert rows[PolicyKind.NODE_POOL].manifest["spec"]["weight"] == 8
     assert rows[PolicyKind.NODE_CLASS].manifest["spec"]["amiSelectorTerms"] == [{"name": "app-*"}]
@@ -132,20 +147,20 @@ def test_an_object_that_moves_on_during_an_apply_is_a_conflict_and_nothing_is_wr
 
 @pytest.mark.parametrize("version", ["7", "x"])
 def test_a_resource_version_that_is_not_the_stored_one_is_a_conflict(store: MemoryPolicyStore, version: str) -> None:
-    ApplyPolicy(store).apply(files(node_class(), pool()))
+    applier(store).apply(files(node_class(), pool()))
     stale = pool().replace("{name: p}", f"{{name: p, resourceVersion: '{version}'}}")
     with pytest.raises(ConflictError):
-        ApplyPolicy(store).apply(files(stale))
+        applier(store).apply(files(stale))
 
 
 def test_an_object_that_was_deleted_meanwhile_is_not_created_again_by_an_edit(store: MemoryPolicyStore) -> None:
     with pytest.raises(ConflictError, match="does not exist"):
-        ApplyPolicy(store).apply(files(pool().replace("{name: p}", "{name: p, resourceVersion: '1'}")))
+        applier(store).apply(files(pool().replace("{name: p}", "{name: p, resourceVersion: '1'}")))
 
 
 def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryPolicyStore) -> None:
-    ApplyPolicy(store).apply(files(node_class(), pool()))
-    outcome = ApplyPolicy(store).delete([(PolicyKind.NODE_CLASS, "c"), (PolicyKind.NODE_CLASS, "unknown")])
+    applier(store).apply(files(node_class(), pool()))
+    outcome = applier(store).delete([(PolicyKind.NODE_CLASS, "c"), (PolicyKind.NODE_CLASS, "unknown")])
     assert [(change.name, change.change) for change in outcome.changes] == [("c", Change.DELETED)]
     assert [problem.rule for problem in outcome.problems] == ["no-class"]
     assert [row.name for row in store.list_all()] == ["p"]
@@ -153,9 +168,9 @@ def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryP
 
 def test_replacing_deletes_what_the_former_files_named_and_the_new_ones_do_not(store: MemoryPolicyStore) -> None:
     former = files(node_class(), pool("old"), pool("kept"))
-    ApplyPolicy(store).apply(former)
-    ApplyPolicy(store).apply(files(pool("by-hand")))
-    outcome = ApplyPolicy(store).replace(files(node_class(), pool("kept"), pool("new")), former)
+    applier(store).apply(former)
+    applier(store).apply(files(pool("by-hand")))
+    outcome = applier(store).replace(files(node_class(), pool("kept"), pool("new")), former)
     assert {change.name: change.change for change in outcome.effective} == {
         "new": Change.CREATED,
         "old": Change.DELETED,
@@ -166,22 +181,22 @@ def test_replacing_deletes_what_the_former_files_named_and_the_new_ones_do_not(s
 def test_a_workload_is_not_policy(store: MemoryPolicyStore) -> None:
     text = "{apiVersion: reservoir/v1, kind: Workload, metadata: {name: w}, spec: {}}"
     with pytest.raises(ManifestError, match="reservoir submit"):
-        ApplyPolicy(store).apply(files(text))
+        applier(store).apply(files(text))
 
 
 def test_the_same_object_twice_is_an_error_that_names_both_places(store: MemoryPolicyStore) -> None:
     with pytest.raises(ManifestError, match=r"1\.yaml:4: error: NodePool/p .* first at 0\.yaml:4"):
-        ApplyPolicy(store).apply(files(pool(), pool()))
+        applier(store).apply(files(pool(), pool()))
 
 
 def test_more_objects_than_one_transaction_holds_are_refused(store: MemoryPolicyStore) -> None:
     with pytest.raises(ManifestError, match="at most 100"):
-        ApplyPolicy(store).apply(files(node_class(), "---".join(pool(f"p{index}") for index in range(100))))
+        applier(store).apply(files(node_class(), "---".join(pool(f"p{index}") for index in range(100))))
     assert store.list_all() == ()
 
 
 def test_a_warning_is_given_and_does_not_forbid(store: MemoryPolicyStore) -> None:
-    outcome = ApplyPolicy(store).apply(files(pool(node_class_name="gpus"), node_class("gpu")))
+    outcome = applier(store).apply(files(pool(node_class_name="gpus"), node_class("gpu")))
     (problem,) = outcome.problems
     assert (problem.severity, problem.suggestion, problem.line) == (Severity.WARNING, "gpu", 7)
     assert "can never launch because there is no EC2NodeClass gpus" in problem.message
@@ -189,17 +204,17 @@ def test_a_warning_is_given_and_does_not_forbid(store: MemoryPolicyStore) -> Non
 
 
 def test_a_put_keeps_the_status(store: MemoryPolicyStore) -> None:
-    ApplyPolicy(store).apply(files(node_class()))
+    applier(store).apply(files(node_class()))
     ready = Condition(ConditionType.READY, ConditionStatus.TRUE, "Ready", "", START)
     store.save_status(PolicyKind.NODE_CLASS, "c", PolicyStatus((ready,)))
-    ApplyPolicy(store).apply(files(node_class(image="other-*")))
+    applier(store).apply(files(node_class(image="other-*")))
     (row,) = store.list_all()
     assert row.status.conditions == (ready,)
     assert (row.generation, row.revision) == (2, 2)
 
 
 def test_stored_policy_becomes_values_of_the_core(store: MemoryPolicyStore) -> None:
-    ApplyPolicy(store).apply(example_files())
+    applier(store).apply(example_files())
     policy = policy_of(store.list_all())
     assert [pool.name for pool in policy.node_pools] == ["general", "gpu-training"]
     assert [node_class.name for node_class in policy.node_classes] == ["general", "gpu"]

@@ -1,0 +1,15 @@
+"""Custom resource of a deployment -> Policy: applies the manifests folder."""
+
+from typing import Any
+
+from shared.runtime import bootstrap
+from shared.runtime.custom_resource import answered
+from shared.runtime.observability import observed
+from shared.usecases.deploy_policy import Deployment
+
+
+@observed
+@answered
+def handler(event: dict[str, Any], _context: Any) -> Deployment:
+    """Serve a request of CloudFormation; it is told how that ended, whatever happens."""
+    return bootstrap.deploy_policy().handle(event)

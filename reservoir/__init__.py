@@ -1,0 +1,1 @@
+"""The command line: ``python -m reservoir``. One module a command, in ``commands``."""

@@ -1,0 +1,37 @@
+"""The application: global options, and the list of commands."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from reservoir.commands import apply, delete, diff, get, validate
+from reservoir.connection import Session
+
+app = typer.Typer(
+    name="reservoir",
+    help="Put workload demand onto EC2 capacity that is already paid for, first.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # help is plain text: nothing in it is markup
+    pretty_exceptions_show_locals=False,  # locals may hold user data
+)
+
+
+@app.callback()
+def main(
+    context: typer.Context,
+    stack: Annotated[str, typer.Option(help="Name of the deployed stack.", envvar="RESERVOIR_STACK")] = "reservoir",
+    region: Annotated[str | None, typer.Option(help="AWS region; default: that of your AWS settings.")] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+) -> None:
+    """Keep the options until a command connects; commands that need no account never do."""
+    if profile is not None:
+        os.environ["AWS_PROFILE"] = profile
+    if region is not None:
+        os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = region
+    if context.obj is None:
+        context.obj = Session(stack)
+
+
+for module in (apply, diff, delete, get, validate):
+    module.register(app)

@@ -1,0 +1,34 @@
+"""``reservoir validate``."""
+
+import typer
+
+from reservoir import files
+from reservoir.console import fail, output, report
+from shared.core.node_class import NodeClass
+from shared.core.node_pool import NodePool
+from shared.core.workload import Workload
+from shared.manifests.crosscheck import World, cross_check, problem_of
+from shared.manifests.problems import errors_of
+from shared.manifests.validate import read_files
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("validate")(validate)
+
+
+def validate(filenames: files.Filenames) -> None:
+    """Check manifests of every kind, alone and together, without an AWS account."""
+    reading = read_files(files.read(filenames))
+    report(reading.problems)
+    if errors_of(reading.problems):
+        fail("not valid")
+    values = [read.manifest.to_core() for read in reading.manifests]
+    world = World(
+        [value for value in values if isinstance(value, NodePool)],
+        [value for value in values if isinstance(value, NodeClass)],
+        [value for value in values if isinstance(value, Workload)],
+    )
+    documents = {read.identity: read.document for read in reading.manifests}
+    report(problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in cross_check(world))
+    output().print(f"{len(values)} valid")

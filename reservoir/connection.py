@@ -1,0 +1,114 @@
+"""The deployed stack as the command line sees it."""
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from reservoir.console import fail
+from shared.names import output_name
+from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.policy import PolicyStore
+from shared.ports.state import NodeClaimStore, ReservationStore
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from shared.runtime.adapters import Adapters
+
+
+class Connection(Protocol):
+    """What commands use of the stack; a property connects when it is first read."""
+
+    @property
+    def policy(self) -> PolicyStore:
+        """NodePools and EC2NodeClasses."""
+        ...
+
+    @property
+    def reservations(self) -> ReservationStore:
+        """Reservations."""
+        ...
+
+    @property
+    def node_claims(self) -> NodeClaimStore:
+        """NodeClaims."""
+        ...
+
+    @property
+    def publisher(self) -> EventPublisher:
+        """The outbound bus."""
+        ...
+
+    @property
+    def queue(self) -> WorkQueue:
+        """The planning queue."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        ...
+
+
+class Session:
+    """Connects to a stack by its outputs, which carry what its functions have in their environment."""
+
+    def __init__(self, stack: str) -> None:
+        self.stack = stack
+
+    @cached_property
+    def adapters(self) -> "Adapters":
+        """The adapters of the stack's tables and queues, made when a command first needs one."""
+        # imported here, because --help and validate shall not wait for AWS's libraries
+        from shared.runtime.adapters import Adapters
+        from shared.runtime.settings import REGION, REQUIRED, Settings, SettingsError
+
+        outputs, region = _outputs_of(self.stack)
+        environment = {name: outputs[output_name(name)] for name in REQUIRED if output_name(name) in outputs}
+        try:
+            return Adapters(Settings.from_environment({**environment, REGION: region}))
+        except SettingsError as error:
+            fail(f"the stack {self.stack} is not a Reservoir of this version: {error}")
+
+    @property
+    def policy(self) -> PolicyStore:
+        """NodePools and EC2NodeClasses."""
+        return self.adapters.policy
+
+    @property
+    def reservations(self) -> ReservationStore:
+        """Reservations."""
+        return self.adapters.reservations
+
+    @property
+    def node_claims(self) -> NodeClaimStore:
+        """NodeClaims."""
+        return self.adapters.node_claims
+
+    @property
+    def publisher(self) -> EventPublisher:
+        """The outbound bus."""
+        return self.adapters.publisher
+
+    @property
+    def queue(self) -> WorkQueue:
+        """The planning queue."""
+        return self.adapters.queue
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.adapters.clock
+
+
+def _outputs_of(stack: str) -> tuple[dict[str, str], str]:
+    """Return a stack's outputs and the region that it was found in."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from shared.adapters.clients import make_client
+
+    try:
+        client = make_client("cloudformation")
+        (found,) = client.describe_stacks(StackName=stack)["Stacks"]
+    except (BotoCoreError, ClientError) as error:
+        fail(f"cannot read the stack {stack}: {error}")
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+    return outputs, client.meta.region_name

@@ -1,0 +1,72 @@
+"""What the commands about policy share."""
+
+from collections.abc import Callable
+from difflib import unified_diff
+from typing import TypeVar
+
+import typer
+from rich.text import Text
+
+from reservoir.connection import Connection
+from reservoir.console import fail, output, report
+from shared.manifests.events import Change
+from shared.manifests.problems import ManifestError
+from shared.manifests.render import to_yaml
+from shared.ports.errors import AwsError
+from shared.ports.state import ConflictError
+from shared.usecases.apply_policy import ApplyPolicy, Outcome, PolicyChange
+
+T = TypeVar("T")
+
+_LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def connection(context: typer.Context) -> Connection:
+    """Return the stack of the global options."""
+    found: Connection = context.obj
+    return found
+
+
+def apply_policy(context: typer.Context) -> ApplyPolicy:
+    """Return the use case on the stack."""
+    stack = connection(context)
+    return ApplyPolicy(stack.policy, stack.publisher, stack.queue)
+
+
+def attempt(action: Callable[[], T]) -> T:
+    """Do something that can be refused; end the command with all reasons when it is."""
+    try:
+        return action()
+    except ManifestError as error:
+        report(error.problems)
+        fail("nothing was written")
+    except ConflictError as error:
+        fail(f"nothing was written, because somebody else was faster ({error}); read again and retry")
+    except AwsError as error:
+        fail(f"AWS refused: {error}")
+
+
+def print_outcome(outcome: Outcome, *, dry_run: bool) -> None:
+    """Print one line an object, and all doubts."""
+    report(outcome.problems)
+    suffix = " (dry run)" if dry_run else ""
+    for change in outcome.changes:
+        output().print(f"{change.kind.lower()}/{change.name} {change.change.value}{suffix}")
+
+
+def print_diff(outcome: Outcome) -> None:
+    """Print what differs as unified diffs of YAML."""
+    report(outcome.problems)
+    console = output()
+    for change in outcome.effective:
+        for line in _diff(change):
+            console.print(Text(line, style=_LINE_STYLES.get(line[:1], "")))
+
+
+def _diff(change: PolicyChange) -> list[str]:
+    name = f"{change.kind.lower()}/{change.name}"
+    before = "" if change.before is None else to_yaml([change.before])
+    after = "" if change.after is None else to_yaml([change.after])
+    old = "/dev/null" if change.change is Change.CREATED else f"stored/{name}"
+    new = "/dev/null" if change.change is Change.DELETED else f"given/{name}"
+    return list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))

@@ -1,0 +1,89 @@
+"""The status that users see beside a manifest: conditions, what was found, counts (the ODCR RFC's status block)."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from shared.core.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from shared.core.conditions import Condition
+from shared.core.node_claim import NodeClaim
+from shared.core.node_class import NodeClassStatus
+from shared.core.resources import Resources
+
+EXPIRING = "expiring"
+
+
+def node_class_status(
+    found: NodeClassStatus,
+    conditions: Sequence[Condition],
+    reservations: Iterable[CapacityReservation],
+    now: datetime,
+) -> dict[str, Any]:
+    """Return an EC2NodeClass's status; ``reservations`` are those that the class selects."""
+    status: dict[str, Any] = {
+        "capacityReservations": [_reservation(each, now) for each in sorted(reservations, key=lambda each: each.id)],
+        "subnets": [{"id": subnet.id, "zone": subnet.zone, "zoneID": subnet.zone_id} for subnet in found.subnets],
+        "securityGroups": [{"id": identity} for identity in found.security_group_ids],
+        "amis": [_given(id=i.id, name=i.name or None, architecture=i.architecture) for i in found.machine_images],
+    }
+    if found.instance_profile is not None:
+        status["instanceProfile"] = found.instance_profile
+    return {**status, "conditions": _conditions(conditions)}
+
+
+def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim]) -> dict[str, Any]:
+    """Return a NodePool's status; ``claims`` are the pool's live ones."""
+    live = list(claims)
+    resources = sum((claim.allocatable for claim in live), Resources.of({}))
+    counts: dict[str, int] = {}
+    for claim in live:
+        counts[claim.offering.capacity_type] = counts.get(claim.offering.capacity_type, 0) + 1
+    return {
+        "nodes": len(live),
+        "nodesByCapacityType": dict(sorted(counts.items())),
+        "resources": resources.formatted(),
+        "conditions": _conditions(conditions),
+    }
+
+
+def _conditions(conditions: Sequence[Condition]) -> list[dict[str, str]]:
+    return [
+        {
+            "type": condition.type.value,
+            "status": condition.status.value,
+            "reason": condition.reason,
+            "message": condition.message,
+            "lastTransitionTime": _instant(condition.last_transition_at),
+        }
+        for condition in conditions
+    ]
+
+
+def _reservation(reservation: CapacityReservation, now: datetime) -> dict[str, Any]:
+    draining = reservation.state == ACTIVE and not reservation.is_active(now)
+    block = reservation.kind is ReservationKind.CAPACITY_BLOCK
+    return _given(
+        id=reservation.id,
+        availabilityZone=reservation.zone,
+        zoneID=reservation.zone_id,
+        instanceType=reservation.instance_type,
+        instanceMatchCriteria=reservation.instance_match_criteria,
+        ownerID=reservation.owner_id,
+        reservationType="capacity-block" if block else "default",
+        interruptible=reservation.kind is ReservationKind.INTERRUPTIBLE,
+        state=EXPIRING if draining else reservation.state,
+        startTime=None if reservation.start_at is None else _instant(reservation.start_at),
+        endTime=None if reservation.end_at is None else _instant(reservation.end_at),
+        totalInstanceCount=reservation.total_count,
+        availableInstanceCount=reservation.available_count,
+        freeUnits=reservation.free_units,
+        stale=True if reservation.stale else None,
+    )
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _instant(value: datetime) -> str:
+    return value.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

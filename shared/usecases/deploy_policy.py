@@ -1,0 +1,64 @@
+"""Policy that a deployment brings along: the manifests folder as a CloudFormation custom resource."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.manifests.problems import ManifestError
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
+from shared.ports.state import ConflictError
+from shared.usecases.apply_policy import ApplyPolicy, Outcome
+
+Files = list[tuple[str, str]]
+
+APPLIED: Final = "reservoir-policy"
+# CloudFormation deletes what it failed to create; the id tells that there is nothing of ours to delete.
+NOT_APPLIED: Final = "reservoir-policy-not-applied"
+_ATTEMPTS_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What CloudFormation is told."""
+
+    succeeded: bool
+    physical_id: str
+    reason: str = ""
+    outcome: Outcome = Outcome(())  # noqa: RUF009 # frozen
+
+
+@dataclass(frozen=True, slots=True)
+class DeployPolicy:
+    """Applies the folder of a deployment, and deletes what an earlier deployment applied and this one left out."""
+
+    applier: ApplyPolicy
+
+    def handle(self, request: Mapping[str, Any]) -> Deployment:
+        """Serve a custom resource request: Create, Update or Delete. Repeats change nothing."""
+        kind = request["RequestType"]
+        before = request.get("PhysicalResourceId", NOT_APPLIED)
+        if kind == "Delete" and before == NOT_APPLIED:
+            return Deployment(True, before)
+        given, former = files_of(request, "ResourceProperties"), files_of(request, "OldResourceProperties")
+        if kind == "Delete":
+            given, former = [], given
+        try:
+            outcome = self._replace(given, former)
+        except (ManifestError, ConflictError) as error:
+            return Deployment(False, before, str(error))
+        return Deployment(True, APPLIED, outcome=outcome)
+
+    def _replace(self, given: Files, former: Files) -> Outcome:
+        for attempt in range(1, _ATTEMPTS_MAX + 1):
+            try:
+                return self.applier.replace(given, former)
+            except ConflictError:
+                if attempt == _ATTEMPTS_MAX:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+
+def files_of(request: Mapping[str, Any], properties: str) -> Files:
+    """Return the files that a request carries."""
+    listed: Sequence[Mapping[str, str]] = request.get(properties, {}).get(MANIFESTS_PROPERTY, [])
+    return [(file[MANIFEST_NAME], file[MANIFEST_TEXT]) for file in listed]

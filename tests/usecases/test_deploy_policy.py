@@ -1,0 +1,97 @@
+from typing import Any
+
+import pytest
+
+from shared.manifests.events import Change
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
+from shared.usecases.apply_policy import ApplyPolicy
+from shared.usecases.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.usecases.test_apply_policy import applier, files, node_class, pool
+
+
+def properties(*texts: str) -> dict[str, Any]:
+    return {MANIFESTS_PROPERTY: [{MANIFEST_NAME: name, MANIFEST_TEXT: text} for name, text in files(*texts)]}
+
+
+def create(*texts: str) -> dict[str, Any]:
+    return {"RequestType": "Create", "ResourceProperties": properties(*texts)}
+
+
+def update(before: list[str], after: list[str]) -> dict[str, Any]:
+    return {
+        "RequestType": "Update",
+        "PhysicalResourceId": APPLIED,
+        "ResourceProperties": properties(*after),
+        "OldResourceProperties": properties(*before),
+    }
+
+
+@pytest.fixture
+def store() -> MemoryPolicyStore:
+    return MemoryPolicyStore()
+
+
+@pytest.fixture
+def use_case(store: MemoryPolicyStore) -> DeployPolicy:
+    applied: ApplyPolicy = applier(store)
+    return DeployPolicy(applied)
+
+
+def names(store: MemoryPolicyStore) -> list[str]:
+    return [row.name for row in store.list_all()]
+
+
+def test_the_folder_is_applied_and_what_leaves_it_is_deleted(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    created = use_case.handle(create(node_class(), pool("a"), pool("b")))
+    assert (created.succeeded, created.physical_id) == (True, APPLIED)
+    applier(store).apply(files(pool("by-hand")))
+    updated = use_case.handle(update([node_class(), pool("a"), pool("b")], [node_class(), pool("b")]))
+    assert [(change.name, change.change) for change in updated.outcome.effective] == [("a", Change.DELETED)]
+    assert names(store) == ["c", "b", "by-hand"]
+
+
+def test_a_repeated_request_changes_nothing(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    for _ in range(2):
+        assert use_case.handle(create(node_class(), pool())).succeeded
+    assert store.commit_count == 1
+
+
+def test_removing_the_folder_deletes_what_it_applied(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    use_case.handle(create(node_class(), pool()))
+    applier(store).apply(files(pool("by-hand")))
+    request = {**create(node_class(), pool()), "RequestType": "Delete", "PhysicalResourceId": APPLIED}
+    assert use_case.handle(request).succeeded
+    assert names(store) == ["by-hand"]
+
+
+def test_a_folder_with_errors_fails_the_deployment_with_all_of_them(
+    store: MemoryPolicyStore, use_case: DeployPolicy
+) -> None:
+    failed = use_case.handle(create(node_class(), pool().replace("weight: 7", "weight: x"), "kind: Nothing"))
+    assert (failed.succeeded, failed.physical_id) == (False, NOT_APPLIED)
+    assert "1.yaml:6: error: NodePool/p spec.weight" in failed.reason
+    assert "2.yaml:1: error: kind" in failed.reason
+    assert names(store) == []
+
+
+def test_rolling_a_failed_create_back_deletes_nothing_that_was_there_before(
+    store: MemoryPolicyStore, use_case: DeployPolicy
+) -> None:
+    applier(store).apply(files(node_class(), pool()))
+    request = {**create(node_class(), pool(), "kind: Nothing"), "RequestType": "Delete"}
+    assert use_case.handle({**request, "PhysicalResourceId": NOT_APPLIED}).succeeded
+    assert names(store) == ["c", "p"]
+
+
+def test_a_race_is_run_again(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    use_case.handle(create(node_class(), pool()))
+
+    def overtake() -> None:
+        store.before_commit = lambda: None
+        applier(store).apply(files(pool().replace("weight: 7", "weight: 8")))
+
+    store.before_commit = overtake
+    heavier = pool().replace("weight: 7", "weight: 9")
+    assert use_case.handle(update([node_class(), pool()], [node_class(), heavier])).succeeded
+    assert [row.manifest["spec"].get("weight") for row in store.list_all()] == [None, 9]
