@@ -151,7 +151,7 @@ def _zipped(folder: Path) -> bytes:
 def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: Any, report: Report) -> dict[str, str]:
     template = json.loads(stack.template.read_text())
     present = _status(cloudformation, stack.name)
-    if present is not None and _deployed_template(cloudformation, stack.name) == template:
+    if present is not None and _is_as_deployed(stack, template, cloudformation):
         report(f"{stack.name}: no changes")
         return _outputs(cloudformation, stack.name)
     request = {
@@ -180,9 +180,12 @@ def _status(cloudformation: Any, name: str) -> str | None:
     return None
 
 
-def _deployed_template(cloudformation: Any, name: str) -> Any:
-    body = cloudformation.get_template(StackName=name)["TemplateBody"]
-    return json.loads(body) if isinstance(body, str) else body
+def _is_as_deployed(stack: _Stack, template: Any, cloudformation: Any) -> bool:
+    body = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
+    described = cloudformation.describe_stacks(StackName=stack.name)["Stacks"][0]
+    parameters = {each["ParameterKey"]: each["ParameterValue"] for each in described.get("Parameters", ())}
+    same_parameters = all(parameters.get(name) == value for name, value in stack.parameters.items())
+    return same_parameters and (json.loads(body) if isinstance(body, str) else body) == template
 
 
 def _wait(cloudformation: Any, name: str, expected: str) -> None:

@@ -78,7 +78,9 @@ class FaultRule:
         return rule
 
     def matches(self, request: Request) -> bool:
-        """Whether the rule is about this request."""
+        """Whether the rule is about this request; only a function's environment can be killed."""
+        if self.action == "kill" and request.function is None:
+            return False
         return (
             self.service in (None, request.service)
             and self.operation in (None, request.operation)

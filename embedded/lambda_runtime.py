@@ -98,12 +98,14 @@ class LambdaRuntime:
             return self._by_access_key.get(access_key_id)
 
     def stop(self) -> None:
-        """End all environments."""
+        """End all environments; the invocations that they serve fail."""
         with self._lock:
-            environments = [*self._busy, *(environment for _, environment in self._idle)]
+            busy, idle = list(self._busy), [environment for _, environment in self._idle]
             self._idle.clear()
-        for environment in environments:
-            environment.kill()
+        for environment in (*busy, *idle):
+            environment.kill()  # who waits for a busy one closes it
+        for environment in idle:
+            self._retire(environment)
 
     def _acquire(self, config: Mapping[str, Any], code: bytes) -> tuple[Environment, str]:
         fingerprint = _fingerprint(config, code)
@@ -174,6 +176,7 @@ class LambdaRuntime:
         self, config: Mapping[str, Any], credentials: Credentials, task_root: Path, python_path: list[Path]
     ) -> dict[str, str]:
         name = config["FunctionName"]
+        logging = config.get("LoggingConfig") or {}
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "LANG": "C.UTF-8",
@@ -188,7 +191,9 @@ class LambdaRuntime:
             "AWS_LAMBDA_FUNCTION_NAME": name,
             "AWS_LAMBDA_FUNCTION_VERSION": config.get("Version", "$LATEST"),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(config.get("MemorySize", 128)),
-            "AWS_LAMBDA_LOG_GROUP_NAME": (config.get("LoggingConfig") or {}).get("LogGroup") or f"/aws/lambda/{name}",
+            "AWS_LAMBDA_LOG_GROUP_NAME": logging.get("LogGroup") or f"/aws/lambda/{name}",
+            "AWS_LAMBDA_LOG_FORMAT": logging.get("LogFormat") or "Text",
+            **({"AWS_LAMBDA_LOG_LEVEL": level} if (level := logging.get("ApplicationLogLevel")) else {}),
             "AWS_LAMBDA_LOG_STREAM_NAME": uuid.uuid4().hex,
             "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,

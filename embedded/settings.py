@@ -32,7 +32,9 @@ def prepare_environment(port: int, folder: Path, ca_bundle: Path, url: str, log_
         MINISTACK_REGION=REGION,
         MINISTACK_SSL_CERT=str(ca_bundle),
         MINISTACK_SSL_KEY=str(folder / "key.pem"),
+        S3_DATA_DIR=str(folder / "s3"),
         SFTP_ENABLED="0",
+        STATE_DIR=str(folder / "state"),
         TMPDIR=str(folder),
         USE_SSL="1",
     )

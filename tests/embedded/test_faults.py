@@ -32,6 +32,7 @@ def test_a_rule_skips_then_hits_then_is_used_up() -> None:
 def test_a_rule_names_service_operation_and_function() -> None:
     rule = FaultRule("kill", service="ec2", operation="CreateFleet", function="launch")
     assert rule.matches(Request("ec2", "CreateFleet", "launch"))
+    assert not FaultRule("kill").matches(Request("ec2", "CreateFleet", None))  # nobody to kill
     for request in (
         Request("sqs", "CreateFleet", "launch"),
         Request("ec2", "RunInstances", "launch"),

@@ -1,11 +1,12 @@
 """Functions run as on AWS: under the runtime client, on their role, within their timeout, by the emulated clock."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.embedded.conftest import Resources, allow, until
+from tests.embedded.conftest import Resources, allow, until, zipped
 
 pytestmark = pytest.mark.embedded
 
@@ -124,3 +125,22 @@ def test_a_function_may_do_only_what_its_role_allows(resources: Resources) -> No
     assert failed
     assert "AccessDeniedException" in answer["errorMessage"]
     assert f":assumed-role/{'role'}-" in answer["errorMessage"]
+
+
+def test_invocations_that_overlap_have_environments_of_their_own(resources: Resources) -> None:
+    function = resources.function(
+        "import os, time\ndef handle(event, context): return time.sleep(event) or os.getpid()"
+    )
+    with ThreadPoolExecutor(3) as pool:
+        pids = list(pool.map(lambda _: resources.invoke(function, 1.0)[0], range(3)))
+    assert len(set(pids)) == 3
+    assert resources.invoke(function, 0)[0] in pids
+
+
+def test_changed_code_is_what_runs_next(resources: Resources) -> None:
+    function = resources.function("def handle(event, context): return 'old'")
+    assert resources.invoke(function, {}) == ("old", False)
+    resources.lambda_.update_function_code(
+        FunctionName=function, ZipFile=zipped("def handle(event, context): return 'new'")
+    )
+    assert resources.invoke(function, {}) == ("new", False)
