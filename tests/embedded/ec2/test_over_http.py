@@ -1,0 +1,38 @@
+"""What the host must carry over HTTP: lost answers, refused control actions, prices."""
+
+import pytest
+from botocore.exceptions import ConnectionClosedError
+
+from embedded.client import ControlError, EmbeddedAws
+from tests.embedded.ec2.support import TYPE, ZONE_A
+
+pytestmark = pytest.mark.embedded
+
+
+def test_a_lost_response_closes_the_connection_after_the_effect(embedded_aws: EmbeddedAws) -> None:
+    ec2 = embedded_aws.client("ec2")
+    request = {
+        "InstanceType": TYPE,
+        "InstancePlatform": "Linux/UNIX",
+        "AvailabilityZone": ZONE_A,
+        "InstanceCount": 1,
+        "InstanceMatchCriteria": "targeted",
+        "ClientToken": "lost-over-http",
+    }
+    before = len(ec2.describe_capacity_reservations()["CapacityReservations"])
+    embedded_aws.ec2("lose_response", operation="CreateCapacityReservation")
+    with pytest.raises(ConnectionClosedError):
+        ec2.create_capacity_reservation(**request)
+    ec2.create_capacity_reservation(**request)
+    assert len(ec2.describe_capacity_reservations()["CapacityReservations"]) == before + 1
+
+
+def test_a_refused_control_action_says_why(embedded_aws: EmbeddedAws) -> None:
+    with pytest.raises(ControlError, match="no control action 'fly'"):
+        embedded_aws.ec2("fly")
+
+
+def test_prices_are_served_by_the_pricing_endpoint(embedded_aws: EmbeddedAws) -> None:
+    filters = [{"Type": "TERM_MATCH", "Field": "instanceType", "Value": TYPE}]
+    answer = embedded_aws.client("pricing").get_products(ServiceCode="AmazonEC2", Filters=filters)
+    assert len(answer["PriceList"]) == 5
