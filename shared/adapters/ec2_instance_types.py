@@ -12,7 +12,7 @@ from shared.core.catalogue import DiscoveredType
 from shared.core.instance_type import CapacityType, InstanceType, is_ultra_server
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
-from shared.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Resources
+from shared.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 from shared.ports.discovery import ZoneOfferings
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) ->
         CPU: info["VCpuInfo"]["DefaultVCpus"] * 1000,
         MEMORY: size_mib * _MIB,
         EPHEMERAL_STORAGE: _ROOT_VOLUME_BYTES,
+        PODS: _pods(info),
         **_accelerators(info),
     }
     instance_type = InstanceType(
@@ -94,6 +95,20 @@ def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) ->
 def _architecture(info: Mapping[str, Any]) -> str:
     supported = info["ProcessorInfo"]["SupportedArchitectures"]
     return next(_ARCHITECTURES[name] for name in supported if name in _ARCHITECTURES)
+
+
+def _pods(info: Mapping[str, Any]) -> int:
+    """Count the replicas that a node may hold, as Karpenter does: the default card's addresses, less one an interface.
+
+    No container network needs it here; manifests that come from Karpenter were sized with it, and it bounds a node.
+    """
+    network = info["NetworkInfo"]
+    cards = network.get("NetworkCards", [])
+    default = network.get("DefaultNetworkCardIndex", 0)
+    card = next((card for card in cards if card.get("NetworkCardIndex") == default), network)
+    interfaces: int = card.get("MaximumNetworkInterfaces", 1)
+    addresses: int = network.get("Ipv4AddressesPerInterface", 1)
+    return interfaces * (addresses - 1) + 2
 
 
 def _accelerators(info: Mapping[str, Any]) -> dict[str, int]:
@@ -129,6 +144,7 @@ def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> It
         labels.INSTANCE_GENERATION: parts and parts["generation"],
         labels.INSTANCE_CAPABILITY_FLEX: _text(family.endswith("-flex")),
         labels.INSTANCE_HYPERVISOR: info.get("Hypervisor"),
+        labels.INSTANCE_PODS: _pods(info),
         **_processor(info),
         **_network(info),
         **_storage(info),

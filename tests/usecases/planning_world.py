@@ -1,0 +1,211 @@
+"""Discovery and provisioning on memory, with the real scheduler and the real checker."""
+
+from datetime import datetime
+from typing import Any
+
+from shared.core import checker, scheduler
+from shared.core import labels as known
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.catalogue import DiscoveredType
+from shared.core.instance_type import CapacityType, InstanceType
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.snapshot import Snapshot
+from shared.ports.discovery import ZoneOfferings
+from shared.ports.policy import PolicyKind, PutPolicy
+from shared.ports.state import ReservationRecord, WorkloadRecord
+from shared.usecases.commit_plan import PlanCommitter
+from shared.usecases.discover_offerings import DiscoverOfferings
+from shared.usecases.discover_reservations import DiscoverReservations, Discovery
+from shared.usecases.gather_snapshot import SnapshotGatherer
+from shared.usecases.provision import Provision, ProvisionReport
+from shared.usecases.resolve_node_classes import NodeClassResolver
+from shared.usecases.workload_status import WorkloadStatus
+from tests.fakes.discovery import (
+    MemoryInstanceTypes,
+    MemoryLaunchEnvironment,
+    MemoryPrices,
+    MemoryReservationReader,
+)
+from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.state import MemoryState
+from tests.fakes.system import ManualClock, SequentialIds
+from tests.fakes.values import workload_record
+
+ZONES = ZoneOfferings(
+    dict.fromkeys(("p5.48xlarge", "m5.large", "m5.4xlarge"), ("use1-az1", "use1-az2", "use1-az3")),
+    {f"use1-az{number}": f"us-east-1{letter}" for number, letter in enumerate("abc", start=1)},
+)
+ON_DEMAND = {"p5.48xlarge": 55_040_000, "m5.large": 96_000, "m5.4xlarge": 768_000}
+SPOT = {(name, f"us-east-1{letter}"): price * 3 // 10 for name, price in ON_DEMAND.items() for letter in "abc"}
+
+
+def instance_type(name: str, cpu: int, memory_gib: int, gpu: int = 0) -> DiscoveredType:
+    """A type with the labels that matter here."""
+    found = Requirements.from_labels(
+        {known.INSTANCE_TYPE: name, known.ARCH: "amd64", known.OS: "linux", known.REGION: "us-east-1"}
+    )
+    capacity = {"cpu": cpu * 1000, "memory": memory_gib << 30, "pods": 200} | ({"nvidia.com/gpu": gpu} if gpu else {})
+    return DiscoveredType(
+        InstanceType(name, found, Resources.of(capacity), Resources.of({})),
+        frozenset({CapacityType.ON_DEMAND, CapacityType.SPOT}),
+    )
+
+
+TYPES = (
+    instance_type("m5.4xlarge", 16, 64),
+    instance_type("m5.large", 2, 8),
+    instance_type("p5.48xlarge", 192, 2048, 8),
+)
+
+
+def node_class_manifest(**spec: Any) -> dict[str, Any]:
+    """A class that selects all reservations with the tag team=research."""
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {
+            "role": "nodes",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": {"team": "research"}}],
+            "securityGroupSelectorTerms": [{"tags": {"team": "research"}}],
+            "capacityReservationSelectorTerms": [{"tags": {"team": "research"}}],
+            **spec,
+        },
+    }
+
+
+def node_pool_manifest(
+    name: str = "gpu", capacity_types: tuple[str, ...] = ("reserved", "on-demand")
+) -> dict[str, Any]:
+    """A pool that may use these capacity types."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "template": {
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": list(capacity_types)}
+                    ],
+                }
+            }
+        },
+    }
+
+
+class PlanningWorld:
+    """Everything up to the launch queue."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.state = MemoryState(self.clock)
+        self.ids = SequentialIds()
+        self.queue = MemoryQueue()
+        self.bus = MemoryBus()
+        self.timers = MemoryTimers()
+        self.policy = MemoryPolicyStore()
+        self.reader = MemoryReservationReader()
+        self.environment = MemoryLaunchEnvironment()
+        self.types = MemoryInstanceTypes(TYPES, ZONES)
+        self.prices = MemoryPrices(ON_DEMAND, SPOT)
+        self.shed: list[tuple[WorkloadRecord, int]] = []
+        self.solves = 0
+
+    # parts
+
+    def discovery(self) -> DiscoverReservations:
+        return DiscoverReservations(
+            reader=self.reader,
+            resolver=NodeClassResolver(self.environment, self.policy),
+            policy=self.policy,
+            reservations=self.state.reservations,
+            node_claims=self.state.node_claims,
+            timers=self.timers,
+            queue=self.queue,
+            publisher=self.bus,
+            clock=self.clock,
+        )
+
+    def offerings(self) -> DiscoverOfferings:
+        return DiscoverOfferings(self.types, self.prices, self.state.offerings, self.queue)
+
+    def solve(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+        self.solves += 1
+        return scheduler.solve(snapshot, now=now, policy=policy)
+
+    def provisioner(self, **changes: Any) -> Provision:
+        parts: dict[str, Any] = {
+            "gatherer": SnapshotGatherer(
+                self.state.offerings,
+                self.state.reservations,
+                self.state.node_claims,
+                self.state.workloads,
+                self.policy,
+            ),
+            "committer": PlanCommitter(self.state.node_claims, self.ids),
+            "status": WorkloadStatus(self.state.workloads, self.bus),
+            "node_claims": self.state.node_claims,
+            "decisions": self.state.decisions,
+            "queue": self.queue,
+            "publisher": self.bus,
+            "ids": self.ids,
+            "clock": self.clock,
+            "policy": SchedulingPolicy(),
+            "solve": self.solve,
+            "check": lambda snapshot, plan, now, policy: checker.check(snapshot, plan, now=now, policy=policy),
+            "shed_surplus": self._shed,
+        }
+        return Provision(**(parts | changes))
+
+    def _shed(self, record: WorkloadRecord, hosts: Any, now: datetime) -> int:
+        assert now == self.clock.now()
+        self.shed.append((record, len(hosts)))
+        return 0
+
+    # steps
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        for manifest in manifests:
+            kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
+            stored = self.policy.get(kind, name)
+            revision = None if stored is None else stored.revision
+            generation = 1 if stored is None else stored.generation + 1
+            self.policy.commit([PutPolicy(kind, name, manifest, generation, revision)])
+
+    def ready(self, *reservations: CapacityReservation, pool: dict[str, Any] | None = None) -> "PlanningWorld":
+        """A world in which discovery has run once."""
+        self.apply(node_class_manifest(), node_pool_manifest() if pool is None else pool)
+        self.reader.put(*reservations)
+        self.offerings().run()
+        self.discovery().run()
+        self.queue.wake_ups.clear()
+        return self
+
+    def discover(self) -> Discovery:
+        return self.discovery().run()
+
+    def submit(self, name: str = "train", **changes: Any) -> WorkloadRecord:
+        record = workload_record(name, **changes)
+        return self.state.workloads.put(record, expected_revision=None)
+
+    def plan(self) -> ProvisionReport:
+        return self.provisioner().run()
+
+    # what there is
+
+    def reservation(self, reservation_id: str = "cr-1") -> ReservationRecord:
+        record = self.state.reservations.get(reservation_id)
+        assert record is not None
+        return record
+
+    def workload(self, name: str = "train") -> WorkloadRecord:
+        record = self.state.workloads.get(f"research/{name}")
+        assert record is not None
+        return record
