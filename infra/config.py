@@ -92,6 +92,9 @@ class FunctionSettings:
     queue: Queue | None = None
     batch_size: int = 1
     max_concurrency: int = 2  # of the queue's poller; 2 is the least that AWS accepts
+    # How long a message is hidden while it is worked on. AWS advises six time-outs, which is also what a failed message
+    # waits for its next try.
+    hidden_timeouts: int = 6
     every_min: int | None = None  # schedule
 
 
@@ -101,8 +104,9 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.DISCOVER_RESERVATIONS: FunctionSettings(60, 1024, every_min=1),
     # All instance types of a region with their prices: thousands of items over paged, throttled calls.
     Function.DISCOVER_OFFERINGS: FunctionSettings(600, 1769, every_min=12 * 60),
-    # One message group makes one planner at a time; up to ten wake-ups collapse into one pass.
-    Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10),
+    # One message group makes one planner at a time; up to ten wake-ups collapse into one pass. A failed pass holds up
+    # the whole group while its messages are hidden, and a pass too many is harmless: so hidden much shorter than usual.
+    Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10, hidden_timeouts=1),
     # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
     Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
     Function.REACT: FunctionSettings(30, 1024, Queue.REACTIONS, batch_size=10),
@@ -119,7 +123,5 @@ CONSUMERS: Final[dict[Queue, Function]] = {
 # How often a message may fail before it goes to the dead letter queue; AWS advises at least five for Lambda consumers,
 # because throttled receives count too.
 MAX_RECEIVE_COUNT: Final = 5
-# A queue must hide a message for six function time-outs, so that retries of a throttled poller do not duplicate it.
-VISIBILITY_TIMEOUTS: Final = 6
 LOG_RETENTION_DAYS: Final = 30
 SNAPSHOT_RETENTION_DAYS: Final = 30

@@ -20,11 +20,12 @@ WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """What one function needs, beside consuming its own queue, publishing facts and writing its own log."""
+    """What one function needs, beside consuming its own queue and writing its own log."""
 
     writes: tuple[Table, ...]  # and reads; transactions need the actions of their parts
     reads: tuple[Table, ...] = ()
     sends: tuple[Queue, ...] = (Queue.PLANNING,)
+    publishes: bool = True
     describes: tuple[str, ...] = ()  # in EC2
     more: tuple[Callable[[Resources], Iterable[Grant]], ...] = ()
 
@@ -67,13 +68,14 @@ def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
         ["sqs:SendMessage"],
         [resources.queues[queue].queue_arn for queue in duty.sends],
     )
-    yield Grant(
-        "PublishFacts",
-        "Tells workload systems what happened; the source cannot be forged.",
-        ["events:PutEvents"],
-        [resources.bus.event_bus_arn],
-        {"StringEquals": {"events:source": names.EVENT_SOURCE}},
-    )
+    if duty.publishes:
+        yield Grant(
+            "PublishFacts",
+            "Tells workload systems what happened; the source cannot be forged.",
+            ["events:PutEvents"],
+            [resources.bus.event_bus_arn],
+            {"StringEquals": {"events:source": names.EVENT_SOURCE}},
+        )
 
 
 def reject_demand(resources: Resources) -> Iterable[Grant]:
@@ -135,7 +137,7 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
     yield Grant(
         "ResolveImageAliases",
         "AMI aliases such as al2023@latest are AWS's public parameters.",
-        ["ssm:GetParameter", "ssm:GetParameters"],
+        ["ssm:GetParameters"],
         [f"arn:{stack.partition}:ssm:{stack.region}::parameter/aws/service/*"],
     )
     yield Grant(
@@ -152,17 +154,16 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.INTAKE: Duty(
         writes=_CLAIMS,
         reads=(Table.POLICY,),
-        describes=("Instances",),
         more=(reject_demand, ec2_permissions.end_instances),
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
-        describes=("AvailabilityZones", "CapacityReservations", "Images", "Instances", "SecurityGroups", "Subnets"),
+        describes=("AvailabilityZones", "CapacityReservations", "Images", "SecurityGroups", "Subnets"),
         more=(resolve_classes, set_timers),
     ),
     Function.DISCOVER_OFFERINGS: Duty(
         writes=(Table.OFFERINGS,),
-        reads=(Table.POLICY,),
+        publishes=False,
         describes=("AvailabilityZones", "InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory"),
         more=(read_prices,),
     ),
@@ -170,38 +171,37 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.DECISIONS),
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        more=(keep_snapshots,),
+        more=(keep_snapshots, ec2_permissions.end_instances),  # nodes whose last replica is not wanted any more
     ),
     Function.LAUNCH: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
         describes=("Instances",),
-        more=(ec2_permissions.launch, ec2_permissions.end_instances, ec2_permissions.name_claims),
+        more=(ec2_permissions.launch, ec2_permissions.end_instances, ec2_permissions.name_claims, set_timers),
     ),
     Function.REACT: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
-        describes=("CapacityReservations", "Instances", "InstanceStatus"),
+        describes=("Instances",),
         more=(ec2_permissions.end_instances,),
     ),
     Function.EXPIRE: Duty(
         writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
-        describes=("AvailabilityZones", "CapacityReservations", "Instances"),
+        describes=("AvailabilityZones", "CapacityReservations", "Instances", "InstanceStatus"),
         more=(set_timers, ec2_permissions.end_instances),
     ),
     Function.DISRUPT: Duty(
-        writes=(*_CLAIMS, Table.DECISIONS),
+        writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        describes=("CapacityReservations", "Instances"),
-        more=(keep_snapshots, ec2_permissions.end_instances),
+        more=(ec2_permissions.end_instances,),
     ),
     Function.COLLECT: Duty(
         writes=_CLAIMS,
-        reads=(Table.POLICY,),
+        reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        describes=("Instances", "InstanceStatus", "LaunchTemplates"),
+        describes=("Instances", "LaunchTemplates"),
         more=(ec2_permissions.end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates),
     ),
     Function.APPLY: Duty(writes=(Table.POLICY,)),

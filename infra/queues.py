@@ -4,7 +4,7 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.config import CONSUMERS, FUNCTIONS, MAX_RECEIVE_COUNT, VISIBILITY_TIMEOUTS
+from infra.config import CONSUMERS, FUNCTIONS, MAX_RECEIVE_COUNT
 from shared.names import PLANNING_DELAY_S, Queue, output_name
 
 RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
@@ -31,7 +31,7 @@ class WorkQueues(Construct):
         )
 
     def _queue(self, queue: Queue) -> sqs.Queue:
-        timeout_s = FUNCTIONS[CONSUMERS[queue]].timeout_s
+        consumer = FUNCTIONS[CONSUMERS[queue]]
         return sqs.Queue(
             self,
             output_name(queue.name),
@@ -41,7 +41,7 @@ class WorkQueues(Construct):
             delivery_delay=Duration.seconds(PLANNING_DELAY_S) if queue is Queue.PLANNING else None,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=Duration.seconds(VISIBILITY_TIMEOUTS * timeout_s),
+            visibility_timeout=Duration.seconds(consumer.hidden_timeouts * consumer.timeout_s),
             retention_period=RETENTION,
             dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters[queue], max_receive_count=MAX_RECEIVE_COUNT),
             removal_policy=RemovalPolicy.DESTROY,

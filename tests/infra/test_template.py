@@ -43,7 +43,8 @@ def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(res
         queue = working[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
         function = resources[mapping["FunctionName"]["Ref"]]["Properties"]
         assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT >= 5
-        assert queue["VisibilityTimeout"] >= 6 * function["Timeout"]
+        # A failed planning pass must not hold up its message group for long; a repeated one is harmless.
+        assert queue["VisibilityTimeout"] == (1 if queue.get("FifoQueue") else 6) * function["Timeout"]
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert mapping["ScalingConfig"]["MaximumConcurrency"] >= 2
 
