@@ -1,0 +1,278 @@
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from reservoir.app import app
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.conditions import node_class_conditions
+from shared.core.ledger import Balance
+from shared.core.node_class import NodeClassStatus
+from shared.manifests.load import load_documents
+from shared.ports.policy import PolicyKind, PolicyStatus
+from shared.ports.state import ConflictError, ReservationRecord
+from shared.usecases.policy_objects import policy_of
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
+from tests.fakes.system import START, ManualClock
+from tests.usecases.test_apply_policy import Bus, node_class, pool
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+POLICY = str(EXAMPLES / "policy")
+
+
+def memory_state() -> MemoryState:
+    return MemoryState(ManualClock())
+
+
+@dataclass
+class Stack:
+    """A stack in memory; implements ``reservoir.connection.Connection``."""
+
+    policy: MemoryPolicyStore = field(default_factory=MemoryPolicyStore)
+    state: MemoryState = field(default_factory=memory_state)
+    publisher: Bus = field(default_factory=Bus)
+
+    @property
+    def reservations(self) -> MemoryReservations:
+        return self.state.reservations
+
+    @property
+    def node_claims(self) -> MemoryNodeClaims:
+        return self.state.node_claims
+
+    @property
+    def queue(self) -> Bus:
+        return self.publisher
+
+    @property
+    def clock(self) -> ManualClock:
+        return ManualClock()
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return Stack()
+
+
+def run(stack: Stack, *arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(app, arguments, input=given, obj=stack, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def names(stack: Stack) -> Sequence[str]:
+    return [f"{row.kind}/{row.name}" for row in stack.policy.list_all()]
+
+
+def test_apply_a_folder(stack: Stack) -> None:
+    result = run(stack, "apply", "-f", POLICY)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "ec2nodeclass/general created",
+        "ec2nodeclass/gpu created",
+        "nodepool/general created",
+        "nodepool/gpu-training created",
+    ]
+    assert (len(stack.publisher.events), stack.publisher.wake_count) == (1, 1)
+    assert "nodepool/general unchanged" in run(stack, "apply", "-f", POLICY).stdout
+
+
+def test_apply_standard_input(stack: Stack) -> None:
+    assert run(stack, "apply", "-f", "-", given=node_class()).exit_code == 0
+    assert names(stack) == ["EC2NodeClass/c"]
+
+
+def test_a_dry_run_writes_nothing(stack: Stack) -> None:
+    result = run(stack, "apply", "--dry-run", "-f", POLICY)
+    assert "nodepool/general created (dry run)" in result.stdout
+    assert names(stack) == []
+
+
+def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) -> None:
+    given = node_class() + "---" + pool().replace("weight: 7", "wieght: 7").replace("name: p", "name: P")
+    result = run(stack, "apply", "-f", "-", given=given)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "stdin:12: error: NodePool/P metadata.name: must be lower-case letters, digits, '-' and '.', and begin and end "
+        "with one [name]",
+        "stdin:14: error: NodePool/P spec.wieght: is not a known field (did you mean weight?) [unknown-field]",
+        "nothing was written",
+    ]
+    assert names(stack) == []
+
+
+def test_apply_warns_on_the_error_stream(stack: Stack) -> None:
+    result = run(stack, "apply", "-f", "-", given=pool())
+    assert result.exit_code == 0
+    assert "stdin:7: warning: NodePool/p" in result.stderr
+    assert "can never launch because there is no EC2NodeClass c" in result.stderr
+    assert result.stdout == "nodepool/p created\n"
+
+
+def test_a_lost_race_is_told(stack: Stack) -> None:
+    def overtake() -> None:
+        raise ConflictError(["NodePool/p"])
+
+    stack.policy.before_commit = overtake
+    result = run(stack, "apply", "-f", "-", given=pool())
+    assert result.exit_code == 2
+    assert "somebody else was faster" in result.stderr
+
+
+def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
+    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    result = run(stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
+    assert result.exit_code == 1
+    assert "-  weight: 7" in result.stdout
+    assert "+  weight: 8" in result.stdout
+    same = run(stack, "diff", "-f", "-", given=pool())
+    assert (same.exit_code, same.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["nodepool", "p", "q"], ["NodePool/p", "nodepools/q"]])
+def test_delete_by_name(stack: Stack, words: list[str]) -> None:
+    run(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
+    result = run(stack, "delete", *words)
+    assert result.stdout.splitlines() == ["nodepool/p deleted", "nodepool/q deleted"]
+    assert names(stack) == ["EC2NodeClass/c"]
+
+
+def test_delete_what_files_name(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    assert run(stack, "delete", "--dry-run", "-f", POLICY).exit_code == 0
+    assert len(names(stack)) == 4
+    assert run(stack, "delete", "-f", POLICY).exit_code == 0
+    assert names(stack) == []
+
+
+def test_delete_what_does_not_exist_says_so(stack: Stack) -> None:
+    result = run(stack, "delete", "nodepool/p")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nodepool/p does not exist\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["delete"], "name objects, or files with -f"),
+        (["delete", "nodepool/p", "-f", "x"], "name objects, or files with -f"),
+        (["delete", "nodepool"], "name objects as KIND NAME... or KIND/NAME..."),
+        (["delete", "nodepoll/p"], "'nodepoll' is no kind of object; did you mean nodepool?"),
+        (["apply", "-f", "/no/such/file"], "cannot read /no/such/file: No such file or directory"),
+        (["get", "nodepool", "absent"], "nodepool/absent does not exist"),
+    ],
+)
+def test_wrong_arguments_end_with_a_sentence(stack: Stack, arguments: list[str], message: str) -> None:
+    result = run(stack, *arguments)
+    assert (result.exit_code, result.stderr) == (2, message + "\n")
+
+
+def test_an_empty_folder_is_no_success(stack: Stack, tmp_path: Path) -> None:
+    result = run(stack, "apply", "-f", str(tmp_path))
+    assert result.exit_code == 2
+    assert "no manifests in" in result.stderr
+
+
+def test_a_file_above_the_limit_is_refused_without_reading_it_all(stack: Stack, tmp_path: Path) -> None:
+    large = tmp_path / "large.yaml"
+    large.write_bytes(b"#" * (2**20 + 100))
+    result = run(stack, "apply", "-f", str(large))
+    assert "at most 1048576 are read" in result.stderr
+
+
+def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    for form in ("yaml", "json"):
+        printed = run(stack, "get", "-o", form).stdout
+        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed))
+        result = run(stack, "apply", "-f", "-", given=given)
+        assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
+    assert stack.policy.commit_count == 1
+
+
+def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
+    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    printed = run(stack, "get", "nodepool", "p", "-o", "yaml").stdout
+    run(stack, "apply", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
+    result = run(stack, "apply", "-f", "-", given=printed.replace("weight: 7", "weight: 9"))
+    assert result.exit_code == 2
+    assert "resourceVersion 1 was read, and now it is at 2" in result.stderr
+
+
+def give_status(stack: Stack) -> None:
+    """Let discovery have found one full reservation for the class gpu."""
+    reservation = CapacityReservation(
+        id="cr-1",
+        owner_id="123456789012",
+        instance_type="p5.48xlarge",
+        zone="us-west-2a",
+        zone_id="usw2-az1",
+        kind=ReservationKind.CAPACITY_BLOCK,
+        state="active",
+        total_count=4,
+        available_count=0,
+        free_units=0,
+        end_at=START.replace(year=2027),
+    )
+    record = ReservationRecord(reservation, Balance(0, 0), START)
+    stack.state.reservation_rows["cr-1"] = record
+    (gpu,) = [each for each in policy_of(stack.policy.list_all()).node_classes if each.name == "gpu"]
+    found = NodeClassStatus(reservation_ids=("cr-1", "cr-gone"))
+    conditions = node_class_conditions(gpu, [reservation], discovery_errors={}, previous=(), now=START)
+    stack.policy.save_status(PolicyKind.NODE_CLASS, "gpu", PolicyStatus(conditions, found))
+
+
+def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    give_status(stack)
+    (document,) = load_documents(run(stack, "get", "nodeclass", "gpu", "-o", "yaml").stdout)
+    assert document.value["status"]["capacityReservations"] == [
+        {
+            "id": "cr-1",
+            "availabilityZone": "us-west-2a",
+            "zoneID": "usw2-az1",
+            "instanceType": "p5.48xlarge",
+            "instanceMatchCriteria": "targeted",
+            "ownerID": "123456789012",
+            "reservationType": "capacity-block",
+            "interruptible": False,
+            "state": "active",
+            "endTime": "2027-01-15T12:00:00Z",
+            "totalInstanceCount": 4,
+            "availableInstanceCount": 0,
+            "freeUnits": 0,
+        }
+    ]
+    statuses = {each["type"]: each["status"] for each in document.value["status"]["conditions"]}
+    assert statuses["CapacityReservation"] == "LimitExceeded"
+    assert statuses["SubnetsReady"] == "False"
+
+
+def test_get_as_a_table(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    give_status(stack)
+    rows = [line.split() for line in run(stack, "get").stdout.splitlines()]
+    assert ["general", "Unknown", "0", "0", "0", "-"] in rows
+    assert ["gpu-training", "Unknown", "gpu", "50", "0", "0", "0", "0"] in rows
+    (gpu,) = [row for row in rows if row[0] == "gpu"]
+    assert gpu[1] == "False"
+    assert gpu[-4:] == ["1", "4", "0", "LimitExceeded"]
+
+
+def test_validate_needs_no_account() -> None:
+    result = CliRunner().invoke(app, ["validate", "-f", POLICY, "-f", str(EXAMPLES / "workloads")])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "6 valid\n", "")
+
+
+def test_validate_checks_workloads_against_pools() -> None:
+    workload = "{apiVersion: reservoir/v1, kind: Workload, metadata: {name: w}, spec: {nodeSelector: {team: blue}}}"
+    result = CliRunner().invoke(app, ["validate", "-f", "-"], input="---\n".join([node_class(), pool(), workload]))
+    assert result.exit_code == 0
+    assert "Workload/default/w spec: the workload can never launch because no NodePool can serve it" in result.stderr
+
+
+def test_names_are_never_read_as_markup(stack: Stack) -> None:
+    result = run(stack, "apply", "-f", "-", given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"))
+    assert "'[red]x[/red]' is not one of" in result.stderr
