@@ -71,7 +71,7 @@ class Reasons:
         known = self._memo.get(group.index)
         if known is None:
             failures = list(self._failures(group))
-            worst = min(failures, key=lambda failure: failure.order)
+            worst = min(failures, key=lambda failure: (failure.order, failure.message))
             times = [failure.at for failure in failures if failure.at is not None]
             known = self._memo[group.index] = (worst, min(times, default=None))
         failure, earliest_at = known
