@@ -1,7 +1,9 @@
 """The decision: demand onto reserved capacity first, then onto the cheapest that is left (DESIGN section 3)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
 
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
@@ -28,6 +30,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     market = Market(snapshot, now, policy, demands.dimensions, demands.alternatives)
     demands.resolve(market)
     state = State(market, demands, NodeFacts(market, demands))
+    existing = [(bin_.alternatives, tuple(bin_.free)) for bin_ in state.bins]
     placer = Placer(state)
     general = general_groups(demands.groups)
     for priority in sorted({group.priority for group in demands.groups}, reverse=True):
@@ -35,7 +38,22 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
         _place_generally(placer, [group for group in level if group.index in general])
         _place_generally(placer, place_by_counts(placer, [group for group in level if group.index not in general]))
         _place_leftovers(placer, [group for group in level if group.workload.gang is None])
-    return emit(state, Reasons(state), (), max(1, policy.iterations))
+    plan = emit(state, Reasons(state), (), max(1, policy.iterations))
+    return _certified(plan, state, existing) if policy.with_certificate else plan
+
+
+def _certified(plan: Plan, state: State, existing: Sequence[tuple[int, Sequence[int]]]) -> Plan:
+    """Add the lower bound, or say why there is none."""
+    if state.market.policy.expired():
+        return replace(plan, notes=(*plan.notes, "no certificate: out of time"))
+    try:
+        bounds = import_module("shared.core.solver.polish.bound")
+    except ModuleNotFoundError as error:
+        return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
+    bound: int | None = bounds.lower_bound_atto_usd(state, existing)
+    if bound is None:
+        return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))
+    return replace(plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour))
 
 
 def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
@@ -52,7 +70,7 @@ def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
 
 
 def _place_leftovers(placer: Placer, groups: Sequence[Group]) -> None:
-    """Try what is left over again and again while that places anything: one replica may make room for another (R-42)."""
+    """Try what is left over again while that places anything: one replica may make room for another (R-42)."""
     remaining = placer.state.remaining
     while waiting := [group for group in groups if remaining[group.index]]:
         before = sum(remaining[group.index] for group in waiting)

@@ -8,9 +8,10 @@ from shared.core.solver.general import Placer
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.packing import Packing
-from shared.core.solver.preference import overhead_atto_usd, reserved_key
-from shared.core.solver.shapes import Candidate, Candidates, Shape, build_shapes
-from shared.core.solver.state import State
+from shared.core.solver.preference import overhead_atto_usd
+from shared.core.solver.reserved import use_reserved
+from shared.core.solver.shapes import Candidates, Shape, build_shapes
+from shared.core.solver.state import Bin, State
 from shared.core.solver.worth import add_slot_worth, worths
 
 
@@ -67,27 +68,15 @@ def _pass(
     shapes: Sequence[Shape],
     worth: Sequence[float],
     candidates: Candidates,
-    bins: Sequence[tuple[object, int]],
+    bins: Sequence[tuple[Bin, int]],
 ) -> Packing:
     packing = Packing(shapes, worth, state.supply, state.market.policy.expired)
     everyone = (1 << len(shapes)) - 1
-    packing.fill_existing(bins, everyone)  # type: ignore[arg-type]
+    packing.fill_existing(bins, everyone)
     if candidates.reserved and packing.active:
-        _use_reserved(packing, candidates, everyone)
+        packing = use_reserved(packing, candidates.reserved, worth)
     if packing.active:
         packing.open_anchored(candidates, everyone)
         packing.buy(candidates, everyone)
         packing.fit_sizes(candidates)
     return packing
-
-
-def _use_reserved(packing: Packing, candidates: Candidates, among: int) -> None:
-    ordered = sorted(candidates.reserved, key=lambda item: _order(item, packing))
-    packing.use_reserved([(item, _order(item, packing)) for item in ordered], among)
-
-
-def _order(candidate: Candidate, packing: Packing) -> tuple[object, ...]:
-    option = candidate.option
-    assert option.reservation is not None
-    units = packing.supply.units[option.reservation.id]
-    return reserved_key(option, candidate.mask.bit_count(), units, tiny=False)

@@ -77,11 +77,8 @@ class Filler:
 
     def __init__(self, shapes: Sequence[Shape], worth: Sequence[float], left: list[int]) -> None:
         self.shapes = shapes
-        self.worth = list(worth)
-        # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
-        self.urgency = [
-            value * (_URGENT if shape.host is not None else 1.0) for value, shape in zip(worth, shapes, strict=True)
-        ]
+        self._orders: dict[int, tuple[Orders, int]] = {}
+        self.reprice(worth)
         self.left = left
         # A replica without requests still takes a pod; the tiny amount keeps densities finite.
         self.requests = [shape.request for shape in shapes]
@@ -99,9 +96,18 @@ class Filler:
         for shape in shapes:
             if shape.host is not None:
                 self.host_caps[shape.host.number] = shape.host.cap
-        self._orders: dict[int, tuple[Orders, int]] = {}
         self._edges = {power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in _SHARPNESS}
         self.fills = 0
+
+    def reprice(self, worth: Sequence[float]) -> None:
+        """Go on with other worths."""
+        self.worth = list(worth)
+        # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
+        self.urgency = [
+            value * (_URGENT if shape.host is not None else 1.0)
+            for value, shape in zip(worth, self.shapes, strict=True)
+        ]
+        self._orders.clear()
 
     @property
     def dimensions(self) -> int:

@@ -48,6 +48,16 @@ class Packing:
         self.patterns: list[Pattern] = []
         self._expired = expired
 
+    def fork(self, worth: Sequence[float]) -> "Packing":
+        """Return a copy that goes on by itself, with other worths."""
+        other = Packing(self.shapes, worth, self.supply, self._expired)
+        other.left[:] = self.left
+        other.patterns = [
+            Pattern(item.bin, item.candidate, dict(item.content), item.count, item.mask, list(item.room))
+            for item in self.patterns
+        ]
+        return other
+
     # -- bookkeeping
 
     def _repeats(self, content: Contents) -> int:
@@ -71,9 +81,9 @@ class Packing:
         """Price of what was launched, in USD an hour."""
         return sum(item.candidate.price * item.count for item in self.patterns if item.candidate is not None)
 
-    def unplaced_worth(self) -> float:
-        """Worth of what found no place."""
-        return sum(self.filler.worth[index] * left for index, left in enumerate(self.left))
+    def left_worth(self, worth: Sequence[float]) -> float:
+        """About what it will cost to place the rest."""
+        return sum(value * left for value, left in zip(worth, self.left, strict=True))
 
     # -- phases
 

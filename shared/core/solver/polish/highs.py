@@ -1,0 +1,103 @@
+"""A thin, typed wrapper over highspy: one linear program, columns added as they are found."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import highspy
+import numpy as np
+
+INFINITY = float(highspy.kHighsInf)
+
+
+def _new_highs() -> Any:
+    make: Any = highspy.Highs  # has no type information
+    highs = make()
+    highs.setOptionValue("output_flag", False)
+    highs.setOptionValue("threads", 1)
+    return highs
+
+
+class LinearProgram:
+    """Minimise cost over columns >= 0; rows have lower and upper bounds. Single-threaded, so deterministic."""
+
+    def __init__(self, rows: Sequence[tuple[float, float]], *, solver: str) -> None:
+        self._highs: Any = _new_highs()
+        self._highs.setOptionValue("solver", solver)
+        nothing: tuple[Any, Any] = (np.array([], dtype=np.int32), np.array([], dtype=float))
+        for lower, upper in rows:
+            self._highs.addRow(lower, upper, 0, *nothing)
+        self.columns = 0
+
+    def add(self, cost: float, entries: Sequence[tuple[int, float]], upper: float = INFINITY) -> None:
+        """Add one column with its entries (row, value)."""
+        rows = np.array([row for row, _ in entries], dtype=np.int32)
+        values = np.array([value for _, value in entries], dtype=float)
+        self._highs.addCol(cost, 0.0, upper, len(entries), rows, values)
+        self.columns += 1
+
+    def solve(self) -> bool:
+        """Solve to optimality; False when HiGHS could not."""
+        self._highs.run()
+        return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+    def objective(self) -> float:
+        """Value of the last solution."""
+        return float(self._highs.getInfo().objective_function_value)
+
+    def values(self) -> list[float]:
+        """Return the value of each column in the last solution."""
+        return [float(value) for value in self._highs.getSolution().col_value]
+
+    def duals(self) -> list[float]:
+        """Return the dual of each row in the last solution."""
+        return [float(value) for value in self._highs.getSolution().row_dual]
+
+
+def solve_matrix(
+    costs: Sequence[float],
+    uppers: Sequence[float],
+    rows: Sequence[tuple[float, float]],
+    columns: Sequence[Sequence[tuple[int, float]]],
+    integers: Sequence[int] = (),
+    time_limit_s: float | None = None,
+) -> tuple[float, list[float]] | None:
+    """Solve a program given at once; with ``integers`` (columns) return the proven bound instead of the optimum.
+
+    Returns (bound, row duals; none with integers), or None when HiGHS could not solve it.
+    """
+    starts = np.cumsum([0, *(len(column) for column in columns)]).astype(np.int32)
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(columns), len(rows)
+    program.col_cost_ = np.array(costs, dtype=float)
+    program.col_lower_ = np.zeros(len(columns))
+    program.col_upper_ = np.array(uppers, dtype=float)
+    program.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
+    program.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
+    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    program.a_matrix_.start_ = starts
+    program.a_matrix_.index_ = np.array([row for column in columns for row, _ in column], dtype=np.int32)
+    program.a_matrix_.value_ = np.array([value for column in columns for _, value in column], dtype=float)
+    if integers:
+        kinds = [highspy.HighsVarType.kContinuous] * len(columns)
+        for column in integers:
+            kinds[column] = highspy.HighsVarType.kInteger
+        program.integrality_ = kinds
+    highs = _new_highs()
+    if integers:
+        highs.setOptionValue("mip_rel_gap", 1e-3)
+        # A node limit stops at the same place on every machine; a time limit would not.
+        highs.setOptionValue("mip_max_nodes", 200)
+    else:
+        highs.setOptionValue("solver", "ipm")
+    if time_limit_s is not None:
+        highs.setOptionValue("time_limit", time_limit_s)
+    highs.passModel(program)
+    highs.run()
+    status = highs.getModelStatus()
+    if integers:
+        bound = float(highs.getInfo().mip_dual_bound)
+        return (bound, []) if bound > 0 and bound < INFINITY else None
+    if status != highspy.HighsModelStatus.kOptimal:
+        return None
+    duals = [float(value) for value in highs.getSolution().row_dual]
+    return float(highs.getInfo().objective_function_value), duals

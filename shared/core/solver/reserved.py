@@ -1,0 +1,64 @@
+"""Who gets the reserved units.
+
+When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
+free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
+reservations accept is then preferred to work of equal worth that has more choice; how strongly depends on how short
+units are, so a few strengths are tried and the one that leaves the least to pay for is kept.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+from shared.core.solver.bits import iter_bits
+from shared.core.solver.packing import Packing
+from shared.core.solver.preference import OrderKey, reserved_key
+from shared.core.solver.shapes import Candidate, Shape
+
+_STRENGTHS = (0.1, 0.3, 0.8)
+
+
+def use_reserved(packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float]) -> Packing:
+    """Return the packing with reserved units in use; the given one is left as it was."""
+    everyone = (1 << len(packing.shapes)) - 1
+    ordered = sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
+    access = _access(packing.shapes, reserved)
+    plenty = packing.fork(worth)
+    plenty.use_reserved_in_order([item for item, _ in ordered], everyone)
+    best = plenty
+    if not any(left and reach for left, reach in zip(plenty.left, access, strict=True)):
+        return best
+    least = inf
+    for strength in _STRENGTHS:
+        trial = packing.fork(_preferring(worth, access, strength))
+        trial.use_reserved(ordered, everyone)
+        left = round(trial.left_worth(worth), 9)
+        if left < least:
+            best, least = trial, left
+    best.filler.reprice(worth)
+    return best
+
+
+def _order(candidate: Candidate, packing: Packing) -> OrderKey:
+    option = candidate.option
+    assert option.reservation is not None
+    units = packing.supply.units[option.reservation.id]
+    return reserved_key(option, candidate.mask.bit_count(), units, tiny=False)
+
+
+def _access(shapes: Sequence[Shape], reserved: Sequence[Candidate]) -> list[float]:
+    """Return, by shape, how much reserved capacity it could run on, weighed by on-demand price."""
+    access = [0.0] * len(shapes)
+    for candidate in reserved:
+        option = candidate.option
+        assert option.reservation is not None
+        capacity = float(option.reservation.free_units * max(1, option.on_demand_micro_usd))
+        for index in iter_bits(candidate.mask):
+            sizes = zip(shapes[index].request, option.allocatable, strict=True)
+            if all(asked <= whole for asked, whole in sizes):
+                access[index] += capacity
+    return access
+
+
+def _preferring(worth: Sequence[float], access: Sequence[float], strength: float) -> list[float]:
+    most = max(access)
+    return [value * (most / reach) ** strength if reach else value for value, reach in zip(worth, access, strict=True)]
