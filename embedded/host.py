@@ -135,6 +135,7 @@ class Host:
         unknown = payload.keys() - {"advance_s", "rate", "pause"}
         if unknown:
             raise ValueError(f"unknown fields: {sorted(unknown)}")
+        self._tick()  # a cron schedule counts from the first tick that sees it
         if "pause" in payload:
             (self.clock.pause if payload["pause"] else self.clock.resume)()
         if "rate" in payload:

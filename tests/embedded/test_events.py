@@ -65,6 +65,17 @@ def test_a_rate_rule_fires_when_the_clock_has_passed_its_period(resources: Resou
         assert json.loads(body)["resources"][0].endswith(f":rule/{rule}")
 
 
+def test_a_cron_rule_fires_at_its_time_of_day(resources: Resources) -> None:
+    url, arn = resources.queue()
+    soon = resources.aws.clock.now() + timedelta(hours=3)
+    _rule(resources, arn, ScheduleExpression=f"cron({soon.minute} {soon.hour} * * ? *)")
+    for quiet_hours in (2, 20):
+        resources.aws.clock.advance(timedelta(hours=quiet_hours))
+        assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+        resources.aws.clock.advance(timedelta(hours=2))
+        assert len(resources.bodies(url, 1)) == 1
+
+
 def test_a_timer_fires_once_at_its_time_deletes_itself_and_can_be_set_again(resources: Resources) -> None:
     url, arn = resources.queue()
     name = unique("timer")
