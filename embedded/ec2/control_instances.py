@@ -76,6 +76,8 @@ def set_status_checks(
     """Let status checks pass (ok), fail (impaired) or have no data (insufficient-data)."""
     instance = instance_of(world, instance_id)
     instance.instance_status, instance.system_status = instance_status, system_status
+    impaired = "impaired" in {instance_status, system_status}
+    instance.impaired_since = (instance.impaired_since or world.now()) if impaired else None
     return {}
 
 

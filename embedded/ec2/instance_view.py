@@ -1,5 +1,6 @@
 """How DescribeInstances, RunInstances and DescribeInstanceStatus show an instance."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from embedded.ec2.catalogue import architectures, instance_types
@@ -83,8 +84,8 @@ def status_of(instance: Instance) -> dict[str, Any]:
             "AvailabilityZone": instance.spec.zone.name,
             "AvailabilityZoneId": instance.spec.zone.zone_id,
             "InstanceState": state_of(instance.state),
-            "InstanceStatus": _summary(instance.instance_status, running=running),
-            "SystemStatus": _summary(instance.system_status, running=running),
+            "InstanceStatus": _summary(instance.instance_status, instance.impaired_since, running=running),
+            "SystemStatus": _summary(instance.system_status, instance.impaired_since, running=running),
             "Events": [
                 without_empty(
                     {
@@ -102,11 +103,13 @@ def status_of(instance: Instance) -> dict[str, Any]:
     )
 
 
-def _summary(status: str, *, running: bool) -> dict[str, Any]:
+def _summary(status: str, impaired_since: datetime | None, *, running: bool) -> dict[str, Any]:
     if not running:
         return {"Status": "not-applicable"}
     passed = {"ok": "passed", "impaired": "failed"}.get(status, status)
-    return {"Status": status, "Details": [{"Name": "reachability", "Status": passed}]}
+    since = impaired_since if status == "impaired" else None
+    detail = without_empty({"Name": "reachability", "Status": passed, "ImpairedSince": since})
+    return {"Status": status, "Details": [detail]}
 
 
 def _capacity_specification(instance: Instance) -> dict[str, Any]:

@@ -185,6 +185,7 @@ class Instance:
     termination_protected: bool = False
     system_status: str = "ok"
     instance_status: str = "ok"
+    impaired_since: datetime | None = None
     scheduled_events: list[ScheduledEvent] = field(default_factory=list)
 
     @property

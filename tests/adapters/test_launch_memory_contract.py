@@ -1,0 +1,118 @@
+"""Attempts and the history of shortages: the same contract in memory and on DynamoDB."""
+
+import itertools
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from shared.core.instance_type import CapacityType
+from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
+from shared.core.launch_request import build_launch_request, client_token
+from shared.core.plan import OfferingKey
+from shared.core.shortage import Shortage
+from shared.names import LISTING_INDEX, LISTING_KEY
+from shared.ports.launches import LaunchAttemptStore, ShortageHistory
+from tests.adapters import ministack
+from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from tests.fakes.system import START, ManualClock
+from tests.usecases.launch_world import World, reserved
+
+_names = itertools.count()
+
+
+@dataclass
+class Memory:
+    attempts: LaunchAttemptStore
+    shortages: ShortageHistory
+    clock: ManualClock
+
+
+@pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])
+def memory(request: pytest.FixtureRequest) -> Memory:
+    clock = ManualClock()
+    if request.param == "memory":
+        return Memory(MemoryLaunchAttempts(), MemoryShortageHistory(), clock)
+    dynamodb: Any = request.getfixturevalue("dynamodb")
+    table = f"launches-{next(_names)}"
+    ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
+    return Memory(
+        DynamoDbLaunchAttempts(dynamodb, table, clock), DynamoDbShortageHistory(dynamodb, table, clock), clock
+    )
+
+
+def attempt(number: int = 1, batch_id: str = "b-1") -> LaunchAttempt:
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload()
+    batch = world.plan(2, reserved(), batch_id=batch_id)
+    request = build_launch_request(
+        world.claims(), world.launch()._facts(world.claims()[0], world.policy.classes["default"], START)
+    )
+    return LaunchAttempt(batch_id, number, batch.claim_ids, request, client_token(batch_id, number, request), START)
+
+
+OUTCOME = LaunchOutcome(
+    instances=(LaunchedInstance("i-1", "p5.48xlarge", "us-east-1a", "use1-az1", "subnet-a", "ami-1"),),
+    errors=(LaunchError(LaunchErrorKind.RESERVATION_EXHAUSTED, "ReservationCapacityExceeded", "p5.48xlarge"),),
+    launched_at=START + timedelta(seconds=3),
+)
+
+
+def test_an_attempt_is_read_back_as_it_was_written(memory: Memory) -> None:
+    assert memory.attempts.latest("b-1") is None
+    first = attempt()
+    assert memory.attempts.begin(first) == first
+    assert memory.attempts.latest("b-1") == first
+    resolved = memory.attempts.resolve(first, OUTCOME)
+    assert resolved == replace(first, outcome=OUTCOME)
+    assert memory.attempts.latest("b-1") == resolved
+
+
+def test_the_first_intent_wins(memory: Memory) -> None:
+    first = attempt()
+    other = replace(first, client_token="another")
+    memory.attempts.begin(first)
+    assert memory.attempts.begin(other) == first
+    assert memory.attempts.begin(first) == first  # its own answer was lost
+
+
+def test_the_first_outcome_wins(memory: Memory) -> None:
+    first = memory.attempts.begin(attempt())
+    memory.attempts.resolve(first, OUTCOME)
+    assert memory.attempts.resolve(first, LaunchOutcome(adopted=True)).outcome == OUTCOME
+
+
+def test_the_next_attempt_waits_for_the_end_of_the_one_before(memory: Memory) -> None:
+    first = memory.attempts.begin(attempt())
+    second = attempt(2)
+    assert memory.attempts.begin(second) == first
+    resolved = memory.attempts.resolve(first, OUTCOME)
+    assert memory.attempts.begin(second) == resolved
+    memory.attempts.complete(resolved)
+    assert memory.attempts.begin(second) == second
+    memory.attempts.complete(resolved)  # a late repeat closes nothing of the second
+    assert memory.attempts.latest("b-1") == second
+
+
+def test_an_attempt_without_outcome_cannot_be_closed(memory: Memory) -> None:
+    first = memory.attempts.begin(attempt())
+    memory.attempts.complete(first)
+    assert memory.attempts.latest("b-1") == first
+
+
+def test_batches_do_not_know_each_other(memory: Memory) -> None:
+    memory.attempts.begin(attempt())
+    assert memory.attempts.latest("b-2") is None
+
+
+def test_shortages_are_remembered_by_offering(memory: Memory) -> None:
+    spot = OfferingKey("m5.large", "us-east-1a", "use1-az1", CapacityType.SPOT)
+    elsewhere = replace(spot, zone="us-east-1b", zone_id="use1-az2")
+    memory.shortages.put({spot: Shortage(START + timedelta(minutes=3), 2)})
+    found = memory.shortages.get_many([spot, elsewhere, replace(spot, capacity_type=CapacityType.ON_DEMAND)])
+    assert found == {spot: Shortage(START + timedelta(minutes=3), 2)}
+    memory.shortages.put({spot: Shortage(START + timedelta(minutes=9), 3)})
+    assert memory.shortages.get_many([spot]) == {spot: Shortage(START + timedelta(minutes=9), 3)}
