@@ -69,7 +69,7 @@ def test_a_cron_rule_fires_at_its_time_of_day(resources: Resources) -> None:
     url, arn = resources.queue()
     soon = resources.aws.clock.now() + timedelta(hours=3)
     _rule(resources, arn, ScheduleExpression=f"cron({soon.minute} {soon.hour} * * ? *)")
-    for quiet_hours in (2, 20):
+    for quiet_hours in (2, 22):
         resources.aws.clock.advance(timedelta(hours=quiet_hours))
         assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
         resources.aws.clock.advance(timedelta(hours=2))
