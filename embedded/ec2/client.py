@@ -1,5 +1,6 @@
 """boto3 clients whose requests end in the emulation instead of a socket."""
 
+import threading
 from functools import cache
 from io import BytesIO
 from typing import Any, Protocol
@@ -33,6 +34,9 @@ class _RawBody(BytesIO):
         return [self.read()]
 
 
+_MAKING_CLIENTS = threading.Lock()  # boto3 sessions are not thread-safe
+
+
 @cache
 def _session() -> boto3.Session:
     # Loading EC2's service model takes a tenth of a second; one session keeps it.
@@ -43,7 +47,8 @@ def bound_client(emulation: Answering, service: str, region: str, attempts: int)
     """Return a boto3 client for ``ec2`` or ``pricing`` bound to ``emulation``."""
     config = Config(retries={"total_max_attempts": attempts, "mode": "standard"})
     make_client: Any = _session().client  # its overloads name every service literally
-    client = make_client(service, region_name=region, config=config)
+    with _MAKING_CLIENTS:
+        client = make_client(service, region_name=region, config=config)
 
     def send(request: AWSPreparedRequest, **_: Any) -> AWSResponse:
         headers = {

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from moto.core.exceptions import ServiceException
+
 from embedded.ec2 import control, slots
 from embedded.ec2.agenda import Clock
 from embedded.ec2.client import bound_client
@@ -109,6 +111,8 @@ class Ec2Emulation:
             call = self._protocol.parse(body)
             self.world.faults.before_call(call.operation)
             reply = self._perform(call, body, request_id)
+        except ServiceException as error:  # moto refuses a volume or an address of a launch
+            return self._protocol.refuse(Ec2Error(error.code, error.message), request_id)
         except Ec2Error as error:
             return self._protocol.refuse(error, request_id)
         self.world.faults.after_call(call.operation)

@@ -1,5 +1,6 @@
 """From a launch template, an override and a request to the specification of one launch."""
 
+import base64
 import hashlib
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -8,12 +9,14 @@ from typing import Any
 from embedded.ec2.errors import Ec2Error, invalid_combination, invalid_value
 from embedded.ec2.life import DEFAULT_ROOT_DEVICE, DEFAULT_ROOT_SIZE_GIB
 from embedded.ec2.state import LINUX, BlockDevice, LaunchSpec, Market, ReservationTarget, Zone
-from embedded.ec2.tags import from_specifications
+from embedded.ec2.tags import from_specifications, refuse_too_many
 from embedded.ec2.world import World
 
 TAGGABLE_AT_LAUNCH = ("instance", "volume", "network-interface")
 # A launch template may carry tags for resources that only some launches make; they are ignored otherwise.
 TAGGABLE_IN_TEMPLATE = (*TAGGABLE_AT_LAUNCH, "spot-instances-request", "elastic-gpu")
+
+USER_DATA_LIMIT_BYTES = 16_384
 
 Data = Mapping[str, Any]
 
@@ -46,7 +49,7 @@ def resolve(
         target=_target(data.get("CapacityReservationSpecification", {})),
         max_price_micro_usd_per_hour=_max_price(data),
         security_group_ids=_security_groups(world, data, subnet_id),
-        user_data=data.get("UserData"),
+        user_data=_user_data(data),
         key_name=data.get("KeyName"),
         instance_profile=dict(data["IamInstanceProfile"]) if data.get("IamInstanceProfile") else None,
         block_devices=_block_devices(data.get("BlockDeviceMappings", [])),
@@ -158,4 +161,18 @@ def _block_devices(mappings: list[dict[str, Any]]) -> tuple[BlockDevice, ...]:
 
 def _tags(data: Data, extra: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
     own = from_specifications(data.get("TagSpecifications"), TAGGABLE_IN_TEMPLATE)
-    return {kind: {**own.get(kind, {}), **extra.get(kind, {})} for kind in TAGGABLE_AT_LAUNCH}
+    merged = {kind: {**own.get(kind, {}), **extra.get(kind, {})} for kind in TAGGABLE_AT_LAUNCH}
+    for tags in merged.values():
+        refuse_too_many(tags)
+    return merged
+
+
+def _user_data(data: Data) -> str | None:
+    text: str | None = data.get("UserData")
+    try:
+        size = len(base64.b64decode(text or "", validate=True))
+    except ValueError as error:
+        raise Ec2Error("InvalidUserData.Malformed", "Invalid BASE64 encoding of user data.") from error
+    if size > USER_DATA_LIMIT_BYTES:
+        raise invalid_value(f"User data is limited to {USER_DATA_LIMIT_BYTES} bytes")
+    return text

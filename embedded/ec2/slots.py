@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from embedded.ec2.state import CapacityReservation, Instance, LaunchSpec, Market, ReservationKind
+from embedded.ec2.state import HOLDING_STATES, CapacityReservation, Instance, LaunchSpec, Market, ReservationKind
 from embedded.ec2.world import World
 
 _HISTORY_LIMIT = 512
@@ -23,7 +23,10 @@ def open_reservations(world: World, spec: LaunchSpec) -> list[CapacityReservatio
     return [
         r
         for r in world.visible_reservations()
-        if r.kind is ReservationKind.ON_DEMAND and r.match_criteria == "open" and r.state == "active" and fits(r, spec)
+        if r.kind is ReservationKind.ON_DEMAND
+        and r.match_criteria == "open"
+        and r.state in HOLDING_STATES
+        and fits(r, spec)
     ]
 
 

@@ -53,8 +53,7 @@ class TagStore:
             ``TagLimitExceeded`` past 50 tags that are not AWS's own.
         """
         merged = {**self.of(resource_id), **tags}
-        if sum(not key.startswith("aws:") for key in merged) > TAG_LIMIT:
-            raise Ec2Error("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
+        refuse_too_many(merged)
         if merged:
             self._tags[resource_id] = merged
 
@@ -69,6 +68,12 @@ class TagStore:
     def rows(self) -> list[TagRow]:
         """Return (resource id, key, value) of every tag, in a fixed order."""
         return sorted((resource, key, value) for resource, tags in self._tags.items() for key, value in tags.items())
+
+
+def refuse_too_many(tags: Mapping[str, str]) -> None:
+    """Refuse more than 50 tags on one resource; AWS's own do not count."""
+    if sum(not key.startswith("aws:") for key in tags) > TAG_LIMIT:
+        raise Ec2Error("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
 
 
 def from_specifications(

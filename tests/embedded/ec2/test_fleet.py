@@ -1,5 +1,6 @@
 """CreateFleet instant: shapes, allocation, all-or-nothing, idempotency, refusals, deletion."""
 
+import base64
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from tests.embedded.ec2.support import (
     override,
     refused,
 )
+
+TOO_MANY_TAGS = [{"ResourceType": "volume", "Tags": [{"Key": str(n), "Value": ""} for n in range(51)]}]
 
 
 def limit(
@@ -242,6 +245,9 @@ def test_missing_templates_and_versions_refuse_the_request(cloud: Cloud) -> None
         ({"ImageId": "banana"}, override(), "InvalidAMIID.Malformed"),
         ({}, override("m6g.large"), "InvalidParameterValue"),
         ({"SecurityGroupIds": ["sg-00000000"]}, override(), "InvalidGroup.NotFound"),
+        ({"UserData": base64.b64encode(b"x" * 16_385).decode()}, override(), "InvalidParameterValue"),
+        ({"UserData": "not base64"}, override(), "InvalidUserData.Malformed"),
+        ({"TagSpecifications": TOO_MANY_TAGS}, override(), "TagLimitExceeded"),
     ],
 )
 def test_what_fails_one_pool_only(cloud: Cloud, data: dict[str, Any], pool: dict[str, Any], code: str) -> None:
