@@ -1,0 +1,243 @@
+"""From planned claims to running nodes and to their end: state in memory, EC2 emulated, its own events."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.core import labels
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.notice import Notice, parse_notice
+from shared.ports.messaging import LaunchBatch
+from tests.adapters.ec2_world import Ec2World
+from tests.fakes.effects import Effects
+from tests.usecases.launch_world import PRICES, World, instance_type
+
+
+class LiveWorld(World):
+    """The use cases on the emulated EC2 instead of the fake one; time is the emulation's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aws = Ec2World()
+        self.clock: Any = self.aws.cloud.clock
+        self.state.clock = self.clock
+        self.templates: Any = self.aws.templates
+        self.ec2: Any = _Ec2(self.aws)
+        self.policy.classes["default"] = self.aws.node_class
+        self.effects = Effects()
+        self.state.offerings.save_catalogue(
+            [instance_type(name, price) for name, price in PRICES.items() if name != "m6g.large"]
+        )
+        self.add_workload(replicas=100)
+
+    def discover(self, *reservation_ids: str) -> None:
+        status = replace(self.policy.classes["default"].status, reservation_ids=reservation_ids)
+        self.policy.classes["default"] = replace(self.policy.classes["default"], status=status)
+        for reservation_id in reservation_ids:
+            self.state.reservations.save_observation(
+                self.aws.reservation(reservation_id),
+                observed_at=self.clock.now(),
+                absorbed=(),
+                expected=self.state.reservations.get(reservation_id),
+            )
+
+    def launched(self, count: int, offering: Any, **options: Any) -> list[NodeClaim]:
+        batch: LaunchBatch = self.plan(count, offering, **options)
+        self.launch().run(batch)
+        return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
+
+    def events(self) -> list[Notice]:
+        """Take the events that EC2 has sent since last time, through JSON as the queue would carry them."""
+        sent, self.aws.cloud.events[:] = list(self.aws.cloud.events), []
+        notices = [parse_notice(json.loads(json.dumps(event))) for event in sent]
+        return [notice for notice in notices if notice is not None]
+
+    def now_of(self, claim: NodeClaim) -> NodeClaim:
+        return self.state.claim_rows[claim.id]
+
+
+class _Ec2:
+    """All EC2 ports of the emulation in one, as the fake has them."""
+
+    def __init__(self, aws: Ec2World) -> None:
+        self._parts = (aws.fleet, aws.instances, aws.reader)
+
+    def __getattr__(self, name: str) -> Any:
+        for part in self._parts:
+            if hasattr(part, name):
+                return getattr(part, name)
+        raise AttributeError(name)
+
+
+@pytest.fixture
+def world() -> LiveWorld:
+    return LiveWorld()
+
+
+def test_from_planned_to_running_by_events(world: LiveWorld) -> None:
+    cr = world.aws.cloud.reserve(3)
+    world.discover(cr)
+    claims = world.launched(3, world.aws.reserved(cr))
+    assert {claim.state for claim in claims} == {ClaimState.LAUNCHED}
+    world.events()
+    world.aws.cloud.advance(minutes=2)
+    world.react().run(world.events())
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.RUNNING}
+    assert world.aws.reservation(cr).available_count == 0
+
+
+def test_from_planned_to_running_without_any_event(world: LiveWorld) -> None:
+    claims = world.launched(2, world.aws.offering())
+    world.aws.cloud.advance(minutes=2)
+    world.expire().run()
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.RUNNING}
+
+
+def test_an_outsider_takes_a_unit_first(world: LiveWorld) -> None:
+    cr = world.aws.cloud.reserve(3)
+    world.discover(cr)
+    world.aws.cloud.advance(seconds=5)
+    batch = world.plan(3, world.aws.reserved(cr))
+    world.aws.cloud.control("outsider_launch", capacity_reservation_id=cr)
+    report = world.launch().run(batch)
+    assert (report.launched_count, report.failed_count) == (2, 1)
+    assert world.placed() == 2
+    assert world.free_units(cr) <= 0  # S-59
+    assert len(world.bus.of("Reservation Exhausted")) == 1
+
+
+def test_a_lost_answer_launches_nothing_twice(world: LiveWorld) -> None:
+    cr = world.aws.cloud.reserve(4)
+    world.discover(cr)
+    batch = world.plan(2, world.aws.reserved(cr))
+    world.aws.cloud.control("lose_response", operation="CreateFleet")
+    world.launch().run(batch)
+    assert world.queue.launches == [batch]
+    world.aws.cloud.advance(seconds=15)
+    world.launch().run(batch)
+    assert {c.state for c in world.claims()} == {ClaimState.LAUNCHED}
+    assert world.aws.reservation(cr).available_count == 2
+
+
+def test_long_after_a_lost_answer_the_instances_are_adopted(world: LiveWorld) -> None:
+    batch = world.plan(2, world.aws.offering())
+    world.aws.cloud.control("lose_response", operation="CreateFleet")
+    world.launch().run(batch)
+    world.aws.cloud.advance(minutes=7)
+    world.launch().run(batch)
+    ids = {c.instance_id for c in world.claims()}
+    assert ids == {i.id for i in world.aws.instances.list_owned()}
+    assert len(ids) == 2
+
+
+def test_a_spot_interruption_drains_and_returns_the_replicas_before_the_node_is_gone(world: LiveWorld) -> None:
+    (claim,) = world.launched(1, world.aws.offering("m5.large", "us-east-1a", CapacityType.SPOT))
+    world.aws.cloud.advance(minutes=2)
+    world.react().run(world.events())
+    world.aws.cloud.control("interrupt_spot", instance_id=claim.instance_id)
+    world.react().run(world.events())
+    assert world.now_of(claim).state is ClaimState.DRAINING
+    assert world.placed() == 0
+    world.aws.cloud.advance(minutes=4)
+    world.react().run(world.events())
+    assert world.now_of(claim).state is ClaimState.TERMINATED
+    assert world.placed() == 0
+    assert len(world.bus.of("Node Terminated")) == 1
+
+
+def test_a_block_is_emptied_by_us_before_ec2_begins(world: LiveWorld) -> None:
+    block = world.aws.cloud.control(
+        "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=2, end_in_s=7_200
+    )["capacity_reservation_id"]
+    world.discover(block)
+    claims = world.launched(2, world.aws.reserved(block))
+    end = world.aws.reservation(block).end_at
+    assert end is not None
+    world.events()
+    terminated_at = None
+    while world.clock.now() < end - timedelta(minutes=30):
+        world.aws.cloud.advance(minutes=1)
+        world.react().run(world.events())
+        world.expire().run()
+        if terminated_at is None and any(world.now_of(c).state is ClaimState.TERMINATING for c in claims):
+            terminated_at = world.clock.now()
+    assert terminated_at is not None
+    assert terminated_at < end - timedelta(minutes=30)
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.TERMINATED}
+    notified = {event["notifiedAt"] for event in world.bus.of("Node Draining")}
+    assert len(world.bus.of("Node Draining")) == 2
+    assert notified == {(end - timedelta(minutes=40)).isoformat().replace("+00:00", "Z")}
+
+
+def test_extending_a_block_spares_its_nodes(world: LiveWorld) -> None:
+    block = world.aws.cloud.control(
+        "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=1, end_in_s=7_200
+    )["capacity_reservation_id"]
+    world.discover(block)
+    (claim,) = world.launched(1, world.aws.reserved(block))
+    world.aws.cloud.advance(minutes=79)
+    world.aws.cloud.control("extend_block", capacity_reservation_id=block, hours=24)
+    world.aws.cloud.advance(minutes=2)
+    world.expire().run()
+    assert world.now_of(claim).state is ClaimState.RUNNING
+    assert world.timers.at[block] == world.now_of(claim).drain_at
+
+
+def test_a_reclaimed_interruptible_reservation_drains_within_its_notice(world: LiveWorld) -> None:
+    cr = world.aws.cloud.control("create_interruptible", instance_type="m5.large", zone="us-east-1a", count=2)
+    cr_id = cr["capacity_reservation_id"]
+    world.discover(cr_id)
+    claims = world.launched(2, world.aws.reserved(cr_id))
+    world.aws.cloud.advance(minutes=2)
+    world.react().run(world.events())
+    world.aws.cloud.control("reclaim_interruptible", capacity_reservation_id=cr_id, target_count=0)
+    world.react().run(world.events())
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.DRAINING}
+    drain = world.now_of(claims[0]).drain
+    assert drain is not None
+    assert drain.deadline == world.clock.now() + timedelta(minutes=2)
+    world.aws.cloud.advance(minutes=5)
+    world.react().run(world.events())
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.TERMINATED}
+
+
+def test_a_cancelled_reservation_demotes_its_nodes_and_ends_none(world: LiveWorld) -> None:  # S-70, S-71
+    cr = world.aws.cloud.reserve(1)
+    world.discover(cr)
+    (claim,) = world.launched(1, world.aws.reserved(cr))
+    world.aws.cloud.advance(minutes=2)
+    world.aws.cloud.ec2.cancel_capacity_reservation(CapacityReservationId=cr)
+    world.expire().run()
+    after = world.now_of(claim)
+    assert after.state is ClaimState.RUNNING
+    assert after.offering == world.aws.offering()
+    assert not labels.RESERVATION_LABELS & after.labels.keys()
+    assert after.price_atto_usd_per_hour == PRICES["m5.large"] * 10**12
+
+
+def test_scheduled_maintenance_is_told_by_event_or_found_by_the_sweep(world: LiveWorld) -> None:
+    claims = world.launched(2, world.aws.offering())
+    world.aws.cloud.advance(minutes=2)
+    world.expire().run()
+    world.events()
+    world.aws.cloud.control("schedule_maintenance", instance_ids=[claims[0].instance_id], entity_arns=True)
+    world.react().run(world.events())
+    world.aws.cloud.control("schedule_maintenance", instance_ids=[claims[1].instance_id], health_event=False)
+    world.expire().run()
+    assert {world.now_of(claim).state for claim in claims} == {ClaimState.DRAINING}
+
+
+def test_every_event_that_ec2_sends_can_be_read(world: LiveWorld) -> None:
+    cr = world.aws.cloud.reserve(1)
+    world.discover(cr)
+    world.launched(1, world.aws.reserved(cr))
+    world.aws.cloud.control("report_underutilized", capacity_reservation_ids=[cr])
+    world.aws.cloud.control("report_underutilized", capacity_reservation_ids=[cr], summary=True)
+    world.aws.cloud.control("set_reservation_state", capacity_reservation_id=cr, state="delayed")
+    world.aws.cloud.control("set_reservation_state", capacity_reservation_id=cr, state="expired")
+    world.aws.cloud.advance(hours=1)
+    assert {notice.kind for notice in world.events()} >= {"InstanceStateChanged", "ReservationUnderutilized"}
