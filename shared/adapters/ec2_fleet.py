@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import launch_error_kind, map_client_errors
+from shared.adapters.pacing import Pacer
 from shared.core.capacity_reservation import ReservationKind
 from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
@@ -18,6 +19,7 @@ from shared.core.launch_request import (
     uses_reserved_capacity,
 )
 from shared.core.launch_template import ReservationTarget
+from shared.core.token_bucket import MUTATING_CALLS
 from shared.ports.errors import AwsError, IdempotencyMismatchError, TransientError
 from shared.ports.system import Clock
 
@@ -38,12 +40,14 @@ _RESERVATION_TYPES: Final[Mapping[ReservationKind, str]] = {
 class Ec2FleetLauncher:
     """Implements ``FleetLauncher``."""
 
-    def __init__(self, client: "EC2Client", clock: Clock) -> None:
+    def __init__(self, client: "EC2Client", clock: Clock, pacer: Pacer | None = None) -> None:
         self._client = client
         self._clock = clock
+        self._pacer = pacer or Pacer(MUTATING_CALLS)
 
     def launch(self, request: LaunchRequest, client_token: str) -> LaunchOutcome:
         """Launch; a refusal of the whole call is an outcome without instances."""
+        self._pacer.wait()
         try:
             with map_client_errors():
                 answer = self._client.create_fleet(**create_fleet_parameters(request, client_token))

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from shared import names
 from shared.adapters.aws_errors import map_client_errors
+from shared.adapters.pacing import Pacer
 from shared.core.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.token_bucket import MUTATING_CALLS
 from shared.ports.errors import AlreadyExistsError, NotFoundError
 
 if TYPE_CHECKING:
@@ -17,15 +19,17 @@ _PAGE: Final = 200  # DescribeLaunchTemplates' most
 class Ec2LaunchTemplates:
     """Implements ``LaunchTemplateStore``. A warm process remembers what it made and asks EC2 only once a template."""
 
-    def __init__(self, client: "EC2Client", deployment: str) -> None:
+    def __init__(self, client: "EC2Client", deployment: str, pacer: Pacer | None = None) -> None:
         self._client = client
         self._deployment = deployment
+        self._pacer = pacer or Pacer(MUTATING_CALLS)
         self._known: set[str] = set()
 
     def ensure(self, template: LaunchTemplate) -> None:
         """Create the template unless it is known to exist."""
         if template.name in self._known:
             return
+        self._pacer.wait()
         try:
             with map_client_errors():
                 self._client.create_launch_template(
@@ -63,6 +67,7 @@ class Ec2LaunchTemplates:
     def delete(self, names: Collection[str]) -> None:
         """Delete templates one by one (EC2 has no bulk call)."""
         for name in sorted(names):
+            self._pacer.wait()
             try:
                 with map_client_errors():
                     self._client.delete_launch_template(LaunchTemplateName=name)

@@ -1,7 +1,7 @@
 """The adapters of a function, made when first used: a cold start pays only for the clients that it touches."""
 
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from shared.adapters.clients import make_client, pricing_region
 from shared.adapters.dynamodb_decisions import StoredDecisions
@@ -18,12 +18,17 @@ from shared.adapters.ec2_network import Ec2LaunchEnvironment
 from shared.adapters.ec2_reservations import Ec2ReservationReader
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.launch_templates import Ec2LaunchTemplates
+from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
+from shared.core.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import Queue, Table
 from shared.runtime.settings import Settings
+
+# As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
+_LAUNCHERS_MAX: Final = 5
 
 
 class Adapters:
@@ -159,16 +164,20 @@ class Adapters:
         return AwsPriceReader(pricing, self.ec2, region=region, clock=self.clock)
 
     @cached_property
+    def _mutating_pacer(self) -> Pacer:
+        return Pacer(MUTATING_CALLS.shared_by(_LAUNCHERS_MAX))
+
+    @cached_property
     def instances(self) -> Ec2Instances:
         """Our instances: read, tag, terminate."""
-        return Ec2Instances(self.ec2, self.settings.deployment)
+        return Ec2Instances(self.ec2, self.settings.deployment, Pacer(CREATE_TAGS_CALLS.shared_by(_LAUNCHERS_MAX)))
 
     @cached_property
     def fleet(self) -> Ec2FleetLauncher:
         """CreateFleet."""
-        return Ec2FleetLauncher(self.ec2, self.clock)
+        return Ec2FleetLauncher(self.ec2, self.clock, self._mutating_pacer)
 
     @cached_property
     def launch_templates(self) -> Ec2LaunchTemplates:
         """Launch templates."""
-        return Ec2LaunchTemplates(self.ec2, self.settings.deployment)
+        return Ec2LaunchTemplates(self.ec2, self.settings.deployment, self._mutating_pacer)

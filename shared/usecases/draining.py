@@ -146,7 +146,11 @@ class Draining:
 
         def without(current: NodeClaim) -> NodeClaim | None:
             enough = sum(p.count for p in current.placements if p.workload_key == workload_key) >= count
-            return replace(current, placements_changed_at=now) if enough and current.is_live else None
+            if not enough or not current.is_live:
+                return None
+            if current.state is ClaimState.PLANNED and count == sum(p.count for p in current.placements):
+                return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
+            return replace(current, placements_changed_at=now)
 
         taken = (PlacedReplicas(workload_key, count),)
         return return_some_replicas(self.claims, claim, now, taken, without) is not None

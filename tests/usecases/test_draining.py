@@ -130,3 +130,14 @@ def _again(world: World, claim: NodeClaim) -> NodeClaim:
 
 def _withdrawn(record: WorkloadRecord) -> WorkloadRecord:
     return replace(record, withdrawn=True)
+
+
+def test_a_claim_that_is_withdrawn_before_its_launch_is_never_launched(world: World) -> None:
+    batch = world.plan(2, reserved())
+    record = _withdrawn(world.state.workload_rows["research/train"])
+    world.state.workload_rows["research/train"] = record
+    assert world.draining().shed_surplus(record, world.claims(), world.clock.now()) == 2
+    assert {c.state for c in world.claims()} == {ClaimState.FAILED}
+    assert world.free_units() == 4
+    world.launch().run(batch)
+    assert world.ec2.launch_calls == []
