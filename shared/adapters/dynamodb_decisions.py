@@ -5,6 +5,7 @@ import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from shared.adapters.aws_errors import map_client_errors
 from shared.adapters.dynamodb_table import (
     CURRENT_FORM,
     DATA,
@@ -51,7 +52,8 @@ class StoredDecisions:
                 TTL_ATTRIBUTE: epoch_s(decision.made_at + _KEPT),
             }
         )
-        self._client.put_item(TableName=self._table.name, Item=row)
+        with map_client_errors():
+            self._client.put_item(TableName=self._table.name, Item=row)
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
@@ -65,12 +67,15 @@ class StoredDecisions:
     def _put(self, key: str, content: str) -> None:
         # A fixed time in the gzip header keeps equal content byte-identical.
         body = gzip.compress(content.encode(), compresslevel=6, mtime=0)
-        self._s3.put_object(
-            Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", ContentEncoding="gzip"
-        )
+        with map_client_errors():
+            self._s3.put_object(
+                Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", ContentEncoding="gzip"
+            )
 
     def _get(self, key: str) -> str:
-        return gzip.decompress(self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()).decode()
+        with map_client_errors():
+            body = self._s3.get_object(Bucket=self._bucket, Key=key)["Body"].read()
+        return gzip.decompress(body).decode()
 
 
 def _snapshot_key(plan_id: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from shared.adapters.aws_errors import map_client_errors
 from shared.adapters.dynamodb_table import (
     CURRENT_FORM,
     DATA,
@@ -15,19 +16,21 @@ from shared.adapters.dynamodb_table import (
     Attributes,
     DynamoDbTable,
     Expression,
+    Write,
     apply,
     attributes,
     data,
     epoch_s,
     instant,
     text,
+    transact,
 )
 from shared.core.instance_type import InstanceType
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import OfferingKey
 from shared.core.unavailable_offerings import with_shortages
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
-from shared.ports.state import ConflictError
+from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -72,22 +75,27 @@ class DynamoDbOfferingStore:
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written or deleted.
 
-        Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write.
-        The version is written last: until then, readers use what they have.
+        Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write. A
+        hundred rows go in one request; the version comes last: until then, readers use what they have.
         """
         self._read(self._clock.now())
         wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
         changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
         gone = sorted(self._known.keys() - wanted.keys())
-        for name in changed:
-            row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: wanted[name], LISTING_KEY: LISTED})
-            self._client.put_item(TableName=self._table.name, Item=row)
-        for name in gone:
-            self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": name}})
-        if changed or gone:
+        writes = [self._put(name, wanted[name]) for name in changed]
+        writes += [Write("Delete", name, {"TableName": self._table.name, "Key": {KEY: {"S": name}}}) for name in gone]
+        for start in range(0, len(writes), COMMIT_ITEMS_MAX):
+            transact(self._client, writes[start : start + COMMIT_ITEMS_MAX])
+        if writes:
             version = attributes({KEY: VERSION_ROW, FORM: CURRENT_FORM, DATA: instant(self._clock.now())})
-            self._client.put_item(TableName=self._table.name, Item=version)
+            with map_client_errors():
+                self._client.put_item(TableName=self._table.name, Item=version)
         return len(changed) + len(gone)
+
+    def _put(self, name: str, value: str) -> Write:
+        """Write a type whatever is stored; the last discovery wins."""
+        row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: value, LISTING_KEY: LISTED})
+        return Write("Put", name, {"TableName": self._table.name, "Item": row})
 
     def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
         """Remember a shortage until ``until``; a later instant wins over an earlier one."""
