@@ -11,7 +11,7 @@ from reservoir.connection import Connection
 from reservoir.console import fail, output, report
 from shared.manifests.events import Change
 from shared.manifests.problems import ManifestError
-from shared.manifests.render import to_yaml
+from shared.manifests.render import sorted_deeply, to_yaml
 from shared.ports.errors import AwsError
 from shared.ports.state import ConflictError
 from shared.usecases.apply_policy import ApplyPolicy, Outcome, PolicyChange
@@ -65,8 +65,8 @@ def print_diff(outcome: Outcome) -> None:
 
 def _diff(change: PolicyChange) -> list[str]:
     name = f"{change.kind.lower()}/{change.name}"
-    before = "" if change.before is None else to_yaml([change.before])
-    after = "" if change.after is None else to_yaml([change.after])
+    before = "" if change.before is None else to_yaml([sorted_deeply(change.before)])
+    after = "" if change.after is None else to_yaml([sorted_deeply(change.after)])
     old = "/dev/null" if change.change is Change.CREATED else f"stored/{name}"
     new = "/dev/null" if change.change is Change.DELETED else f"given/{name}"
     return list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))

@@ -16,6 +16,18 @@ def wire_form(manifest: BaseModel) -> dict[str, Any]:
     return data
 
 
+def in_field_order(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Return a stored manifest with its fields in the order of the model; stores do not keep the user's."""
+    return wire_form(model.model_validate(dict(manifest)))
+
+
+def sorted_deeply(value: Any) -> Any:
+    """Return JSON-ready values with all keys sorted, so that two of them can be compared line by line."""
+    if isinstance(value, Mapping):
+        return {key: sorted_deeply(value[key]) for key in sorted(value)}
+    return [sorted_deeply(item) for item in value] if isinstance(value, list) else value
+
+
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
     """Write objects as YAML documents: long texts as blocks, everything else on one line, nothing unprintable."""
     return "---\n".join(_document(_ordered(item)) for item in objects)

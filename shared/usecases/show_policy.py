@@ -6,7 +6,9 @@ from typing import Any
 
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.node_claim import NodeClaim
+from shared.manifests.render import in_field_order
 from shared.manifests.status import node_class_status, node_pool_status
+from shared.manifests.validate import KINDS
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import NodeClaimStore, ReservationStore
 from shared.ports.system import Clock
@@ -44,9 +46,6 @@ class ShowPolicy:
 
 
 def _printed(row: PolicyObject, status: dict[str, Any]) -> dict[str, Any]:
-    metadata = {
-        **row.manifest["metadata"],
-        "generation": row.generation,
-        "resourceVersion": str(row.revision),
-    }
-    return {**row.manifest, "metadata": metadata, "status": status}
+    manifest = in_field_order(row.manifest, KINDS[row.kind][1])
+    metadata = {**manifest["metadata"], "generation": row.generation, "resourceVersion": str(row.revision)}
+    return {**manifest, "metadata": metadata, "status": status}

@@ -1,6 +1,7 @@
 """The policy port in memory, with the same conditions as the table."""
 
 import copy
+import json
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -59,7 +60,7 @@ class MemoryPolicyStore:
         self._rows[key] = PolicyObject(
             kind=write.kind,
             name=write.name,
-            manifest=copy.deepcopy(write.manifest),
+            manifest=json.loads(json.dumps(write.manifest, sort_keys=True)),  # as a table would give it back
             generation=write.generation,
             revision=1 if row is None else row.revision + 1,
             status=PolicyStatus() if row is None else row.status,

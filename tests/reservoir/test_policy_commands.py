@@ -126,8 +126,8 @@ def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
     run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
     result = run(stack, "diff", "-f", "-", given=pool().replace("weight: 7", "weight: 8"))
     assert result.exit_code == 1
-    assert "-  weight: 7" in result.stdout
-    assert "+  weight: 8" in result.stdout
+    changed = [line for line in result.stdout.splitlines() if line.startswith(("+ ", "- "))]
+    assert changed == ["-  weight: 7", "+  weight: 8"]
     same = run(stack, "diff", "-f", "-", given=pool())
     assert (same.exit_code, same.stdout) == (0, "")
 
@@ -190,6 +190,13 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> Non
         result = run(stack, "apply", "-f", "-", given=given)
         assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
     assert stack.policy.commit_count == 1
+
+
+def test_get_prints_fields_in_the_order_of_the_reference(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    printed = run(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
+    fields = [line.strip() for line in printed.splitlines() if line.startswith("  ") and line.endswith(":")]
+    assert fields.index("template:") < fields.index("requirements:") < fields.index("disruption:")
 
 
 def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
