@@ -240,7 +240,7 @@ class EmbeddedAws:
         settings = {
             "endpoint_url": self.endpoint_url,
             "verify": str(self.ca_bundle),
-            "config": Config(retries={"total_max_attempts": 1}),
+            "config": Config(retries={"total_max_attempts": 1}, request_checksum_calculation="when_required"),
         }
         with self._making_clients:  # boto3's sessions are not thread-safe, its clients are
             return self._session.client(service, **{**settings, **options})
