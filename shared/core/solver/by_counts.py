@@ -1,7 +1,9 @@
 """The fast path: shapes are packed by counts in a few passes, and the best pass becomes nodes (docs/scheduler.md)."""
 
 from collections.abc import Sequence
+from importlib import import_module
 
+from shared.core.policy import SchedulingPolicy
 from shared.core.solver.expansion import Expansion
 from shared.core.solver.feedback import adjusted
 from shared.core.solver.general import Placer
@@ -10,8 +12,8 @@ from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.reserved import use_reserved
-from shared.core.solver.shapes import Candidates, Shape, build_shapes
-from shared.core.solver.state import Bin, State
+from shared.core.solver.shapes import Candidates, build_shapes
+from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
 
 
@@ -37,19 +39,17 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     """Pack lots and return what is left of them."""
     shapes = build_shapes(lots)
     market = state.market
-    candidates = Candidates(state, shapes, overhead_atto_usd(market.policy))
+    policy = market.policy
+    candidates = Candidates(state, shapes, overhead_atto_usd(policy))
     worth = worths(shapes, candidates.paid, candidates.reserved, candidates.eligibility)
     add_slot_worth(worth, shapes, candidates.unthinned)
-    bins = [(bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in state.bins]
-    best: Packing | None = None
-    for number in range(max(1, market.policy.iterations)):
-        packing = _pass(state, shapes, worth, candidates, [item for item in bins if item[1]])
-        if best is None or _quality(packing) < _quality(best):
-            best = packing
-        if market.policy.expired() or number + 1 == market.policy.iterations:
-            break
-        worth = adjusted(worth, packing)
-    assert best is not None
+    base = Packing(shapes, worth, state.supply, policy.expired)
+    accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in state.bins)
+    base.fill_existing([item for item in accepting if item[1]], (1 << len(shapes)) - 1)
+    passes = _passes(base, worth, candidates, policy)
+    if policy.with_certificate and base.active and not base.supply.limits and not policy.expired():
+        passes.extend(_polished(base, passes, worth, candidates))
+    best = min(passes, key=_quality)
     expansion = Expansion(state, shapes)
     for pattern in best.patterns:
         expansion.write(pattern)
@@ -57,26 +57,34 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     return list(expansion.leftovers())
 
 
-def _quality(packing: Packing) -> tuple[float, float]:
-    """Sort passes: the least left over, then the cheapest."""
-    left = sum(packing.left)
-    return (left, packing.cost())
+def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, policy: SchedulingPolicy) -> list[Packing]:
+    """Pack several times, each time with what the last pass taught about worths."""
+    passes: list[Packing] = []
+    adjusting = list(worth)
+    for _ in range(max(1, policy.iterations)):
+        packing = base.fork(adjusting)
+        if candidates.reserved and packing.active:
+            packing = use_reserved(packing, candidates.reserved, adjusting)
+        packing.buy_rest(candidates)
+        passes.append(packing)
+        if policy.expired() or not base.active:
+            break
+        adjusting = adjusted(adjusting, packing)
+    return passes
 
 
-def _pass(
-    state: State,
-    shapes: Sequence[Shape],
-    worth: Sequence[float],
-    candidates: Candidates,
-    bins: Sequence[tuple[Bin, int]],
-) -> Packing:
-    packing = Packing(shapes, worth, state.supply, state.market.policy.expired)
-    everyone = (1 << len(shapes)) - 1
-    packing.fill_existing(bins, everyone)
-    if candidates.reserved and packing.active:
-        packing = use_reserved(packing, candidates.reserved, worth)
-    if packing.active:
-        packing.open_anchored(candidates, everyone)
-        packing.buy(candidates, everyone)
-        packing.fit_sizes(candidates)
-    return packing
+def _polished(
+    base: Packing, passes: Sequence[Packing], worth: Sequence[float], candidates: Candidates
+) -> list[Packing]:
+    """Return the packing that a linear program makes of the passes, if HiGHS is there and finds one."""
+    try:
+        patterns = import_module("shared.core.solver.polish.patterns")
+    except ModuleNotFoundError:
+        return []  # the plan says by its missing certificate that it was not polished
+    packing: Packing | None = patterns.combined(base, passes, worth, candidates)
+    return [] if packing is None else [packing]
+
+
+def _quality(packing: Packing) -> tuple[int, float]:
+    """Sort packings: the least left over, then the cheapest."""
+    return (sum(packing.left), packing.cost())

@@ -22,9 +22,10 @@ _RATES = tuple(2.0**step for step in range(-4, 5))
 _SHARPNESS = (1.0, 0.5, 2.0)
 _NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
 _URGENT = 2.0
-# How much a shape's own balance, and its size, count beside its worth for what it takes (found by trial).
-_BALANCE = 0.7
-_SIZE = 0.5
+# How much a shape's own balance, and its size, count beside its worth for what it takes (both found by trial): on
+# nodes that hold many replicas hardly, on nodes that are opened for one replica and hold few, size counts much.
+_MANY = (0.5, 0.1)
+_FEW = (0.7, 0.5)
 _SHAPES_A_RATE = 14
 _SHAPES_MAX = 96
 
@@ -36,11 +37,11 @@ class Orders:
 
     __slots__ = ("by_rate", "special")
 
-    def __init__(self, members: Sequence[int], filler: "Filler") -> None:
+    def __init__(self, members: Sequence[int], filler: "Filler", style: tuple[float, float]) -> None:
         plain = [index for index in members if not filler.is_special[index]]
         special = [index for index in members if filler.is_special[index]]
         plain = _shortlist(plain, filler)
-        self.by_rate = [sorted(plain, key=_attraction(filler, rate)) for rate in _RATES]
+        self.by_rate = [sorted(plain, key=_attraction(filler, rate, *style)) for rate in _RATES]
         self.special = sorted(special, key=lambda i: (-filler.worth[i] / filler.special_share[i], i))
 
 
@@ -59,15 +60,17 @@ def _shortlist(members: list[int], filler: "Filler") -> list[int]:
     return sorted(kept)
 
 
-def _attraction(filler: "Filler", rate: float) -> Callable[[int], tuple[float, int]]:
+def _attraction(
+    filler: "Filler", rate: float, own_balance: float, own_size: float
+) -> Callable[[int], tuple[float, int]]:
     """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
     urgency, cpu, memory = filler.urgency, filler.cpu, filler.memory_units
 
     def key(index: int) -> tuple[float, int]:
         first, second = cpu[index], rate * memory[index]
         taken = first + second
-        balance = 1.0 - _BALANCE * abs(first - second) / taken
-        return (-urgency[index] / taken * balance * taken**_SIZE, index)
+        balance = 1.0 - own_balance * abs(first - second) / taken
+        return (-urgency[index] / taken * balance * taken**own_size, index)
 
     return key
 
@@ -77,7 +80,7 @@ class Filler:
 
     def __init__(self, shapes: Sequence[Shape], worth: Sequence[float], left: list[int]) -> None:
         self.shapes = shapes
-        self._orders: dict[int, tuple[Orders, int]] = {}
+        self._orders: dict[tuple[int, tuple[float, float]], tuple[Orders, int]] = {}
         self.reprice(worth)
         self.left = left
         # A replica without requests still takes a pod; the tiny amount keeps densities finite.
@@ -114,16 +117,16 @@ class Filler:
         """Number of resource names."""
         return len(self.shapes[0].request)
 
-    def orders(self, mask: int) -> Orders:
+    def orders(self, mask: int, style: tuple[float, float] = _MANY) -> Orders:
         """Return the sorted shapes of a mask, rebuilt when too many of them have run out."""
-        known = self._orders.get(mask)
+        known = self._orders.get((mask, style))
         if known is not None:
             orders, size = known
             if size <= _SHAPES_MAX or any(self.left[index] > 0 for index in orders.by_rate[4][: size // 2]):
                 return orders
         members = [index for index in iter_bits(mask) if self.left[index] > 0]
-        orders = Orders(members, self)
-        self._orders[mask] = (orders, len(members))
+        orders = Orders(members, self, style)
+        self._orders[mask, style] = (orders, len(members))
         return orders
 
     def bound(self, size: Vector, mask: int) -> float:
@@ -155,7 +158,7 @@ class Filler:
     def fill(self, size: Sequence[int], mask: int, base: Contents = ()) -> tuple[float, Contents]:
         """Return the best content found for a node with this much room, and its worth; ``base`` is on it already."""
         self.fills += 1
-        orders = self.orders(mask)
+        orders = self.orders(mask, _FEW if base else _MANY)
         best_worth = -1.0
         best: Contents = ()
         for power in _SHARPNESS:

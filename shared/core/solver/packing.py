@@ -46,11 +46,11 @@ class Packing:
         self.filler = Filler(shapes, worth, self.left)
         self.supply = supply.copy()
         self.patterns: list[Pattern] = []
-        self._expired = expired
+        self.expired = expired
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
-        other = Packing(self.shapes, worth, self.supply, self._expired)
+        other = Packing(self.shapes, worth, self.supply, self.expired)
         other.left[:] = self.left
         other.patterns = [
             Pattern(item.bin, item.candidate, dict(item.content), item.count, item.mask, list(item.room))
@@ -71,6 +71,20 @@ class Packing:
             for dimension, asked in enumerate(self.shapes[index].request):
                 room[dimension] -= asked * copies
         self.patterns.append(Pattern(None, candidate, dict(content), count, candidate.mask, room))
+
+    def repeat(self, candidate: Candidate, content: Contents, wanted: int) -> None:
+        """Plan a given pattern up to ``wanted`` times, as far as demand and supply last."""
+        count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
+        if count > 0:
+            self._apply(candidate, content, count)
+
+    def buy_rest(self, candidates: Candidates) -> None:
+        """Buy nodes for everything that is left."""
+        everyone = (1 << len(self.shapes)) - 1
+        if self.active:
+            self.open_anchored(candidates, everyone)
+            self.buy(candidates, everyone)
+        self.fit_sizes(candidates)
 
     @property
     def active(self) -> int:
@@ -218,7 +232,7 @@ class Packing:
             if not self._is_anchor(shape) or not among >> shape.index & 1:
                 continue
             families = _anchor_families(shape, candidates)
-            while self.left[shape.index] > 0 and families and not self._expired():
+            while self.left[shape.index] > 0 and families and not self.expired():
                 self._share_out()
                 choices = max(families, key=lambda family: self._waiting(family[0].mask & among))
                 best: tuple[float, Candidate, Contents] | None = None
@@ -250,7 +264,7 @@ class Packing:
             if bound > 0:
                 heap.append((-bound / candidate.price, position))
         heapify(heap)
-        while heap and not self._expired():
+        while heap and not self.expired():
             score, position = heappop(heap)
             candidate = candidates.paid[position]
             units = self.supply.nodes_left(candidate.option)
