@@ -153,9 +153,14 @@ def set_reservation_state(world: World, *, capacity_reservation_id: str, state: 
     return {}
 
 
-def create_group(world: World, *, name: str, capacity_reservation_ids: list[str]) -> dict[str, Any]:
-    """Make a resource group of active reservations; instances that target it may move into them."""
-    arn = f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
+def create_group(
+    world: World, *, name: str, capacity_reservation_ids: list[str], arn: str | None = None
+) -> dict[str, Any]:
+    """Make or replace a resource group of active reservations; instances that target it may move into them.
+
+    EC2 is told of the group here only: a test that makes it in Resource Groups as well passes the ARN from there.
+    """
+    arn = arn or f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
     for reservation_id in capacity_reservation_ids:
         if world.reservation(reservation_id).state != "active":
             raise invalid_value(f"{reservation_id} is not active; only active reservations can be added to a group")

@@ -77,6 +77,38 @@ def test_the_cheapest_pool_gives_first_and_the_next_takes_the_rest(cloud: Cloud)
     assert error_codes(answer) == ["InsufficientInstanceCapacity"]
 
 
+def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: Cloud) -> None:
+    full = {
+        "InstanceType": TYPE,
+        "AvailabilityZoneId": "use1-az6",
+        "ImageId": "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
+        "Priority": 1.0,
+        "WeightedCapacity": 2.0,
+        "MaxPrice": "1.5",
+        "KeyName": "key",
+        "IamInstanceProfile": {"Name": "nodes"},
+        "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
+        "BlockDeviceMappings": [
+            {
+                "DeviceName": "/dev/xvda",
+                "Ebs": {"VolumeSize": 50, "VolumeType": "gp3", "Encrypted": True, "DeleteOnTermination": True},
+            }
+        ],
+    }
+    answer = cloud.fleet([config(cloud.template(), full)], total=2, default="spot")
+    (entry,) = answer["Instances"]
+    assert len(entry["InstanceIds"]) == 1
+    repeated = {k: v for k, v in full.items() if k not in {"KeyName", "IamInstanceProfile", "MetadataOptions"}}
+    assert entry["LaunchTemplateAndOverrides"]["Overrides"] == repeated | {"AvailabilityZone": ZONE_A}
+    shown = cloud.instance(entry["InstanceIds"][0])
+    assert shown["IamInstanceProfile"]["Arn"] == "arn:aws:iam::123456789012:instance-profile/nodes"
+    assert shown["KeyName"] == "key"
+    assert shown["MetadataOptions"]["HttpTokens"] == "required"
+    volume = shown["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    described = cloud.ec2.describe_volumes(VolumeIds=[volume])["Volumes"][0]
+    assert (described["Size"], described["VolumeType"], described["Encrypted"]) == (50, "gp3", True)
+
+
 def test_priorities_come_before_prices_when_prioritized(cloud: Cloud) -> None:
     overrides = (override("c5.large"), override("m5.large", Priority=0), override("r5.large", Priority=7))
     options = {"AllocationStrategy": "prioritized"}
