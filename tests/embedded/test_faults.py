@@ -120,7 +120,7 @@ def test_a_function_can_be_killed_before_and_after_each_of_its_effects(resources
                 *["PutItem", "SendMessage", "PutItem"][: position + 1]
             ]
             resources.aws.clear_faults()
-            assert resources.invoke(function, {}) == (None, False)
+    assert resources.invoke(function, {}) == (None, False)
 
 
 @pytest.mark.embedded
