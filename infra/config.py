@@ -11,6 +11,7 @@ from shared.names import Function, Queue
 
 DEFAULT_STACK: Final = "Reservoir"
 DEFAULT_INSTANCE_ROLE: Final = "reservoir-*"
+DEFAULT_IMAGE_PARAMETERS: Final = "/images/*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class StackConfig:
     manifests: Path | None = None
     # Role name, or path and name pattern, of the instance roles that launches may hand to EC2.
     instance_role: str = DEFAULT_INSTANCE_ROLE
+    # Name pattern of the SSM parameters, beside AWS's public ones, that EC2NodeClasses may take their image from.
+    image_parameters: str = DEFAULT_IMAGE_PARAMETERS
     # Create AWSServiceRoleForEC2Spot; an account that has used Spot already has it, and a second one is an error.
     spot_service_linked_role: bool = False
 
@@ -40,6 +43,12 @@ class StackConfig:
             message = (
                 f"instanceRole: {self.instance_role!r} must be a role name, or at least 3 characters of one and a"
                 " final *: every role that it matches may be handed to instances"
+            )
+            raise ValueError(message)
+        if not re.fullmatch(r"(/[\w.-]+)+(/\*)?", self.image_parameters):
+            message = (
+                f"imageParameters: {self.image_parameters!r} must be a parameter's path, or one with a final /*: every"
+                " parameter that it matches can be read"
             )
             raise ValueError(message)
 
@@ -57,6 +66,7 @@ class StackConfig:
             "embedded": _switch(node, "embedded"),
             "manifests": _folder(node.try_get_context("manifests")),
             "instance_role": node.try_get_context("instanceRole"),
+            "image_parameters": node.try_get_context("imageParameters"),
             "spot_service_linked_role": _switch(node, "spotServiceLinkedRole"),
         }
         return cls(**{name: value for name, value in given.items() if value is not None})

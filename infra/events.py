@@ -77,6 +77,23 @@ def _ec2_prefix(prefix: str) -> events.EventPattern:
     return events.EventPattern(source=["aws.ec2"], detail_type=events.Match.prefix(prefix))
 
 
+def _deployment_done(stack: Stack) -> events.EventPattern:
+    return events.EventPattern(
+        source=["aws.cloudformation"],
+        detail_type=["CloudFormation Stack Status Change"],
+        detail={
+            "stack-id": [
+                {
+                    "prefix": stack.format_arn(
+                        service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/"
+                    )
+                }
+            ],
+            "status-details": {"status": ["CREATE_COMPLETE", "UPDATE_COMPLETE"]},
+        },
+    )
+
+
 class AwsEvents(Construct):
     """Rules on the default bus. Each event is a hint for ``react``; one about reservations also wakes discovery."""
 
@@ -115,6 +132,13 @@ class Schedules(Construct):
             if settings.every_min is not None:
                 target = targets.LambdaFunction(functions[function])
                 self._every(output_name(function), settings.every_min, target)
+        # A new deployment must not wait half a day for its catalogue.
+        events.Rule(
+            self,
+            "Deployed",
+            event_pattern=_deployment_done(Stack.of(self)),
+            targets=[targets.LambdaFunction(functions[Function.DISCOVER_OFFERINGS])],
+        )
         # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
         self._every("Provision", 1, targets.SqsQueue(planning, message_group_id=PLANNING_MESSAGE_GROUP))
 

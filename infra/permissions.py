@@ -11,7 +11,6 @@ from typing import Final
 from infra import ec2_permissions
 from infra.grants import Grant, Resources
 from infra.tables import indexes
-from shared import names
 from shared.names import Function, Queue, Table
 
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
@@ -71,10 +70,9 @@ def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
     if duty.publishes:
         yield Grant(
             "PublishFacts",
-            "Tells workload systems what happened; the source cannot be forged.",
+            "Tells workload systems what happened.",
             ["events:PutEvents"],
             [resources.bus.event_bus_arn],
-            {"StringEquals": {"events:source": names.EVENT_SOURCE}},
         )
 
 
@@ -135,10 +133,13 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
         [resources.reservation_groups_arn],
     )
     yield Grant(
-        "ResolveImageAliases",
-        "AMI aliases such as al2023@latest are AWS's public parameters.",
+        "ResolveImages",
+        "AMI aliases such as al2023@latest are AWS's public parameters; a team's own images lie under one path.",
         ["ssm:GetParameters"],
-        [f"arn:{stack.partition}:ssm:{stack.region}::parameter/aws/service/*"],
+        [
+            f"arn:{stack.partition}:ssm:{stack.region}:*:parameter/aws/service/*",  # public ones have no account
+            f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{resources.config.image_parameters}",
+        ],
     )
     yield Grant(
         "ResolveInstanceProfiles",

@@ -44,6 +44,8 @@ def test_the_command_lines_text_is_understood() -> None:
         {"instanceRole": "*"},
         {"instanceRole": "a*"},
         {"instanceRole": "*-node"},
+        {"imageParameters": "/*"},
+        {"imageParameters": "images/*"},
         {"manifests": "no/such/folder"},
     ],
 )

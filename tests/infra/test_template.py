@@ -184,6 +184,19 @@ def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
     }
 
 
+def test_a_finished_deployment_discovers_what_can_be_bought(resources: Resources) -> None:
+    (rule,) = (
+        properties
+        for properties in of_type(resources, "AWS::Events::Rule").values()
+        if properties.get("EventPattern", {}).get("source") == ["aws.cloudformation"]
+    )
+    (prefix,) = rule["EventPattern"]["detail"]["stack-id"]
+    assert as_reported(prefix["prefix"]).endswith(":stack/Reservoir/")
+    (target,) = rule["Targets"]
+    handler = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"]
+    assert handler == "functions.discover_offerings.handler.handler"
+
+
 def test_every_dead_letter_queue_and_function_has_its_alarms(resources: Resources) -> None:
     alarms = of_type(resources, "AWS::CloudWatch::Alarm")
     watched = {
