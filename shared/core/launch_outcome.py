@@ -127,8 +127,8 @@ class LaunchAttempt:
 class LaunchReaction:
     """What an outcome means for everything but its own claims.
 
-    ``retry``: the claims without an instance are worth another attempt at once, because nothing was said about
-    capacity. ``reason`` is for those that fail.
+    ``retry``: the claims without an instance are worth another attempt, because nothing was said about capacity;
+    ``pause`` before it, because EC2 is in trouble or overloaded. ``reason`` is for those that fail.
     """
 
     resting: tuple[OfferingKey, ...] = ()
@@ -137,6 +137,7 @@ class LaunchReaction:
     blocked_reason: str | None = None
     spot_not_permitted: bool = False
     retry: bool = False
+    pause: bool = False
     reason: str = ""
 
 
@@ -156,7 +157,8 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome) -> LaunchReaction:
         # One bad pool of many (an AMI for one architecture) must not stop a class whose other pools still launch.
         blocked_reason="; ".join(blocking) if blocking and not outcome.instances else None,
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
-        retry=short and kinds <= _RETRIED and (bool(kinds) or outcome.adopted),
+        retry=short and kinds <= _RETRIED,
+        pause=LaunchErrorKind.TRANSIENT in kinds or (not kinds and not outcome.adopted),
         reason=reason,
     )
 

@@ -24,7 +24,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchErrorKind, LaunchOutcome, react_to
+from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome, react_to
 from shared.core.launch_pools import NoLaunchablePoolError
 from shared.core.launch_request import LaunchFacts, build_launch_request, client_token, launch_key
 from shared.core.launch_template import NodeClassUnlaunchableError
@@ -193,7 +193,7 @@ class Launch:
         report.launched_count += counts.launched
         report.failed_count += counts.failed
         self.attempts.complete(attempt)
-        return not any(error.kind is LaunchErrorKind.TRANSIENT for error in attempt.result.errors)
+        return not (reaction.retry and reaction.pause)
 
     def _mark_launching(self, attempt: LaunchAttempt) -> None:
         found = self.claims.get_many(attempt.claim_ids)

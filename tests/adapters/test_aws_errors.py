@@ -1,0 +1,96 @@
+"""Codes decide: each in one set, each with its kind and its type."""
+
+import itertools
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutError
+
+from shared.adapters import aws_errors
+from shared.adapters.aws_errors import launch_error_kind, map_client_errors
+from shared.core.launch_outcome import LaunchErrorKind
+from shared.ports.errors import (
+    AccessDeniedError,
+    AlreadyExistsError,
+    AwsError,
+    ConfigurationError,
+    IdempotencyMismatchError,
+    NotFoundError,
+    RefusedError,
+    ThrottledError,
+    UnknownOutcomeError,
+)
+
+SETS = {name: value for name, value in vars(aws_errors).items() if name.endswith("_CODES")}
+
+
+def test_no_code_stands_in_two_sets() -> None:
+    for (first, ours), (second, theirs) in itertools.combinations(sorted(SETS.items()), 2):
+        assert not ours & theirs, f"{first} and {second}"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("InsufficientInstanceCapacity", LaunchErrorKind.INSUFFICIENT_CAPACITY),
+        ("UnfulfillableCapacity", LaunchErrorKind.INSUFFICIENT_CAPACITY),
+        ("MaxFleetCountExceeded", LaunchErrorKind.INSUFFICIENT_CAPACITY),  # S-65
+        ("SpotMaxPriceTooLow", LaunchErrorKind.INSUFFICIENT_CAPACITY),
+        ("ReservationCapacityExceeded", LaunchErrorKind.RESERVATION_EXHAUSTED),  # S-59
+        ("InvalidCapacityReservationId.NotFound", LaunchErrorKind.RESERVATION_UNUSABLE),
+        ("InvalidCapacityReservationState.PendingActivation", LaunchErrorKind.RESERVATION_UNUSABLE),
+        ("MaxSpotInstanceCountExceeded", LaunchErrorKind.QUOTA),
+        ("VcpuLimitExceeded", LaunchErrorKind.QUOTA),
+        ("InstanceLimitExceeded", LaunchErrorKind.QUOTA),
+        ("InsufficientFreeAddressesInSubnet", LaunchErrorKind.SUBNET_FULL),
+        ("Unsupported", LaunchErrorKind.UNSUPPORTED),
+        ("InvalidLaunchTemplateName.NotFoundException", LaunchErrorKind.TEMPLATE_MISSING),
+        ("InvalidLaunchTemplateId.VersionNotFound", LaunchErrorKind.TEMPLATE_MISSING),
+        ("InvalidAMIID.NotFound", LaunchErrorKind.CONFIGURATION),
+        ("InvalidParameterValue", LaunchErrorKind.CONFIGURATION),
+        ("InvalidLaunchTargets", LaunchErrorKind.CONFIGURATION),
+        ("UnauthorizedOperation", LaunchErrorKind.PERMISSION),
+        ("PendingVerification", LaunchErrorKind.PERMISSION),
+        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", LaunchErrorKind.SPOT_NOT_PERMITTED),  # S-64
+        ("RequestLimitExceeded", LaunchErrorKind.TRANSIENT),
+        ("InternalError", LaunchErrorKind.TRANSIENT),
+        ("SomethingNew", LaunchErrorKind.TRANSIENT),
+    ],
+)
+def test_what_a_code_means_for_a_launch(code: str, kind: LaunchErrorKind) -> None:
+    assert launch_error_kind(code) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "kind"),
+    [
+        ("RequestLimitExceeded", 503, ThrottledError),
+        ("InternalError", 500, UnknownOutcomeError),
+        ("IdempotentParameterMismatch", 400, IdempotencyMismatchError),
+        ("InvalidInstanceID.NotFound", 400, NotFoundError),
+        ("InvalidLaunchTemplateName.AlreadyExistsException", 400, AlreadyExistsError),
+        ("UnauthorizedOperation", 403, AccessDeniedError),
+        ("InvalidParameterValue", 400, ConfigurationError),
+        ("InsufficientInstanceCapacity", 400, RefusedError),
+        ("Brand.New", 400, RefusedError),
+        ("Brand.New", 502, UnknownOutcomeError),
+    ],
+)
+def test_codes_become_types(code: str, status: int, kind: type[AwsError]) -> None:
+    answer = {"Error": {"Code": code, "Message": "never looked at"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    with pytest.raises(AwsError) as caught, map_client_errors():
+        raise ClientError(answer, "CreateFleet")  # type: ignore[arg-type] # the stub asks for every member
+    assert type(caught.value) is kind
+    assert (caught.value.code, caught.value.operation) == (code, "CreateFleet")
+
+
+@pytest.mark.parametrize(
+    "error", [ReadTimeoutError(endpoint_url="https://ec2"), ConnectTimeoutError(endpoint_url="https://ec2")]
+)
+def test_a_broken_connection_is_an_unknown_outcome(error: Exception) -> None:
+    with pytest.raises(UnknownOutcomeError), map_client_errors():
+        raise error
+
+
+def test_other_errors_pass() -> None:
+    with pytest.raises(ZeroDivisionError), map_client_errors():
+        _ = 1 / 0

@@ -1,0 +1,40 @@
+"""How long an offering rests."""
+
+from datetime import timedelta
+
+import pytest
+
+from shared.core.shortage import FIRST_REST, LONGEST_REST, Shortage, after_failure, forgotten_at, rest_of
+from tests.fakes.system import START
+
+
+@pytest.mark.parametrize(("failures", "minutes"), [(1, 3), (2, 6), (3, 12), (4, 24), (5, 48), (6, 60), (500, 60)])
+def test_rests_double_up_to_an_hour(failures: int, minutes: int) -> None:
+    assert rest_of(failures) == timedelta(minutes=minutes)
+    assert rest_of(failures) <= LONGEST_REST
+
+
+def test_a_failed_probe_doubles() -> None:
+    first = after_failure(None, START)
+    assert first == Shortage(START + FIRST_REST, 1)
+    probe_at = first.until + timedelta(seconds=1)
+    assert after_failure(first, probe_at) == Shortage(probe_at + timedelta(minutes=6), 2)
+
+
+def test_applying_the_same_answer_twice_changes_nothing() -> None:
+    first = after_failure(None, START)
+    assert after_failure(first, START) == first
+    second = after_failure(first, first.until)
+    assert after_failure(second, first.until) == second
+
+
+def test_a_launch_that_was_under_way_extends_the_rest_without_doubling() -> None:
+    first = after_failure(None, START)
+    late = START + timedelta(minutes=2)
+    assert after_failure(first, late) == Shortage(late + FIRST_REST, 1)
+
+
+def test_long_after_its_rest_a_failure_is_a_new_shortage() -> None:
+    seventh = Shortage(START, 7)
+    assert after_failure(seventh, forgotten_at(seventh)).failure_count == 8
+    assert after_failure(seventh, forgotten_at(seventh) + timedelta(seconds=1)).failure_count == 1
