@@ -16,8 +16,8 @@ Parameters = dict[str, Any]
 INSTANT_DELETE_LIMIT = 25
 # Members that CreateFleet's answer has and DescribeFleets' does not.
 _ANSWER_ONLY = frozenset({"AvailabilityZone", "AvailabilityZoneId", "SubnetId"})
-# Members that an override has in the request and not in the answer.
-_REQUEST_ONLY = frozenset({"KeyName", "IamInstanceProfile", "MetadataOptions"})
+# Members that an override has in the request and not in the answer, which of a placement repeats the group only.
+_REQUEST_ONLY = frozenset({"KeyName", "IamInstanceProfile", "MetadataOptions", "Placement"})
 
 
 def create_fleet(world: World, parameters: Parameters) -> dict[str, Any]:
@@ -120,6 +120,8 @@ def _entry(pool: Pool, instance: Instance) -> dict[str, Any]:
 
 def _template_and_overrides(pool: Pool, spec: LaunchSpec | None) -> dict[str, Any]:
     overrides = {name: value for name, value in pool.override.items() if name not in _REQUEST_ONLY}
+    if "GroupName" in pool.override.get("Placement", {}):
+        overrides["Placement"] = {"GroupName": pool.override["Placement"]["GroupName"]}
     if spec is not None:
         overrides.setdefault("InstanceType", spec.instance_type)
         overrides.setdefault("AvailabilityZone", spec.zone.name)

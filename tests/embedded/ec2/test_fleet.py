@@ -86,6 +86,7 @@ def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: C
         "WeightedCapacity": 2.0,
         "MaxPrice": "1.5",
         "KeyName": "key",
+        "Placement": {"GroupName": "rack", "Tenancy": "default"},
         "IamInstanceProfile": {"Name": "nodes"},
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
         "BlockDeviceMappings": [
@@ -99,7 +100,8 @@ def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: C
     (entry,) = answer["Instances"]
     assert len(entry["InstanceIds"]) == 1
     repeated = {k: v for k, v in full.items() if k not in {"KeyName", "IamInstanceProfile", "MetadataOptions"}}
-    assert entry["LaunchTemplateAndOverrides"]["Overrides"] == repeated | {"AvailabilityZone": ZONE_A}
+    repeated |= {"AvailabilityZone": ZONE_A, "Placement": {"GroupName": "rack"}}
+    assert entry["LaunchTemplateAndOverrides"]["Overrides"] == repeated
     shown = cloud.instance(entry["InstanceIds"][0])
     assert shown["IamInstanceProfile"]["Arn"] == "arn:aws:iam::123456789012:instance-profile/nodes"
     assert shown["KeyName"] == "key"

@@ -50,12 +50,13 @@ class Scene:
     def check(self) -> None:
         instances = self.cloud.emulation.world.instances.values()
         holding = Counter(i.reservation_id for i in instances if i.state in LIVE and i.reservation_id)
-        for reservation_id in self.ids.values():
+        described = self.cloud.ec2.describe_capacity_reservations()["CapacityReservations"]
+        for shown in described:
+            reservation_id = shown["CapacityReservationId"]
             inner = self.cloud.emulation.world.reservations[reservation_id]
             if inner.state == "active":
                 assert holding[reservation_id] == len(inner.occupants)
                 assert inner.used_count <= max(inner.total_count, len(inner.occupants))
-            shown = self.cloud.reservation(reservation_id)
             assert 0 <= shown["AvailableInstanceCount"] <= shown["TotalInstanceCount"]
             if shown["State"] == "active" and not inner.reclaiming:
                 free = shown["TotalInstanceCount"] - inner.used_count
