@@ -59,6 +59,7 @@ class Router:
         }
         self._gate.install()
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
+        _authorise_batches_as_single_messages()
         _let_scopes_drop_connections()
 
     async def dispatch(
@@ -135,6 +136,19 @@ async def serve_http(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendC
         await app.app(scope, receive, send)
     except ConnectionDropped:
         cast("dict[str, Any]", scope)[DROPPED] = True
+
+
+def _authorise_batches_as_single_messages() -> None:
+    """Check a batch call of SQS as AWS does: IAM knows no action but that of the single message."""
+    extract = iam_actions.extract_iam_action
+
+    def without_batch(
+        service: str, method: str, path: str, headers: dict[str, str], body: bytes, parameters: dict[str, list[str]]
+    ) -> str | None:
+        action: str | None = extract(service, method, path, headers, body, parameters)
+        return action.removesuffix("Batch") if action is not None and action.startswith("sqs:") else action
+
+    iam_actions.extract_iam_action = without_batch
 
 
 def _let_scopes_drop_connections() -> None:
