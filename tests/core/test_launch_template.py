@@ -152,19 +152,21 @@ def test_what_ec2_would_refuse_is_refused_before(changes: dict[str, object]) -> 
         data(replace(CLASS, **changes))  # type: ignore[arg-type] # field names
 
 
-def stored(name: str, hours: float = 2, **tags: str) -> StoredTemplate:
-    own = {NODE_CLASS_TAG: "default", NODE_CLASS_HASH_TAG: "h1"} | {k.replace("__", ":"): v for k, v in tags.items()}
-    return StoredTemplate(name, NOW - timedelta(hours=hours), own)
+OWN = {NODE_CLASS_TAG: "default", NODE_CLASS_HASH_TAG: "h1"}
+
+
+def stored(name: str, hours: float = 2, tags: dict[str, str] | None = None) -> StoredTemplate:
+    return StoredTemplate(name, NOW - timedelta(hours=hours), OWN | (tags or {}))
 
 
 def test_templates_of_gone_classes_and_reservations_go_after_a_grace_time() -> None:
     templates = (
         stored("used"),
-        stored("young", hours=0.5, **{NODE_CLASS_HASH_TAG.replace(":", "__"): "h0"}),
-        stored("changed", **{NODE_CLASS_HASH_TAG.replace(":", "__"): "h0"}),
-        replace(stored("gone"), tags={NODE_CLASS_TAG: "gone", NODE_CLASS_HASH_TAG: "h1"}),
-        replace(stored("reserved"), tags={**stored("x").tags, RESERVATION_TAG: "cr-1"}),
-        replace(stored("ended"), tags={**stored("x").tags, RESERVATION_TAG: "cr-2"}),
+        stored("young", hours=0.5, tags={NODE_CLASS_HASH_TAG: "h0"}),
+        stored("changed", tags={NODE_CLASS_HASH_TAG: "h0"}),
+        stored("gone", tags={NODE_CLASS_TAG: "gone"}),
+        stored("reserved", tags={RESERVATION_TAG: "cr-1"}),
+        stored("ended", tags={RESERVATION_TAG: "cr-2"}),
         stored("old", hours=24 * 8),
     )
     found = superfluous_templates(templates, {"default": "h1"}, frozenset({"cr-1"}), NOW)
