@@ -1,5 +1,6 @@
 """The composition root: use cases with their adapters, made once a process, at the first call."""
 
+import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -270,4 +271,4 @@ def provision() -> Provision:
 def deploy_policy() -> DeployPolicy:
     """Return the application of a deployment's manifests folder."""
     outside = adapters()
-    return DeployPolicy(ApplyPolicy(outside.policy, outside.publisher, outside.queue))
+    return DeployPolicy(ApplyPolicy(outside.policy, outside.publisher, outside.queue), pause=time.sleep)

@@ -1,11 +1,12 @@
 """Policy that a deployment brings along: the manifests folder as a CloudFormation custom resource."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from shared.manifests.problems import ManifestError
 from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
+from shared.ports.errors import AccessDeniedError
 from shared.ports.state import ConflictError
 from shared.usecases.apply_policy import ApplyPolicy, Outcome
 
@@ -14,7 +15,9 @@ Files = list[tuple[str, str]]
 APPLIED: Final = "reservoir-policy"
 # CloudFormation deletes what it failed to create; the id tells that there is nothing of ours to delete.
 NOT_APPLIED: Final = "reservoir-policy-not-applied"
-_ATTEMPTS_MAX: Final = 5
+_ATTEMPTS_MAX: Final = 6
+# The function runs moments after its role was given its permissions, and IAM takes seconds to spread them.
+_PERMISSION_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class DeployPolicy:
     """Applies the folder of a deployment, and deletes what an earlier deployment applied and this one left out."""
 
     applier: ApplyPolicy
+    pause: Callable[[float], None]  # seconds
 
     def handle(self, request: Mapping[str, Any]) -> Deployment:
         """Serve a custom resource request: Create, Update or Delete. Repeats change nothing."""
@@ -55,6 +59,10 @@ class DeployPolicy:
             except ConflictError:
                 if attempt == _ATTEMPTS_MAX:
                     raise
+            except AccessDeniedError:
+                if attempt == _ATTEMPTS_MAX:
+                    raise
+                self.pause(_PERMISSION_PAUSE_S)
         raise AssertionError("the last attempt returns or raises")
 
 

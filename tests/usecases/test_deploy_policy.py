@@ -4,7 +4,7 @@ import pytest
 
 from shared.manifests.events import Change
 from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
-from shared.usecases.apply_policy import ApplyPolicy
+from shared.ports.errors import AccessDeniedError
 from shared.usecases.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.usecases.test_apply_policy import applier, files, node_class, pool
@@ -34,8 +34,7 @@ def store() -> MemoryPolicyStore:
 
 @pytest.fixture
 def use_case(store: MemoryPolicyStore) -> DeployPolicy:
-    applied: ApplyPolicy = applier(store)
-    return DeployPolicy(applied)
+    return DeployPolicy(applier(store), pause=lambda _: None)
 
 
 def names(store: MemoryPolicyStore) -> list[str]:
@@ -82,6 +81,28 @@ def test_rolling_a_failed_create_back_deletes_nothing_that_was_there_before(
     request = {**create(node_class(), pool(), "kind: Nothing"), "RequestType": "Delete"}
     assert use_case.handle({**request, "PhysicalResourceId": NOT_APPLIED}).succeeded
     assert names(store) == ["c", "p"]
+
+
+def test_permissions_that_have_not_spread_yet_are_waited_for(store: MemoryPolicyStore) -> None:
+    pauses_s: list[float] = []
+    store.before_commit = lambda: deny_until(3)
+
+    def deny_until(count: int) -> None:
+        if len(pauses_s) < count:
+            raise AccessDeniedError("AccessDeniedException", "TransactWriteItems")
+
+    use_case = DeployPolicy(applier(store), pause=pauses_s.append)
+    assert use_case.handle(create(node_class(), pool())).succeeded
+    assert pauses_s == [5.0, 5.0, 5.0]
+
+
+def test_permissions_that_never_come_fail_the_deployment(store: MemoryPolicyStore) -> None:
+    def deny() -> None:
+        raise AccessDeniedError("AccessDeniedException", "TransactWriteItems")
+
+    store.before_commit = deny
+    with pytest.raises(AccessDeniedError):
+        DeployPolicy(applier(store), pause=lambda _: None).handle(create(pool()))
 
 
 def test_a_race_is_run_again(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
