@@ -1,12 +1,13 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from shared.core.claim_nodes import ClaimFacts, node_of
 from shared.core.node_claim import NodeClaim
+from shared.core.node_class import NodeClass
 from shared.core.snapshot import Snapshot
 from shared.core.workload import Demand, Workload
 from shared.ports.policy import PolicyStore
@@ -71,12 +72,26 @@ class SnapshotGatherer:
             instance_types=instance_types,
             reservations=tuple(reservations[key].reservation for key in sorted(reservations)),
             node_pools=policy.node_pools,
-            node_classes=policy.node_classes,
+            node_classes=tuple(map(_as_ready, policy.node_classes)),
             nodes=tuple(node_of(claims[key], workloads) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
         )
         return Gathered(snapshot, claims, records, reservations)
+
+
+def _as_ready(node_class: NodeClass) -> NodeClass:
+    """Keep a class out of plans for which discovery has not found what every launch needs (or finds it no more)."""
+    status = node_class.status
+    needed = {
+        "subnet": status.subnets,
+        "security group": status.security_group_ids,
+        "machine image": status.machine_images,
+    }
+    missing = [name for name, found in needed.items() if not found]
+    if status.launch_blocked_reason is not None or not missing:
+        return node_class
+    return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
 
 
 def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Demand, ...]:

@@ -54,7 +54,9 @@ class NodeClassResolver:
             if selection.error is not None:
                 errors[ConditionType.CAPACITY_RESERVATIONS_READY] = selection.error
             generation = stored[PolicyKind.NODE_CLASS, node_class.name].generation
-            status = unblocked(self._status(node_class, selection, errors), generation, now)
+            status = self._status(node_class, selection, errors)
+            found_else = status != node_class.status  # then what could not be launched was something else
+            status = replace(status, **_NO_BLOCK) if found_else else unblocked(status, generation, now)
             conditions = node_class_conditions(
                 replace(node_class, status=status),
                 selection.reservations,
