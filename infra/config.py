@@ -7,9 +7,8 @@ from typing import Final
 
 from constructs import Node
 
-from shared.names import Function, Queue
+from shared.names import DEFAULT_STACK, Function, Queue
 
-DEFAULT_STACK: Final = "Reservoir"
 DEFAULT_INSTANCE_ROLE: Final = "reservoir-*"
 DEFAULT_IMAGE_PARAMETERS: Final = "/images/*"
 

@@ -7,6 +7,7 @@ import typer
 
 from reservoir.commands import apply, delete, diff, get, validate
 from reservoir.connection import Session
+from shared.names import DEFAULT_STACK
 
 app = typer.Typer(
     name="reservoir",
@@ -20,7 +21,7 @@ app = typer.Typer(
 @app.callback()
 def main(
     context: typer.Context,
-    stack: Annotated[str, typer.Option(help="Name of the deployed stack.", envvar="RESERVOIR_STACK")] = "reservoir",
+    stack: Annotated[str, typer.Option(help="Name of the deployed stack.", envvar="RESERVOIR_STACK")] = DEFAULT_STACK,
     region: Annotated[str | None, typer.Option(help="AWS region; default: that of your AWS settings.")] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
 ) -> None:

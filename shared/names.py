@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
+DEFAULT_STACK: Final = "Reservoir"
+
 
 class Function(StrEnum):
     """The Lambda functions, one a verb; each lives in ``functions/<value>/handler.py``."""

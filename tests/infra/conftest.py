@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.app import build_app
-from infra.config import DEFAULT_STACK
+from shared.names import DEFAULT_STACK
 from tests.embedded_fixture import embedded_aws
 
 __all__ = ["embedded_aws"]

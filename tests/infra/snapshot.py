@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from infra.app import build_app
-from infra.config import DEFAULT_STACK
+from shared.names import DEFAULT_STACK
 
 FILE: Final = Path(__file__).parent / "template.snapshot.txt"
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra.config import DEFAULT_STACK
-from shared.names import Function
+from shared.names import DEFAULT_STACK, Function
 from tests.infra.reading import of_type
 
 # Loads a handler as AWS's runtime client does when a function starts.

@@ -8,9 +8,8 @@ import pytest
 from embedded.client import EmbeddedAws
 from infra import NODE
 from infra.app import ROOT
-from infra.config import DEFAULT_STACK
 from shared import names
-from shared.names import output_name
+from shared.names import DEFAULT_STACK, output_name
 
 CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 
