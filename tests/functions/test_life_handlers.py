@@ -1,0 +1,133 @@
+"""The handlers of launch, react, expire and collect, from the event as Lambda brings it to the state that it leaves."""
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from functions.collect.handler import handler as collect
+from functions.expire.handler import handler as expire
+from functions.launch.handler import handler as launch
+from functions.react.handler import handler as react
+from shared.core.json_codec import CodecError, dumps
+from shared.core.node_claim import ClaimState
+from shared.runtime import bootstrap
+from tests.usecases.launch_world import World, on_demand, reserved, spot
+
+EVENTS = Path(__file__).parents[1] / "events"
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose use cases stand in the composition root's place."""
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload(replicas=100)
+    for name in ("launch", "react", "expire", "collect"):
+        monkeypatch.setattr(bootstrap, name, getattr(world, name))
+    return world
+
+
+def sqs(*bodies: str) -> dict[str, Any]:
+    return {"Records": [{"messageId": f"m-{n}", "body": body, "attributes": {}} for n, body in enumerate(bodies)]}
+
+
+def event(name: str, **detail: Any) -> str:
+    golden = json.loads((EVENTS / f"{name}.json").read_text())
+    return json.dumps(golden | {"detail": golden["detail"] | detail, "time": "2026-01-15T12:00:00Z"})
+
+
+def failures(answer: dict[str, Any]) -> list[str]:
+    return [item["itemIdentifier"] for item in answer["batchItemFailures"]]
+
+
+def test_launch_messages_become_instances(world: World) -> None:
+    first = world.plan(2, reserved(), batch_id="b-1")
+    second = world.plan(1, on_demand("m5.large"), batch_id="b-2")
+    assert failures(launch(sqs(dumps(first), dumps(second)), None)) == []
+    assert len(world.ec2.live()) == 3
+
+
+def test_a_launch_message_that_nobody_can_read_does_not_hold_back_its_neighbour(world: World) -> None:
+    batch = world.plan(1, reserved())
+    with pytest.raises(CodecError):
+        launch(sqs('{"batch_id": 7}', dumps(batch)), None)
+    assert len(world.ec2.live()) == 1
+
+
+def test_a_lost_token_brings_the_message_back(world: World) -> None:
+    batch = world.plan(1, reserved())
+    world.ec2.throttle_count = 1
+    assert failures(launch(sqs(dumps(batch)), None)) == []  # it has sent itself again, with a delay
+    assert world.queue.launches == [batch]
+
+
+def instance_id(world: World, name: str) -> str:
+    """Give the running spot node the id that EC2's events can name, and return it."""
+    (claim,) = world.running(1, spot("m5.large"), batch_id=name)
+    assert claim.instance_id is not None
+    return claim.instance_id
+
+
+def test_a_batch_of_events_is_sorted_out(world: World) -> None:
+    interrupted = instance_id(world, "b-1")
+    bodies = (
+        event("spot_interruption", **{"instance-id": interrupted}),
+        event("instance_state_running", **{"instance-id": "i-0fedcba9876543210"}),
+        event("unknown_kind"),
+        "not json at all",
+        "[]",
+        event("health_issue"),
+    )
+    assert failures(react(sqs(*bodies), None)) == []
+    assert [c.state for c in world.claims()] == [ClaimState.DRAINING]
+
+
+def test_an_event_whose_claim_is_fought_over_comes_back_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
+    lost = world.claims()[0].id
+
+    class Fought:
+        """A store in which somebody else always writes the first claim first."""
+
+        def __getattr__(self, name: str) -> Any:
+            method = getattr(world.state.node_claims, name)
+            if name not in ("save", "return_replicas"):
+                return method
+
+            def write(claim: Any, *, expected_revision: int, **more: Any) -> Any:
+                revision = expected_revision - (claim.id == lost)
+                return method(claim, expected_revision=revision, **more)
+
+            return write
+
+    ports = world._ports
+    monkeypatch.setattr(world, "_ports", lambda: _with(ports(), claims=Fought()))
+    bodies = [event("spot_interruption", **{"instance-id": each}) for each in (first, second)]
+    assert failures(react(sqs(*bodies), None)) == ["m-0"]
+    assert [c.state for c in world.claims()] == [ClaimState.RUNNING, ClaimState.DRAINING]
+
+
+def _with(ports: Any, **changes: Any) -> Any:
+    return replace(ports, **changes)
+
+
+def test_the_sweep_runs_on_the_schedule_and_on_a_blocks_timer(world: World) -> None:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    world.running(1, reserved("cr-block"))
+    expire({"source": "aws.events"}, None)
+    assert world.claims()[0].state is ClaimState.RUNNING
+    world.clock.set(end - timedelta(minutes=40))
+    expire({"reservation_id": "cr-block"}, None)
+    assert world.claims()[0].state is ClaimState.DRAINING
+
+
+def test_the_collector_runs_on_its_schedule(world: World) -> None:
+    batch = world.plan(1, reserved())
+    world.clock.advance(minutes=5)
+    collect({}, None)
+    assert world.queue.launches == [batch]
