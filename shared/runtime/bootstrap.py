@@ -27,6 +27,7 @@ from shared.usecases.intake import Intake
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
 from shared.usecases.node_life import NodeLife
+from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision
 from shared.usecases.react import React
 from shared.usecases.reject_demand import RejectDemand
@@ -219,7 +220,7 @@ def discover_reservations() -> DiscoverReservations:
         resolver=NodeClassResolver(outside.launch_environment, outside.policy),
         policy=outside.policy,
         reservations=outside.reservations,
-        node_claims=outside.node_claims,
+        observer=ReservationObserver(outside.reservations, outside.node_claims),
         timers=outside.timers,
         queue=outside.queue,
         publisher=outside.publisher,

@@ -3,24 +3,20 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from shared.core.capacity_reservation import ENDED_STATES, GONE, CapacityReservation, ReservationKind
-from shared.core.ledger import is_absorbed_by
-from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.reservation_selection import selected_ids
 from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
-from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+from shared.ports.state import ReservationRecord, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.announce import reservation_exhausted
+from shared.usecases.observe_reservation import Change, ReservationObserver
 from shared.usecases.policy_objects import policy_of
 from shared.usecases.resolve_node_classes import NodeClassResolver, Selection
-
-_ABSORB_ATTEMPTS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +33,6 @@ class Discovery:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
-    before: ReservationRecord | None
-    after: ReservationRecord
-    absorbed_count: int
-
-    @property
-    def is_written(self) -> bool:
-        return self.before != self.after
-
-    def opened(self, now: datetime) -> bool:
-        """Whether it offers more than before."""
-        if not self.after.reservation.is_active(now) or self.after.balance.free_units <= 0:
-            return False
-        if self.before is None or not self.before.reservation.is_active(self.before.observed_at):
-            return True
-        return self.after.balance.free_units > self.before.balance.free_units
-
-    @property
-    def was_exhausted(self) -> bool:
-        """Whether the last free units have just gone."""
-        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.free_units
-
-
-@dataclass(frozen=True, slots=True)
 class DiscoverReservations:
     """One run: every minute, and on every event that hints at a change."""
 
@@ -68,7 +40,7 @@ class DiscoverReservations:
     resolver: NodeClassResolver
     policy: PolicyStore
     reservations: ReservationStore
-    node_claims: NodeClaimStore
+    observer: ReservationObserver
     timers: DrainTimers
     queue: WorkQueue
     publisher: EventPublisher
@@ -132,7 +104,7 @@ class DiscoverReservations:
         observed: Mapping[str, CapacityReservation],
         selections: Mapping[str, Selection],
         observed_at: datetime,
-    ) -> list[_Change]:
+    ) -> list[Change]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
         selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
         changes = []
@@ -142,7 +114,7 @@ class DiscoverReservations:
             if before is None and reservation.state in ENDED_STATES:
                 continue
             self._set_timer(before, reservation, observed_at)
-            change = self._observe(before, reservation, observed_at)
+            change = self.observer.observe(before, reservation, observed_at)
             if change is not None:
                 changes.append(change)
         return changes
@@ -157,32 +129,6 @@ class DiscoverReservations:
         if reservation.state in ENDED_STATES or (before is not None and before.reservation.drain_at() == drain_at):
             return
         self.timers.set_timer(reservation.id, drain_at)
-
-    def _observe(
-        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
-    ) -> _Change | None:
-        """Save an observation with the leases that it contains.
-
-        When claims move on meanwhile, their leases are left for the next observation rather than holding the facts
-        back: a lease that stays open too long leaves a unit idle for a minute and promises nothing twice.
-        """
-        for attempt in range(_ABSORB_ATTEMPTS + 1):
-            last = attempt == _ABSORB_ATTEMPTS
-            absorbed = () if last else self._absorbable(before, observed_at)
-            try:
-                after = self.reservations.save_observation(
-                    reservation, observed_at=observed_at, absorbed=absorbed, expected=before
-                )
-            except ConflictError:
-                continue
-            return _Change(before, after, len(absorbed))
-        return None  # another discovery saved it first
-
-    def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
-        if before is None or before.balance.outstanding_count == 0:
-            return ()
-        leased = self.node_claims.list_leased(before.reservation.id)
-        return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))
 
 
 def _gone(record: ReservationRecord) -> CapacityReservation:

@@ -20,6 +20,7 @@ from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations, Discovery
 from shared.usecases.gather_snapshot import SnapshotGatherer
+from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision, ProvisionReport
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.workload_status import WorkloadStatus
@@ -126,7 +127,7 @@ class PlanningWorld:
             resolver=NodeClassResolver(self.environment, self.policy),
             policy=self.policy,
             reservations=self.state.reservations,
-            node_claims=self.state.node_claims,
+            observer=ReservationObserver(self.state.reservations, self.state.node_claims),
             timers=self.timers,
             queue=self.queue,
             publisher=self.bus,

@@ -1,0 +1,73 @@
+"""One observation of one reservation: the facts, and the leases whose launches they are certain to contain."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from shared.core.capacity_reservation import CapacityReservation
+from shared.core.ledger import is_absorbed_by
+from shared.core.node_claim import NodeClaim
+from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
+
+_ABSORB_ATTEMPTS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A reservation before and after an observation."""
+
+    before: ReservationRecord | None
+    after: ReservationRecord
+    absorbed_count: int
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the observation changed anything."""
+        return self.before != self.after
+
+    def opened(self, now: datetime) -> bool:
+        """Whether it offers more than before."""
+        if not self.after.reservation.is_active(now) or self.after.balance.free_units <= 0:
+            return False
+        if self.before is None or not self.before.reservation.is_active(self.before.observed_at):
+            return True
+        return self.after.balance.free_units > self.before.balance.free_units
+
+    @property
+    def was_exhausted(self) -> bool:
+        """Whether the last free units have just gone."""
+        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.free_units
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationObserver:
+    """Saves observations."""
+
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+
+    def observe(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+    ) -> Change | None:
+        """Save an observation with the leases that it contains.
+
+        When claims move on meanwhile, their leases are left for the next observation rather than holding the facts
+        back: a lease that stays open too long leaves a unit idle for a minute and promises nothing twice.
+        """
+        for attempt in range(_ABSORB_ATTEMPTS + 1):
+            last = attempt == _ABSORB_ATTEMPTS
+            absorbed = () if last else self._absorbable(before, observed_at)
+            try:
+                after = self.reservations.save_observation(
+                    reservation, observed_at=observed_at, absorbed=absorbed, expected=before
+                )
+            except ConflictError:
+                continue
+            return Change(before, after, len(absorbed))
+        return None  # another discovery saved it first
+
+    def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
+        if before is None or before.balance.outstanding_count == 0:
+            return ()
+        leased = self.node_claims.list_leased(before.reservation.id)
+        return tuple(claim for claim in leased if claim.lease is not None and is_absorbed_by(claim.lease, observed_at))
