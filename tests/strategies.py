@@ -132,10 +132,10 @@ def node_classes(reservation_ids: tuple[str, ...]) -> st.SearchStrategy[NodeClas
 
 
 @st.composite
-def node_pools(draw: st.DrawFn, name: str) -> NodePool:
+def node_pools(draw: st.DrawFn, name: str, *, limited: bool = True) -> NodePool:
     """Draw a pool of the class "default"."""
     drawn = draw(requirement_sets(with_types=False))
-    limits = draw(st.sampled_from((None, None, {"cpu": 12_000}, {"nodes": 3})))
+    limits = draw(st.sampled_from((None, None, {"cpu": 12_000}, {"nodes": 3}))) if limited else None
     return NodePool(
         name=name,
         node_class_name="default",
@@ -255,11 +255,11 @@ def nodes(draw: st.DrawFn, index: int, pool: str, running: Workload) -> Node:
 
 
 @st.composite
-def snapshots(draw: st.DrawFn, *, topology: bool = True) -> Snapshot:
+def snapshots(draw: st.DrawFn, *, topology: bool = True, limited: bool = True) -> Snapshot:
     """Draw a small world in which everything may occur at once."""
     sizes = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3, unique=True))
     held = tuple(draw(reservations(index)) for index in range(draw(st.integers(0, 3))))
-    pools = tuple(draw(node_pools(name)) for name in ("a", "b")[: draw(st.integers(1, 2))])
+    pools = tuple(draw(node_pools(name, limited=limited)) for name in ("a", "b")[: draw(st.integers(1, 2))])
     running = draw(workloads("running", topology=topology))
     existing = tuple(draw(nodes(index, pools[0].name, running)) for index in range(draw(st.integers(0, 2))))
     return Snapshot(

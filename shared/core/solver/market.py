@@ -138,7 +138,8 @@ class Market:
             self._add_pool(pool, node_class, tiers[pool.weight])
 
     def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int) -> None:
-        types = [item for item in self.snapshot.instance_types if _is_possible(pool, node_class, item)]
+        by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
+        types = [item for item in by_name if _is_possible(pool, node_class, item)]
         wishes = [alternative.requirements for alternative in self.alternatives]
         closed = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
         for chosen in variants(pool.requirements, types, wishes, _OFFERING_KEYS | closed.keys()):
@@ -177,7 +178,7 @@ class Market:
             if reservation.is_active(self.now):
                 place = OfferedPlace.of(reservation)
                 yield place, self.prices.atto_usd_per_hour(instance_type), reservation.free_units > 0
-        for offering in instance_type.offerings:
+        for offering in sorted(instance_type.offerings, key=lambda item: (item.zone_id, item.capacity_type)):
             if offering.capacity_type is not CapacityType.RESERVED:
                 place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
                 yield place, price_atto_usd(offering.price_micro_usd_per_hour), offering.is_available(self.now)

@@ -8,7 +8,7 @@ from random import Random
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from shared.core.checker import check
@@ -17,8 +17,10 @@ from shared.core.checker_totals import placed_counts, used_units
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import Plan
 from shared.core.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from shared.core.resources import Resources
 from shared.core.scheduler import solve
 from shared.core.snapshot import Snapshot
+from tests.core.checker import world
 from tests.core.oracle.instances import Features, instance
 from tests.strategies import NOW, snapshots
 
@@ -30,7 +32,12 @@ POLICIES = st.builds(
     iterations=st.sampled_from((0, 1, 3)),
 )
 T = TypeVar("T")
-slow = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+# Explaining a failure would take minutes; a shrunk example says enough.
+slow = settings(
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+    report_multiple_bugs=False,
+)
 
 
 def placed(snapshot: Snapshot, plan: Plan) -> int:
@@ -63,7 +70,7 @@ def test_capacity_is_conserved(snapshot: Snapshot) -> None:
 
 
 @slow
-@given(snapshot=snapshots(topology=False), index=st.integers(0, 2))
+@given(snapshot=snapshots(topology=False, limited=False), index=st.integers(0, 2))
 def test_more_free_units_leave_no_more_unplaced(snapshot: Snapshot, index: int) -> None:
     if not snapshot.reservations:
         return
@@ -77,8 +84,22 @@ def test_more_free_units_leave_no_more_unplaced(snapshot: Snapshot, index: int) 
     assert placed(snapshot, after) >= placed(snapshot, before)
 
 
+def test_more_free_units_leave_no_more_unplaced_under_a_limit() -> None:
+    types = (world.instance_type(world.SMALL, 2), world.instance_type(world.LARGE, 8))
+    limited = (world.pool(limits=Resources.of({"cpu": 8000})),)
+    wanted = world.demand(world.workload(requests=Resources.of({"cpu": 1500, "memory": 2**29, "pods": 1})), 5)
+    none, one = (
+        world.snapshot(
+            wanted, instance_types=types, node_pools=limited, reservations=(world.reservation(free_units=units),)
+        )
+        for units in (0, 1)
+    )
+    plans = [solve(each, now=NOW, policy=SchedulingPolicy()) for each in (none, one)]
+    assert placed(one, plans[1]) >= placed(none, plans[0])
+
+
 @slow
-@given(snapshot=snapshots(topology=False))
+@given(snapshot=snapshots(topology=False, limited=False))
 def test_more_offerings_leave_no_more_unplaced(snapshot: Snapshot) -> None:
     """Every offering comes back into stock."""
     stocked = tuple(
