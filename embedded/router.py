@@ -5,6 +5,7 @@ IAM policies are checked by MiniStack before any service sees a request.
 """
 
 import asyncio
+import json
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
@@ -60,6 +61,7 @@ class Router:
         self._gate.install()
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
         _authorise_batches_as_single_messages()
+        _name_schedules_with_their_group()
         _let_scopes_drop_connections()
 
     async def dispatch(
@@ -149,6 +151,21 @@ def _authorise_batches_as_single_messages() -> None:
         return action.removesuffix("Batch") if action is not None and action.startswith("sqs:") else action
 
     iam_actions.extract_iam_action = without_batch
+
+
+def _name_schedules_with_their_group() -> None:
+    """Let policies see the ARN that a schedule has on AWS; MiniStack takes each for one of the default group."""
+    extract = iam_actions.extract_resource_arn
+
+    def with_group(service: str, method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any) -> str:
+        arn: str = extract(service, method, path, headers, body, *rest)
+        if service != "scheduler" or ":schedule/default/" not in arn:
+            return arn
+        parameters = rest[0] if rest else {}
+        group = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
+        return arn.replace(":schedule/default/", f":schedule/{group}/")
+
+    iam_actions.extract_resource_arn = with_group
 
 
 def _let_scopes_drop_connections() -> None:
