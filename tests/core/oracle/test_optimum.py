@@ -9,8 +9,8 @@ What a greedy plan may differ in from the best one is exactly this:
 * it may cost more than the least cost for what it places (figures in the benches; bounded on average here).
 """
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -131,10 +131,13 @@ def test_the_checker_agrees_and_costs_are_between_bounds(family: str, seed: int)
 
 
 def test_small_plans_cost_little_more_than_the_least_cost() -> None:
-    ratios = []
+    """Over all worlds together: a reserved node more or less is a large part of almost nothing."""
+    cost, least = 0, 0
     for seed in SEEDS:
-        snapshot = instance(seed, FAMILIES["plain"])
+        world = instance(seed, FAMILIES["plain"])
+        # A pool of more weight goes before a cheaper one by rule; brute force only knows money.
+        snapshot = replace(world, node_pools=tuple(replace(pool, weight=0) for pool in world.node_pools))
         plan = solve(snapshot, now=NOW, policy=POLICY)
-        least = BruteForce(snapshot, POLICY).outcomes[placed_vector(snapshot, plan)]
-        ratios.append(plan.cost_atto_usd_per_hour / least if least else 1.0)
-    assert statistics.mean(ratios) <= 1.05
+        cost += plan.cost_atto_usd_per_hour
+        least += BruteForce(snapshot, POLICY).outcomes[placed_vector(snapshot, plan)]
+    assert cost <= least * 1.03
