@@ -169,8 +169,8 @@ class Adapters:
 
     @cached_property
     def instances(self) -> Ec2Instances:
-        """Our instances: read, tag, terminate."""
-        return Ec2Instances(self.ec2, self.settings.deployment, Pacer(CREATE_TAGS_CALLS.shared_by(_LAUNCHERS_MAX)))
+        """Our instances: read, tag, terminate. Launches and the collector share the rate of CreateTags."""
+        return Ec2Instances(self.ec2, self.settings.deployment, Pacer(CREATE_TAGS_CALLS.shared_by(2)))
 
     @cached_property
     def fleet(self) -> Ec2FleetLauncher:

@@ -12,8 +12,9 @@ from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.ports.discovery import ReservationReader
 from shared.ports.messaging import DrainTimers
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import save_claim
-from shared.usecases.draining import Draining
+from shared.usecases.draining import Draining, DrainWish
 
 _DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 # Within this of a drain's start the end date is re-read from EC2: extensions move it without an event, and what was
@@ -37,7 +38,7 @@ class BlockDrains:
         by_block = _by_block(claims)
         if not by_block:
             return frozenset()
-        periods = self._checkpoint_periods_s([claim for group in by_block.values() for claim in group])
+        periods = checkpoint_periods_s([claim for group in by_block.values() for claim in group], self.workloads)
         blocks = {block_id: block for block_id in by_block if (block := self._known(block_id)) is not None}
         near = set()
         for block_id, block in blocks.items():
@@ -58,19 +59,6 @@ class BlockDrains:
             return None
         return record.reservation
 
-    def _checkpoint_periods_s(self, claims: Sequence[NodeClaim]) -> Mapping[str, list[int]]:
-        """Return how much notice the workloads on each claim want."""
-        records = self.workloads.get_many({placed.workload_key for claim in claims for placed in claim.placements})
-        wanted = {
-            key: record.workload.checkpoint_period_s
-            for key, record in records.items()
-            if record.workload is not None and record.workload.checkpoint_period_s is not None
-        }
-        return {
-            claim.id: [wanted[placed.workload_key] for placed in claim.placements if placed.workload_key in wanted]
-            for claim in claims
-        }
-
     def _watch(
         self, block: CapacityReservation, drains: Sequence[tuple[NodeClaim, BlockDrain]], now: datetime
     ) -> set[str]:
@@ -82,8 +70,9 @@ class BlockDrains:
             self.timers.set_timer(block.id, _earliest(later))
         for claim, drain in moved:
             save_claim(self.claims, claim, partial(_with_drain_at, drain.starts_at))
-        for claim, drain in due:
-            self.draining.begin_drain(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline, now)
+        if due:
+            ending = DrainReason.CAPACITY_BLOCK_ENDING
+            self.draining.begin_drains([DrainWish(claim, ending, drain.deadline) for claim, drain in due], now)
         return {claim.id for claim, _ in due}
 
 

@@ -25,7 +25,7 @@ RESEND_AFTER: Final = timedelta(minutes=1)
 ORPHAN_AFTER: Final = timedelta(minutes=10)
 # More at once is no leftover but a mistake of ours (a wrong table); somebody must look before everything is terminated.
 ORPHANS_MAX: Final = 50
-_TAGS_MAX: Final = 100  # calls of one run; EC2's bucket for CreateTags holds 100
+_TAGS_MAX: Final = 250  # calls of one run; at the rate that EC2 allows they take less than a minute
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 

@@ -4,33 +4,47 @@ Each step is announced before it is committed. A function that dies in between a
 (with the same drain id); the other order would lose announcements.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from shared.core import drain
-from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.ec2 import InstanceTerminator
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher, WorkQueue
-from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
+from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
 from shared.usecases.announce import node_draining, node_terminated
-from shared.usecases.claim_moves import return_all_replicas, return_some_replicas, save_claim
-from shared.usecases.launch_effects import checkpoint_periods_s
+from shared.usecases.checkpoints import checkpoint_periods_s
+from shared.usecases.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
 
 
 @dataclass(frozen=True, slots=True)
-class TerminateReport:
-    """What became of the claims that were to be terminated; ``refused`` maps instance ids to EC2's code."""
+class DrainWish:
+    """A node that shall drain. ``deadline`` None: the usual grace of the reason."""
 
-    asked: tuple[str, ...]
-    refused: Mapping[str, str]
+    claim: NodeClaim
+    reason: DrainReason
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What became of claims that were to be moved: those that moved, and those that others kept moving meanwhile.
+
+    ``refused`` maps instance ids to the code with which EC2 refused to terminate them.
+    """
+
+    moved: tuple[NodeClaim, ...] = ()
+    lost: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Drains nodes."""
+    """Drains nodes. Methods take many claims, so that EC2 and the bus are asked as seldom as they allow."""
 
     claims: NodeClaimStore
     workloads: WorkloadStore
@@ -42,30 +56,52 @@ class Draining:
     def begin_drain(
         self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None, now: datetime
     ) -> NodeClaim | None:
-        """Start the drain, or move the deadline of one under way forward; None when nothing changes.
+        """Start one drain as :meth:`begin_drains`; None when nothing changes. Raises ConflictError."""
+        moves = self.begin_drains([DrainWish(claim, reason, deadline)], now)
+        if moves.lost:
+            raise ConflictError(moves.lost)
+        return moves.moved[0] if moves.moved else None
 
-        ``deadline`` None: the usual grace, and at least the longest checkpointPeriod of the workloads on the node. The
+    def begin_drains(self, wishes: Sequence[DrainWish], now: datetime) -> Moves:
+        """Start drains, or move the deadlines of those under way forward.
+
+        A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
         pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
         before the node is gone; withdrawn ones are simply taken off.
         """
-        pool = self.policy.node_pool(claim.node_pool_name)
-        grace_s = None if pool is None else pool.termination_grace_period_s
-        until = deadline or drain.voluntary_deadline(reason, now, checkpoint_periods_s(claim, self.workloads))
-        planned = drain.begin(claim, reason, until, now, grace_s)
-        if planned is None or planned.drain is None:
-            return None
-        self.publisher.publish([node_draining(planned, planned.drain)])
-        committed = return_all_replicas(
-            self.claims, claim, now, lambda current: drain.begin(current, reason, until, now, grace_s)
+        begins = self._begins(wishes, now)
+        planned = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
+        self._notify([after for _, after in planned if after is not None])
+        moves = _each(
+            [claim for claim, after in planned if after is not None],
+            lambda claim: return_all_replicas(self.claims, claim, now, begins[claim.id]),
         )
-        if committed is None or committed.drain is None:
-            return None
-        if committed.drain.awaiting != planned.drain.awaiting:  # replicas arrived between the two
-            self.publisher.publish([node_draining(committed, committed.drain)])
-        self.queue.wake_planner(reason="node draining")
-        if drain.is_over(committed, now):
-            self.terminate([committed], now)
-        return committed
+        announced = {after.id: after.drain for _, after in planned if after is not None}
+        # Replicas that arrived between the two have not been told yet.
+        self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
+        if moves.moved:
+            self.queue.wake_planner(reason="node draining")
+        over = [claim for claim in moves.moved if drain.is_over(claim, now)]
+        ended = self.terminate(over, now) if over else Moves()
+        return Moves(moves.moved, moves.lost, ended.refused)
+
+    def _begins(self, wishes: Sequence[DrainWish], now: datetime) -> Mapping[str, Decide]:
+        """Return the decision for each claim, with everything read that it needs."""
+        pools = {name: self.policy.node_pool(name) for name in sorted({w.claim.node_pool_name for w in wishes})}
+        periods = checkpoint_periods_s([wish.claim for wish in wishes if wish.deadline is None], self.workloads)
+
+        def decision(wish: DrainWish) -> Decide:
+            pool = pools[wish.claim.node_pool_name]
+            grace_s = None if pool is None else pool.termination_grace_period_s
+            until = wish.deadline or drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
+            return lambda current: drain.begin(current, wish.reason, until, now, grace_s)
+
+        return {wish.claim.id: decision(wish) for wish in wishes}
+
+    def _notify(self, draining: Sequence[NodeClaim]) -> None:
+        events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]
+        if events:
+            self.publisher.publish(events)
 
     def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> None:
         """Note that ``count`` replicas (None: all) of the workload have left the claim's node.
@@ -100,34 +136,26 @@ class Draining:
                 left -= taken
         return record.surplus_count - left
 
-    def terminate(self, claims: Sequence[NodeClaim], now: datetime) -> TerminateReport:
-        """Terminate the nodes of claims, all in as few calls as EC2 allows. The intent is committed first."""
-        asked: list[str] = []
-        for claim in claims:
-            if claim.state is not ClaimState.TERMINATING:
-                moved = return_all_replicas(self.claims, claim, now, _terminating)
-                if moved is None:
-                    continue
-            if claim.instance_id is not None:
-                asked.append(claim.instance_id)
+    def terminate(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
+        """Terminate the nodes of claims. The intent is committed first; the minute's sweep repeats what got lost."""
+        fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
+        moves = _each(fresh, lambda claim: return_all_replicas(self.claims, claim, now, _terminating))
+        again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
+        asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
         receipt = self.terminator.terminate(asked) if asked else None
         refused = {} if receipt is None or receipt.refused is None else receipt.refused
-        return TerminateReport(tuple(sorted(asked)), dict(refused))
+        return Moves((*moves.moved, *again), moves.lost, refused)
 
-    def ended(self, claims: Collection[NodeClaim], now: datetime) -> int:
-        """Note that the instances of claims are gone; what still ran there is demand again. Returns how many."""
-        count = 0
-        for claim in claims:
-            if not claim.may_become(ClaimState.TERMINATED):
-                continue
-            reason = claim.drain.reason.value if claim.drain is not None else claim.failure or "InstanceTerminated"
-            self.publisher.publish([node_terminated(claim, reason, now, claim.placements)])
-            if return_all_replicas(self.claims, claim, now, lambda current: _terminated(current, now)) is not None:
-                count += 1
+    def ended(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
+        """Note that the instances of claims are gone; what still ran there is demand again."""
+        ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
+        if ending:
+            self.publisher.publish([node_terminated(c, _why(c), now, c.placements) for c in ending])
+        moves = _each(ending, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminated, now)))
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
             self.queue.wake_planner(reason="node terminated")
-        return count
+        return moves
 
     def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> None:
         record = self.workloads.get(workload_key)
@@ -165,7 +193,29 @@ def _terminating(claim: NodeClaim) -> NodeClaim | None:
     return replace(claim, state=ClaimState.TERMINATING) if claim.may_become(ClaimState.TERMINATING) else None
 
 
-def _terminated(claim: NodeClaim, now: datetime) -> NodeClaim | None:
+def _terminated(now: datetime, claim: NodeClaim) -> NodeClaim | None:
     if not claim.may_become(ClaimState.TERMINATED):
         return None
     return replace(claim, state=ClaimState.TERMINATED, terminated_at=now)
+
+
+def _why(claim: NodeClaim) -> str:
+    return claim.drain.reason.value if claim.drain is not None else claim.failure or "InstanceTerminated"
+
+
+def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
+    return () if drained is None else drained.awaiting
+
+
+def _each(claims: Sequence[NodeClaim], move: Decide) -> Moves:
+    """Move claims one by one; one that is fought over does not hold back the others."""
+    moved: list[NodeClaim] = []
+    lost: list[str] = []
+    for claim in claims:
+        try:
+            after = move(claim)
+        except ConflictError:
+            lost.append(claim.id)
+        else:
+            moved += [] if after is None else [after]
+    return Moves(tuple(moved), tuple(lost))

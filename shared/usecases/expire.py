@@ -19,7 +19,7 @@ from shared.ports.launches import LaunchPolicy
 from shared.ports.state import NodeClaimStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
-from shared.usecases.draining import Draining
+from shared.usecases.draining import Draining, DrainWish
 from shared.usecases.node_life import NodeLife
 
 # R-160: a check that has failed for two minutes is no hiccup any more.
@@ -102,20 +102,17 @@ class Expire:
 
     def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int, now: datetime) -> int:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
-        return sum(self.draining.begin_drain(claim, DrainReason.EXPIRED, None, now) is not None for claim in oldest)
+        return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest], now).moved)
 
     def _drain_unhealthy(self, steady: Sequence[NodeClaim], now: datetime) -> int:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160)."""
         by_instance = {claim.instance_id: claim for claim in steady}
-        count = 0
+        wishes = []
         for health in self.health.list_unhealthy():
             claim = by_instance.get(health.instance_id)
-            if claim is None:
-                continue
-            reason, deadline = _verdict(health, now)
-            if reason is not None:
-                count += self.draining.begin_drain(claim, reason, deadline, now) is not None
-        return count
+            wish = None if claim is None else _verdict(claim, health, now)
+            wishes += [] if wish is None else [wish]
+        return len(self.draining.begin_drains(wishes, now).moved) if wishes else 0
 
 
 def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
@@ -134,10 +131,10 @@ def _allowed(pool: NodePool, steady_count: int, leaving_count: int, now: datetim
     ).nodes
 
 
-def _verdict(health: InstanceHealth, now: datetime) -> tuple[DrainReason | None, datetime | None]:
+def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWish | None:
     if health.impaired_since is not None and now - health.impaired_since >= _IMPAIRED_FOR:
-        return DrainReason.UNHEALTHY, now
-    if health.scheduled_event_code is not None:
-        near = health.scheduled_at is not None and health.scheduled_at - now < timedelta(hours=1)
-        return DrainReason.SCHEDULED_CHANGE, health.scheduled_at if near else None
-    return None, None
+        return DrainWish(claim, DrainReason.UNHEALTHY, now)
+    if health.scheduled_event_code is None:
+        return None
+    near = health.scheduled_at is not None and health.scheduled_at - now < timedelta(hours=1)
+    return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, health.scheduled_at if near else None)

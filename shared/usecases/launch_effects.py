@@ -23,10 +23,13 @@ from shared.ports.messaging import DrainTimers, EventPublisher, LaunchBatch, Out
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.announce import launch_failed, node_launched
+from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import return_all_replicas, settle_claim
 
 # While Spot's service-linked role is missing every spot launch fails: all spot rests, on-demand goes on (R-133).
 _SPOT_REST: Final = timedelta(minutes=15)
+# Claims tagged at once; each takes a call of its own, and EC2 allows ten a second. The collector tags the others.
+_TAGS_MAX: Final = 20
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
@@ -69,7 +72,8 @@ class LaunchEffects:
         if unwanted:
             self.terminator.terminate(unwanted)
         if len(attempt.claim_ids) > 1:  # a claim that is alone in its request is named by the fleet's own tags
-            self.tagger.tag_claims({claim.instance_id: claim.id for claim in launched if claim.instance_id is not None})
+            named = {claim.instance_id: claim.id for claim in launched[:_TAGS_MAX] if claim.instance_id is not None}
+            self.tagger.tag_claims(named)
         return EffectCounts(len(launched), failed_count)
 
     # --- reactions
@@ -155,7 +159,11 @@ class LaunchEffects:
         if claim.lease is None:
             return None
         record = self.reservations.get(claim.lease.reservation_id)
-        drain = None if record is None else block_drain(record.reservation, checkpoint_periods_s(claim, self.workloads))
+        drain = (
+            None
+            if record is None
+            else block_drain(record.reservation, checkpoint_periods_s([claim], self.workloads)[claim.id])
+        )
         if drain is None:
             return None
         self.timers.set_timer(claim.lease.reservation_id, drain.starts_at)
@@ -227,13 +235,6 @@ class LaunchEffects:
                 )
         if events:
             self.publisher.publish(events)
-
-
-def checkpoint_periods_s(claim: NodeClaim, workloads: WorkloadStore) -> list[int]:
-    """Return how much notice the claim's workloads want, in seconds."""
-    records = workloads.get_many([placed.workload_key for placed in claim.placements])
-    periods = [r.workload.checkpoint_period_s for r in records.values() if r.workload is not None]
-    return [period for period in periods if period is not None]
 
 
 def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[str, InstanceType]) -> NodeClaim:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from shared.core.instance import Instance
 from shared.core.node_claim import ClaimState, NodeClaim
@@ -10,7 +11,7 @@ from shared.core.observation import Meaning, meaning, rebought
 from shared.ports.ec2 import InstanceReader
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
-from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
 from shared.usecases.announce import capacity_type_changed
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining
@@ -23,6 +24,7 @@ class LifeReport:
     by_meaning: dict[Meaning, int] = field(default_factory=dict)
     rebought_count: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)  # ids of claims that others kept moving: look again later
 
     def count(self, found: Meaning) -> int:
         """Return how many claims had this meaning."""
@@ -58,14 +60,17 @@ class NodeLife:
             found.setdefault(what, []).append(claim)
             report.by_meaning[what] = report.count(what) + 1
         for claim in found.get(Meaning.RUNNING, ()):
-            save_claim(self.claims, claim, lambda current: _running(current, now))
-        if Meaning.ENDED in found:
-            self.draining.ended(found[Meaning.ENDED], now)
-        doomed = [
-            claim for what in (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN) for claim in found.get(what, ())
-        ]
-        if doomed:
-            report.refused.update(self.draining.terminate(doomed, now).refused)
+            try:
+                save_claim(self.claims, claim, partial(_running, now))
+            except ConflictError:
+                report.lost.add(claim.id)
+        doomed = [c for what in (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN) for c in found.get(what, ())]
+        for moves in (
+            self.draining.ended(found.get(Meaning.ENDED, ()), now),
+            self.draining.terminate(doomed, now),
+        ):
+            report.lost.update(moves.lost)
+            report.refused.update(moves.refused)
         alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
         report.rebought_count = self._follow_purchases(alive, shown)
         return report
@@ -101,7 +106,7 @@ class NodeLife:
         return count
 
 
-def _running(claim: NodeClaim, now: datetime) -> NodeClaim | None:
+def _running(now: datetime, claim: NodeClaim) -> NodeClaim | None:
     if not claim.may_become(ClaimState.RUNNING):
         return None
     return replace(claim, state=ClaimState.RUNNING, running_at=now)

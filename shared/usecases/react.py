@@ -18,12 +18,11 @@ from shared.core.node_claim import DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
 from shared.core.shortage import FIRST_REST
 from shared.ports.ec2 import InstanceReader
-from shared.ports.errors import AwsError
 from shared.ports.messaging import WorkQueue
-from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
-from shared.usecases.draining import Draining
+from shared.usecases.draining import Draining, DrainWish, Moves
 from shared.usecases.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
@@ -79,31 +78,29 @@ class React:
         self, notices: Sequence[Notice], known: Mapping[str, NodeClaim], now: datetime, report: ReactReport
     ) -> None:
         shown = self.instances.get_many(known)
+        followed = self.life.apply(list(known.values()), shown, now)
+        wishes = []
         for instance_id in sorted(known):
             about = [notice for notice in notices if instance_id in notice.instance_ids]
-            try:
-                self.life.apply([known[instance_id]], shown, now)
-                report.drained_count += self._drain(known[instance_id], shown.get(instance_id), about, now)
-            except (ConflictError, AwsError):
-                # One row that is fought over, or one refused call, must not hold back the other messages.
-                report.failed_instance_ids.add(instance_id)
+            wish = self._wish(known[instance_id], shown.get(instance_id), about, now)
+            wishes += [] if wish is None else [wish]
+        drained = self.draining.begin_drains(wishes, now) if wishes else Moves()
+        report.drained_count = len(drained.moved)
+        lost = followed.lost.union(drained.lost)
+        report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
 
-    def _drain(self, claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime) -> bool:
-        """Drain the node for the most urgent of its notices, if EC2 still shows it alive."""
+    def _wish(
+        self, claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
+    ) -> DrainWish | None:
+        """Return the drain that the most urgent of the notices asks for, if EC2 still shows the node alive."""
         if instance is None or instance.is_gone or instance.is_stopped:
-            return False
-        wanted = []
-        for notice in notices:
-            if notice.at < now - _STALE_AFTER:
-                continue
-            answer = self._answer(claim, instance, notice, now)
-            if answer is not None:
-                wanted.append(answer)
-        if not wanted:
-            return False
-        current = self.claims.get(claim.id)  # following its instance may have moved it
-        reason, deadline = min(wanted, key=lambda answer: (answer[1] is None, answer[1] or now, answer[0]))
-        return current is not None and self.draining.begin_drain(current, reason, deadline, now) is not None
+            return None
+        fresh = [notice for notice in notices if notice.at >= now - _STALE_AFTER]
+        answers = [answer for notice in fresh if (answer := self._answer(claim, instance, notice, now)) is not None]
+        if not answers:
+            return None
+        reason, deadline = min(answers, key=lambda answer: (answer[1] is None, answer[1] or now, answer[0]))
+        return DrainWish(claim, reason, deadline)
 
     def _answer(
         self, claim: NodeClaim, instance: Instance, notice: Notice, now: datetime

@@ -181,7 +181,10 @@ class FakeEc2:
     # --- InstanceReader
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
-        return {instance.id: instance for instance in self._shown() if instance.id in instance_ids}
+        self.describe_count += 1
+        now = self._clock.now()
+        found = {i: self._launched[i] for i in sorted(instance_ids) if i in self._launched}
+        return {i: each.instance for i, each in found.items() if each.shown_at <= now}
 
     def list_batch(self, batch_id: str) -> tuple[Instance, ...]:
         return tuple(instance for instance in self._shown() if instance.batch_id == batch_id)

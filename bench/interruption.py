@@ -1,0 +1,184 @@
+"""Karpenter's interruption benchmark: a queue full of warnings, one node each, through our reaction handler.
+
+A third scheduled changes, a third spot interruptions, the rest state changes drawn evenly from stopping, stopped,
+shutting-down and terminated. Ten messages a batch, as the queue delivers them. State, queue and EC2 are in memory, so
+the figures are those of the function itself; the calls that it would make are counted. Upstream handles ten messages in
+parallel, reads no instance in bulk and has published no figure.
+"""
+
+import contextlib
+import io
+import json
+import random
+import time
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from email.utils import format_datetime
+from typing import Any
+
+from functions.react.handler import handler
+from shared.core.instance import Instance
+from shared.core.instance_type import CapacityType
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.plan import OfferingKey
+from shared.core.resources import Resources
+from shared.core.snapshot import PlacedReplicas
+from shared.runtime import bootstrap
+from tests.fakes.state import MemoryNodeClaims, MemoryState
+from tests.usecases.launch_world import ZONES, World
+
+SIZES = (100, 1_000, 5_000, 15_000)
+BATCH = 10
+SEED = 42
+STATES = ("stopping", "stopped", "shutting-down", "terminated")
+
+
+def cases() -> Sequence[str]:
+    """Return one case a size of the upstream benchmark."""
+    return [f"interruption-{size}" for size in SIZES]
+
+
+def run(case: str) -> dict[str, object]:
+    """Handle the messages and return figures."""
+    count = int(case.rpartition("-")[2])
+    world, messages = _prepare(count)
+    claims = _IndexedClaims(world.state)
+    world.state.node_claims = claims
+    original = bootstrap.react
+    react = world.react()
+    bootstrap.react = lambda: react  # type: ignore[assignment] # the composition root is a function as well
+    latencies = []
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # logs and metrics are written and not shown
+            started = time.perf_counter()
+            for first in range(0, count, BATCH):
+                before = time.perf_counter()
+                answer = handler({"Records": messages[first : first + BATCH]}, None)
+                latencies.append(time.perf_counter() - before)
+                assert answer == {"batchItemFailures": []}, "nothing stands in the way of any message"
+            total_s = time.perf_counter() - started
+    finally:
+        bootstrap.react = original
+    _check(world, count)
+    latencies.sort()
+    ec2_calls = world.ec2.describe_count + len(world.ec2.terminate_calls)
+    return {
+        "messages": count,
+        "total_s": round(total_s, 3),
+        "messages_per_s": round(count / total_s),
+        "batch_p50_s": round(latencies[len(latencies) // 2], 5),
+        "batch_p99_s": round(latencies[int(len(latencies) * 0.99)], 5),
+        "ec2_calls_per_message": round(ec2_calls / count, 3),
+        "state_reads_per_message": round(claims.read_count / count, 3),
+        "state_writes_per_message": round(world.state.write_count / count, 3),
+        "events_per_message": round(len(world.bus.events) / count, 3),
+    }
+
+
+class _IndexedClaims(MemoryNodeClaims):
+    """The store in memory with the index by instance that the table has; a scan would be all that is measured."""
+
+    def __init__(self, state: MemoryState) -> None:
+        super().__init__(state)
+        self._by_instance = {claim.instance_id: claim.id for claim in state.claim_rows.values()}
+        self.read_count = 0
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        self.read_count += len(instance_ids) + 1  # a query each, one batch read of the rows
+        found = {i: self.get(self._by_instance[i]) for i in sorted(instance_ids) if i in self._by_instance}
+        self.read_count -= len(found)
+        return {instance_id: claim for instance_id, claim in found.items() if claim is not None}
+
+    def get(self, claim_id: str) -> NodeClaim | None:
+        self.read_count += 1
+        return super().get(claim_id)
+
+
+def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
+    """Make one running node and one message each, in random order."""
+    random_numbers = random.Random(SEED)  # noqa: S311 # the same messages on every machine
+    world = World()
+    world.add_workload(replicas=count)
+    offering = OfferingKey("m5.large", *ZONES[0], CapacityType.SPOT)
+    bodies = []
+    for number in range(count):
+        instance_id = f"i-{number:017x}"
+        state = "running"
+        if number % 3 == 0:
+            body = _scheduled_change(instance_id, world)
+        elif number % 3 == 1:
+            body = _event(
+                world, "EC2 Spot Instance Interruption Warning", instance_id, {"instance-action": "terminate"}
+            )
+        else:
+            state = random_numbers.choice(STATES)
+            body = _event(world, "EC2 Instance State-change Notification", instance_id, {"state": state})
+        bodies.append(body)
+        world.ec2.add(
+            Instance(instance_id, state, "m5.large", *ZONES[0], world.clock.now(), owner="test", lifecycle="spot")
+        )
+        world.state.claim_rows[f"nc-{number:06d}"] = _claim(number, instance_id, offering, world)
+    record = world.state.workload_rows["research/train"]
+    world.state.workload_rows["research/train"] = _placed(record, count)
+    random_numbers.shuffle(bodies)
+    messages = [{"messageId": f"m-{n}", "body": json.dumps(body)} for n, body in enumerate(bodies)]
+    world.state.write_count = 0
+    return world, messages
+
+
+def _placed(record: Any, count: int) -> Any:
+    return replace(record, placed_count=count)
+
+
+def _claim(number: int, instance_id: str, offering: OfferingKey, world: World) -> NodeClaim:
+    return NodeClaim(
+        id=f"nc-{number:06d}",
+        state=ClaimState.RUNNING,
+        revision=1,
+        node_pool_name="gpu",
+        node_class_name="default",
+        batch_id="b-1",
+        attempt=1,
+        offering=offering,
+        price_atto_usd_per_hour=1,
+        placements=(PlacedReplicas("research/train", 1),),
+        allocatable=Resources.of({}),
+        created_at=world.clock.now(),
+        instance_id=instance_id,
+        launched_at=world.clock.now(),
+    )
+
+
+def _event(world: World, detail_type: str, instance_id: str, detail: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "version": "0",
+        "source": "aws.ec2",
+        "detail-type": detail_type,
+        "time": world.clock.now().isoformat(),
+        "detail": {"instance-id": instance_id, **detail},
+    }
+
+
+def _scheduled_change(instance_id: str, world: World) -> dict[str, Any]:
+    return {
+        "version": "0",
+        "source": "aws.health",
+        "detail-type": "AWS Health Event",
+        "time": world.clock.now().isoformat(),
+        "detail": {
+            "service": "EC2",
+            "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
+            "eventTypeCategory": "scheduledChange",
+            "statusCode": "upcoming",
+            "startTime": format_datetime(world.clock.now(), usegmt=True),
+            "affectedEntities": [{"entityValue": instance_id}],
+        },
+    }
+
+
+def _check(world: World, count: int) -> None:
+    """Every node is on its way out, and every replica is demand again exactly once."""
+    states = {claim.state for claim in world.state.claim_rows.values()}
+    assert states <= {ClaimState.DRAINING, ClaimState.TERMINATING, ClaimState.TERMINATED}, states
+    assert world.placed() == 0
+    assert len(world.state.claim_rows) == count
