@@ -11,7 +11,7 @@ from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
-from shared.core.solver.reserved import use_reserved
+from shared.core.solver.reserved import STRENGTHS, use_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
@@ -64,7 +64,9 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
     for _ in range(max(1, policy.iterations)):
         packing = base.fork(adjusting)
         if candidates.reserved and packing.active:
-            packing = use_reserved(packing, candidates.reserved, adjusting)
+            # The strength that served the first pass serves the others.
+            strengths = (passes[0].strength,) if passes else STRENGTHS
+            packing = use_reserved(packing, candidates.reserved, adjusting, strengths)
         packing.buy_rest(candidates)
         passes.append(packing)
         if policy.expired() or not base.active:

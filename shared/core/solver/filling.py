@@ -7,7 +7,7 @@ order of shapes can. Orders are presorted for a few exchange rates of memory for
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import inf
 
@@ -157,29 +157,37 @@ class Filler:
 
     def fill(self, size: Sequence[int], mask: int, base: Contents = ()) -> tuple[float, Contents]:
         """Return the best content found for a node with this much room, and its worth; ``base`` is on it already."""
-        self.fills += 1
-        orders = self.orders(mask, _FEW if base else _MANY)
-        best_worth = -1.0
+        best_worth = 0.0
         best: Contents = ()
-        for power in _SHARPNESS:
-            room = list(size)
-            left = self.left[:]
-            caps = dict(self.host_caps)
-            content: dict[int, int] = {}
-            for index, count in base:
-                self._take(index, count, room, left, caps, content)
-            for index in orders.special:
-                # Accelerators first: whatever else a node has is worth little beside them.
-                count = self._fitting(index, room, left, caps)
-                if count > 0:
-                    self._take(index, count, room, left, caps, content)
-            self._fill_plain(orders, power, room, left, caps, content)
-            worth = sum([self.worth[index] * count for index, count in content.items()])
+        for worth, content in self.fills_of(size, mask, base):
             if worth > best_worth:
-                best_worth, best = worth, tuple(sorted(content.items()))
-            if room[0] * _NEARLY_FULL < size[0] and room[1] * _NEARLY_FULL < size[1]:
-                break
-        return max(0.0, best_worth), best
+                best_worth, best = worth, content
+        return best_worth, best
+
+    def fills_of(
+        self, size: Sequence[int], mask: int, base: Contents = (), *, thorough: bool = False
+    ) -> Iterator[tuple[float, Contents]]:
+        """Yield contents with their worth until one nearly fills the node; all that are tried when ``thorough``."""
+        self.fills += 1
+        for style in (_FEW, _MANY) if thorough else (_FEW,) if base else (_MANY,):
+            orders = self.orders(mask, style)
+            for power in _SHARPNESS:
+                room = list(size)
+                left = self.left[:]
+                caps = dict(self.host_caps)
+                content: dict[int, int] = {}
+                for index, count in base:
+                    self._take(index, count, room, left, caps, content)
+                for index in orders.special:
+                    # Accelerators first: whatever else a node has is worth little beside them.
+                    count = self._fitting(index, room, left, caps)
+                    if count > 0:
+                        self._take(index, count, room, left, caps, content)
+                self._fill_plain(orders, power, room, left, caps, content)
+                worth = sum([self.worth[index] * count for index, count in content.items()])
+                yield worth, tuple(sorted(content.items()))
+                if not thorough and room[0] * _NEARLY_FULL < size[0] and room[1] * _NEARLY_FULL < size[1]:
+                    return
 
     def _take(
         self,

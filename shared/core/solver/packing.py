@@ -47,6 +47,7 @@ class Packing:
         self.supply = supply.copy()
         self.patterns: list[Pattern] = []
         self.expired = expired
+        self.strength = 0.0  # how strongly work without choice was preferred on reserved units
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
@@ -72,11 +73,18 @@ class Packing:
                 room[dimension] -= asked * copies
         self.patterns.append(Pattern(None, candidate, dict(content), count, candidate.mask, room))
 
-    def repeat(self, candidate: Candidate, content: Contents, wanted: int) -> None:
-        """Plan a given pattern up to ``wanted`` times, as far as demand and supply last."""
+    def repeat(self, candidate: Candidate, content: Contents, wanted: int) -> int:
+        """Plan a given pattern up to ``wanted`` times, as far as demand and supply last; return how often."""
         count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
         if count > 0:
             self._apply(candidate, content, count)
+        return count
+
+    def repeat_in_part(self, candidate: Candidate, content: Contents) -> None:
+        """Plan a given pattern once with as much of its content as is left."""
+        part = tuple((index, min(count, self.left[index])) for index, count in content if self.left[index])
+        if part and self.supply.nodes_left(candidate.option):
+            self._apply(candidate, part, 1)
 
     def buy_rest(self, candidates: Candidates) -> None:
         """Buy nodes for everything that is left."""

@@ -14,10 +14,12 @@ from shared.core.solver.packing import Packing
 from shared.core.solver.preference import OrderKey, reserved_key
 from shared.core.solver.shapes import Candidate, Shape
 
-_STRENGTHS = (0.1, 0.3, 0.8)
+STRENGTHS = (0.1, 0.3, 0.8)
 
 
-def use_reserved(packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float]) -> Packing:
+def use_reserved(
+    packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float], strengths: Sequence[float] = STRENGTHS
+) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     everyone = (1 << len(packing.shapes)) - 1
     ordered = sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
@@ -28,12 +30,13 @@ def use_reserved(packing: Packing, reserved: Sequence[Candidate], worth: Sequenc
     if not any(left and reach for left, reach in zip(plenty.left, access, strict=True)):
         return best
     least = inf
-    for strength in _STRENGTHS:
+    for strength in strengths:
         trial = packing.fork(_preferring(worth, access, strength))
         trial.use_reserved(ordered, everyone)
         left = round(trial.left_worth(worth), 9)
         if left < least:
             best, least = trial, left
+            best.strength = strength
     best.filler.reprice(worth)
     return best
 

@@ -35,10 +35,26 @@ class LinearProgram:
         self._highs.addCol(cost, 0.0, upper, len(entries), rows, values)
         self.columns += 1
 
+    def rebound(self, row: int, lower: float, upper: float) -> None:
+        """Change the bounds of a row; the next solve starts from the last solution."""
+        self._highs.changeRowBounds(row, lower, upper)
+
     def solve(self) -> bool:
         """Solve to optimality; False when HiGHS could not."""
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+    def make_integer(self, columns: Sequence[int], nodes_max: int) -> None:
+        """Ask for whole numbers in these columns; the search stops after so many nodes, the same on any machine."""
+        for column in columns:
+            self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        self._highs.setOptionValue("solver", "choose")
+        self._highs.setOptionValue("mip_rel_gap", 1e-3)
+        self._highs.setOptionValue("mip_max_nodes", nodes_max)
+
+    def has_solution(self) -> bool:
+        """Whether the last search found anything feasible."""
+        return bool(self._highs.getInfo().primal_solution_status == 2)
 
     def objective(self) -> float:
         """Value of the last solution."""
@@ -86,7 +102,7 @@ def solve_matrix(
     if integers:
         highs.setOptionValue("mip_rel_gap", 1e-3)
         # A node limit stops at the same place on every machine; a time limit would not.
-        highs.setOptionValue("mip_max_nodes", 200)
+        highs.setOptionValue("mip_max_nodes", 1)
     else:
         highs.setOptionValue("solver", "ipm")
     if time_limit_s is not None:

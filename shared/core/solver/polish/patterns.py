@@ -13,9 +13,12 @@ from shared.core.solver.polish.highs import INFINITY, LinearProgram
 from shared.core.solver.reserved import use_reserved
 from shared.core.solver.shapes import Candidate, Candidates
 
-_ROUNDS = 6
+_ROUNDS = 8
 _WORTH_ADDING = 1.0005
-_FLOOR_SLACK = 1e-6
+_NODES_MAX = 100
+_PART = 0.05
+_STRENGTHS = (0.0,)
+_SLACKS = (1e-6, 0.25, 0.5)
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
@@ -50,6 +53,15 @@ class _Columns:
         self.patterns.append((candidate, content))
         return True
 
+    def dear(self, packing: Packing) -> list[int]:
+        """Return the columns with accelerators: few and dear nodes, where rounding costs most."""
+        special = packing.filler.is_special
+        return [
+            self._first + position
+            for position, (_, content) in enumerate(self.patterns)
+            if any(special[index] for index, _ in content)
+        ]
+
     def rent(self, candidate: Candidate, duals: Sequence[float]) -> float:
         """Return what a unit of the candidate's reservation is worth to others, in USD an hour."""
         return max(0.0, -duals[self._unit_rows[_reservation_id(candidate)]])
@@ -76,46 +88,72 @@ def combined(
         for pattern in packing.patterns:
             if pattern.candidate is not None:
                 columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
-    for _ in range(_ROUNDS):
+    before: list[float] = []
+    for number in range(_ROUNDS):
         if not columns.program.solve():
             return None
-        if base.expired() or not _price(columns, base, candidates):
+        # Prices jump from round to round; half of the last ones steadies them, every other time.
+        duals = columns.program.duals()
+        steady = duals
+        if number % 2:
+            steady = [(new + old) / 2 for new, old in zip(duals, before, strict=True)]
+        before = duals
+        if base.expired() or not _price(columns, base, candidates, steady):
             break
     if not columns.program.solve():
         return None
     return _rounded(columns, base, worth, candidates)
 
 
-def _price(columns: _Columns, base: Packing, candidates: Candidates) -> bool:
-    """Add patterns that the present prices make worthwhile; False when there are none."""
-    duals = columns.program.duals()
+def _price(columns: _Columns, base: Packing, candidates: Candidates, duals: Sequence[float]) -> bool:
+    """Add patterns that these prices make worthwhile; False when there are none."""
     filler = Filler(base.shapes, [max(1e-12, dual) for dual in duals[: len(base.shapes)]], list(base.left))
     added = False
     for candidate in candidates.paid:
         size = candidate.option.allocatable
         if filler.bound(size, candidate.mask) <= candidate.price * _WORTH_ADDING:
             continue
-        value, content = filler.fill(size, candidate.mask)
-        if content and value > candidate.price * _WORTH_ADDING:
-            added = columns.add(candidate, content) or added
+        for value, content in filler.fills_of(size, candidate.mask, thorough=True):
+            if content and value > candidate.price * _WORTH_ADDING:
+                added = columns.add(candidate, content) or added
     for candidate in candidates.reserved:
-        value, content = filler.fill(candidate.option.allocatable, candidate.mask)
-        if content and value > columns.rent(candidate, duals) * _WORTH_ADDING + candidate.price:
-            added = columns.add(candidate, content) or added
+        least = columns.rent(candidate, duals) * _WORTH_ADDING + candidate.price
+        for value, content in filler.fills_of(candidate.option.allocatable, candidate.mask, thorough=True):
+            if content and value > least:
+                added = columns.add(candidate, content) or added
     return added
 
 
 def _rounded(columns: _Columns, base: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
-    """Take whole patterns, then pack the rest greedily."""
-    packing = base.fork(worth)
+    """Take whole patterns, then pack the rest greedily; several thresholds for "whole", the best result."""
+    # What reserved units are worth to whom, the program knows better than prices elsewhere do.
+    duals = columns.program.duals()
+    marginal = [max(1e-12, dual) if dual < _UNPLACED / 2 else own for dual, own in zip(duals, worth, strict=False)]
     counts = columns.counts()
-    for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
-        wanted = floor(counts[position] + _FLOOR_SLACK)
-        if wanted == 0:
-            break
-        candidate, content = columns.patterns[position]
-        packing.repeat(candidate, content, wanted)
-    if candidates.reserved and packing.active:
-        packing = use_reserved(packing, candidates.reserved, worth)
-    packing.buy_rest(candidates)
-    return packing
+    dear = columns.dear(base)
+    if dear and not base.expired():
+        columns.program.make_integer(dear, _NODES_MAX)
+        columns.program.solve()
+        if columns.program.has_solution():
+            counts = columns.counts()
+    packings = []
+    for slack in _SLACKS:
+        packing = base.fork(worth)
+        for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
+            wanted = floor(counts[position] + slack)
+            if wanted == 0:
+                break
+            packing.repeat(*columns.patterns[position], wanted)
+        # A reserved unit costs nothing more, so a part of a pattern is worth a whole unit while there are any.
+        parts = [(counts[item] - floor(counts[item] + slack), item) for item in range(len(counts))]
+        for part, position in sorted(parts, key=lambda pair: (-pair[0], pair[1])):
+            candidate, content = columns.patterns[position]
+            if part > _PART and candidate.option.reservation is not None:
+                packing.repeat_in_part(candidate, content)
+        packing.top_up((1 << len(base.shapes)) - 1)
+        if candidates.reserved and packing.active:
+            packing = use_reserved(packing, candidates.reserved, marginal, _STRENGTHS)
+            packing.filler.reprice(worth)
+        packing.buy_rest(candidates)
+        packings.append(packing)
+    return min(packings, key=lambda item: (sum(item.left), item.cost()))
