@@ -6,6 +6,7 @@ IAM policies are checked by MiniStack before any service sees a request.
 
 import asyncio
 import json
+import posixpath
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
@@ -61,7 +62,7 @@ class Router:
         self._gate.install()
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
         _authorise_batches_as_single_messages()
-        _name_schedules_with_their_group()
+        _name_resources_as_aws_does()
         _let_scopes_drop_connections()
 
     async def dispatch(
@@ -153,19 +154,26 @@ def _authorise_batches_as_single_messages() -> None:
     iam_actions.extract_iam_action = without_batch
 
 
-def _name_schedules_with_their_group() -> None:
-    """Let policies see the ARN that a schedule has on AWS; MiniStack takes each for one of the default group."""
+def _name_resources_as_aws_does() -> None:
+    """Let policies see the resources that AWS checks where MiniStack sees others.
+
+    It takes every schedule for one of the default group, and several parameters for all of them; those are checked
+    here on the path that they have in common, which is what AWS would allow at the least.
+    """
     extract = iam_actions.extract_resource_arn
 
-    def with_group(service: str, method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any) -> str:
+    def resource_arn(service: str, method: str, path: str, headers: dict[str, str], body: bytes, *rest: Any) -> str:
         arn: str = extract(service, method, path, headers, body, *rest)
-        if service != "scheduler" or ":schedule/default/" not in arn:
-            return arn
-        parameters = rest[0] if rest else {}
-        group = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
-        return arn.replace(":schedule/default/", f":schedule/{group}/")
+        parameters, region, account_id = rest
+        if service == "scheduler" and ":schedule/default/" in arn:
+            named = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
+            return arn.replace(":schedule/default/", f":schedule/{named}/")
+        if service == "ssm" and arn == "*" and (names := json.loads(body or b"{}").get("Names")):
+            common = posixpath.commonpath([f"/{name.lstrip('/')}" for name in names])
+            return f"arn:aws:ssm:{region}:{account_id}:parameter{common}"
+        return arn
 
-    iam_actions.extract_resource_arn = with_group
+    iam_actions.extract_resource_arn = resource_arn
 
 
 def _let_scopes_drop_connections() -> None:
