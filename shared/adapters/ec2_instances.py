@@ -105,9 +105,11 @@ class Ec2Instances:
         with map_client_errors():
             self._client.terminate_instances(InstanceIds=list(instance_ids))
 
-    def tag_claims(self, claim_ids: Mapping[str, str]) -> None:
+    def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
         """Tag instances with their claim: one call a claim, because a call has one set of tags."""
         for instance_id, claim_id in sorted(claim_ids.items()):
+            if not patient and not self._tag_pacer.is_free():
+                return
             self._tag_pacer.wait()
             try:
                 with map_client_errors():

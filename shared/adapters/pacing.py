@@ -20,6 +20,10 @@ class Pacer:
         self._sleep = sleep
         self._bucket = TokenBucket.full(size, clock_s())
 
+    def is_free(self) -> bool:
+        """Whether the next call need not wait."""
+        return self._bucket.take(self._clock_s())[1] == 0
+
     def wait(self) -> None:
         """Wait until the next call fits EC2's rate."""
         self._bucket, wait_s = self._bucket.take(self._clock_s())

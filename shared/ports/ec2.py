@@ -80,8 +80,11 @@ class InstanceTerminator(Protocol):
 class InstanceTagger(Protocol):
     """CreateTags on instances."""
 
-    def tag_claims(self, claim_ids: Mapping[str, str]) -> None:
-        """Tag instances (id -> claim id) with their claim; instances that are gone are passed over."""
+    def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
+        """Tag instances (id -> claim id) with their claim; instances that are gone are passed over.
+
+        Each takes a call of its own. ``patient`` waits for EC2's rate; otherwise those beyond it are left out.
+        """
         ...
 
 

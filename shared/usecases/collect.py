@@ -107,7 +107,7 @@ class Collect:
         untagged = [i.id for i in owned if i.claim_id is None and i.batch_id is not None and not i.is_gone]
         found = self.claims.find_by_instance(untagged[:_TAGS_MAX]) if untagged else {}
         if found:
-            self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()})
+            self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()}, patient=True)
         return len(found)
 
     def _delete_templates(self, now: datetime) -> int:

@@ -28,8 +28,6 @@ from shared.usecases.claim_moves import return_all_replicas, settle_claim
 
 # While Spot's service-linked role is missing every spot launch fails: all spot rests, on-demand goes on (R-133).
 _SPOT_REST: Final = timedelta(minutes=15)
-# Claims tagged at once; each takes a call of its own, and EC2 allows ten a second. The collector tags the others.
-_TAGS_MAX: Final = 20
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
@@ -72,8 +70,9 @@ class LaunchEffects:
         if unwanted:
             self.terminator.terminate(unwanted)
         if len(attempt.claim_ids) > 1:  # a claim that is alone in its request is named by the fleet's own tags
-            named = {claim.instance_id: claim.id for claim in launched[:_TAGS_MAX] if claim.instance_id is not None}
-            self.tagger.tag_claims(named)
+            named = {claim.instance_id: claim.id for claim in launched if claim.instance_id is not None}
+            # Nothing depends on this tag: what EC2's rate leaves out now, the collector makes up for.
+            self.tagger.tag_claims(named, patient=False)
         return EffectCounts(len(launched), failed_count)
 
     # --- reactions

@@ -1,14 +1,18 @@
 """The launch adapters against the emulated EC2."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from shared.adapters.ec2_instances import Ec2Instances
+from shared.adapters.pacing import Pacer
 from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchErrorKind
 from shared.core.launch_request import LaunchRequest, client_token
 from shared.core.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
+from shared.core.token_bucket import BucketSize
 from shared.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
 from shared.ports.errors import IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
 from tests.adapters.ec2_world import DEPLOYMENT, Ec2World
@@ -50,7 +54,7 @@ def odcr(world: Ec2World, count: int = 2) -> str:
 )
 def test_every_kind_of_reservation_takes_exactly_its_units(  # S-58
     world: Ec2World,
-    make,
+    make: Callable[[Ec2World, int], str],
     lifecycle: str,
     mode: FleetTargetingMode,
 ) -> None:
@@ -257,9 +261,16 @@ class TestInstances:
 
     def test_claims_are_tagged_one_by_one_and_missing_instances_passed_over(self, world: Ec2World) -> None:
         ours = self.launched(world, 2)
-        world.instances.tag_claims({ours[0]: "nc-1", "i-0000000000000dead": "nc-2", ours[1]: "nc-3"})
+        world.instances.tag_claims({ours[0]: "nc-1", "i-0000000000000dead": "nc-2", ours[1]: "nc-3"}, patient=True)
         found = world.instances.get_many(ours)
         assert {found[ours[0]].claim_id, found[ours[1]].claim_id} == {"nc-1", "nc-3"}
+
+    def test_impatient_tagging_stops_where_it_would_have_to_wait(self, world: Ec2World) -> None:
+        ours = self.launched(world, 4)
+        pacer = Pacer(BucketSize(2, 1), clock_s=lambda: 0.0, sleep=lambda _: pytest.fail("it waited"))
+        Ec2Instances(world.cloud.ec2, DEPLOYMENT, pacer).tag_claims(dict.fromkeys(ours, "nc-1"), patient=False)
+        found = world.instances.get_many(ours)
+        assert [found[each].claim_id for each in sorted(ours)] == ["nc-1", "nc-1", None, None]
 
     def test_failed_checks_and_planned_maintenance_are_found(self, world: Ec2World) -> None:
         ours = self.launched(world, 3)

@@ -208,7 +208,8 @@ class FakeEc2:
                 self.change(instance_id, state="shutting-down")
         return TerminationReceipt(frozenset(known - self.protected), frozenset(instance_ids) - known, refused)
 
-    def tag_claims(self, claim_ids: Mapping[str, str]) -> None:
+    def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
+        del patient  # nothing limits the rate here
         for instance_id, claim_id in claim_ids.items():
             self.change(instance_id, claim_id=claim_id)
 
