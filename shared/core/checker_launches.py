@@ -1,9 +1,10 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host, in_words
+from shared.core.checker_facts import Facts, Host
+from shared.core.checker_offers import in_words
 from shared.core.checker_topology import Topology
 from shared.core.checker_violation import Violation, ViolationCode
 from shared.core.instance_type import CapacityType
@@ -131,43 +132,48 @@ def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Viol
     launch, pool = host.planned, host.pool
     assert launch is not None
     assert pool is not None
-    keys = launch.alternatives
-    if launch.offering.capacity_type is CapacityType.RESERVED and keys:
+    if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, "a reserved claim is bound to its reservation")
         return
-    if len(keys) > facts.policy.alternatives_max:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(keys)} alternatives")
-    if len({launch.offering, *keys}) != len(keys) + 1:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "an alternative is listed twice")
-    lowest = launch.price_atto_usd_per_hour
-    is_pinned = bool(keys) and any(topology.holds_to_zone(key) for key in host.placed)
-    kinds = {facts.kind(facts.workloads[name]): name for name in host.placed if name in facts.workloads}
-    for key in keys:
-        sold = facts.sold(pool, key)
-        problem = sold.problem or _alternative_problem(facts, host, pool, key, kinds)
-        if sold.price_atto_usd < lowest:
-            problem = "is cheaper than what stands before it"
-        elif is_pinned and key.zone_id != launch.offering.zone_id:
-            problem = "is in another zone, which topology forbids"
-        if problem is not None:
-            yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{in_words(key)} {problem}")
-            return
-        lowest = sold.price_atto_usd
+    if len(launch.alternatives) > facts.policy.alternatives_max:
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(launch.alternatives)} alternatives")
+    problem = _alternative_problem(facts, topology, host, pool)
+    if problem is not None:
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem)
     yield from _min_values(facts, host, pool)
 
 
-def _alternative_problem(
-    facts: Facts, host: Host, pool: NodePool, key: OfferingKey, kinds: Mapping[int, str]
-) -> str | None:
-    """Say why the offering cannot carry what the host carries; ``kinds`` has a workload of each kind on it."""
-    sold = facts.sold(pool, key)
-    if any(amount > sold.allocatable.get(name, 0) for name, amount in host.load.items()):
-        return "is too small"
-    for kind, name in kinds.items():
-        if kind not in sold.accepted:
-            sold.accepted[kind] = facts.accepts(pool, key, facts.workloads[name])
-        if not sold.accepted[kind]:
-            return "does not meet the requirements"
+def _alternative_problem(facts: Facts, topology: Topology, host: Host, pool: NodePool) -> str | None:
+    """Say what is wrong with the first bad alternative. There are many of them: this loop is most of a check's work."""
+    launch = host.planned
+    assert launch is not None
+    load = tuple(host.load.items())
+    kinds = {
+        facts.kind(facts.workloads[name]): facts.workloads[name] for name in host.placed if name in facts.workloads
+    }
+    is_pinned = bool(launch.alternatives) and any(topology.holds_to_zone(key) for key in host.placed)
+    lowest = launch.price_atto_usd_per_hour
+    seen = {id(facts.sold(pool, launch.offering))}
+    catalogue = facts.catalogue(pool)
+    for key in launch.alternatives:
+        sold = catalogue.get(key) or facts.sold(pool, key)
+        if sold.problem is not None:
+            return f"{in_words(key)} {sold.problem}"
+        if id(sold) in seen or sold.price_atto_usd < lowest:
+            return f"{in_words(key)} is listed twice or after a dearer one"
+        if is_pinned and key.zone_id != launch.offering.zone_id:
+            return f"{in_words(key)} is in another zone, which topology forbids"
+        for name, amount in load:
+            if amount > sold.allocatable.get(name, 0):
+                return f"{in_words(key)} lacks {name}"
+        for kind, workload in kinds.items():
+            accepted = sold.accepted.get(kind)
+            if accepted is None:
+                accepted = sold.accepted[kind] = facts.accepts(pool, key, workload)
+            if not accepted:
+                return f"{in_words(key)} does not meet what {workload.key} requires"
+        lowest = sold.price_atto_usd
+        seen.add(id(sold))
     return None
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host, in_words
+from shared.core.checker_facts import Facts, Host
+from shared.core.checker_offers import in_words
 from shared.core.checker_reasons import reason_problem
 from shared.core.checker_spread import admits, domains_of, is_bound
 from shared.core.checker_topology import Topology
@@ -219,10 +220,10 @@ class Leftovers:
     def _paid_while_free(self) -> Iterator[Violation]:
         facts = self._facts
         units = [
-            self._new_room(pool, key, self._free_units[key.reservation_id])
+            self._new_room(pool, key, self._free_units[key.reservation_id or ""])
             for pool in facts.snapshot.node_pools
-            for key in facts.open_offerings(pool)
-            if key.reservation_id is not None and self._free_units[key.reservation_id] > 0
+            for key in facts.open_reserved(pool)
+            if self._free_units[key.reservation_id or ""] > 0
         ]
         able: dict[str, frozenset[int]] = {}
         for host in facts.hosts if units else ():
