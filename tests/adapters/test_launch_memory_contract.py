@@ -9,8 +9,9 @@ import pytest
 
 from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from shared.core.instance_type import CapacityType
+from shared.core.json_codec import dumps
 from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
-from shared.core.launch_request import build_launch_request, client_token
+from shared.core.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage
 from shared.names import LISTING_INDEX, LISTING_KEY
@@ -18,7 +19,7 @@ from shared.ports.launches import LaunchAttemptStore, ShortageHistory
 from tests.adapters import ministack
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
 from tests.fakes.system import START, ManualClock
-from tests.usecases.launch_world import World, reserved
+from tests.usecases.launch_world import World, on_demand, reserved
 
 _names = itertools.count()
 
@@ -73,7 +74,7 @@ def test_an_attempt_is_read_back_as_it_was_written(memory: Memory) -> None:
 
 def test_the_first_intent_wins(memory: Memory) -> None:
     first = attempt()
-    other = replace(first, client_token="another")
+    other = replace(first, claim_ids=first.claim_ids[:1])
     memory.attempts.begin(first)
     assert memory.attempts.begin(other) == first
     assert memory.attempts.begin(first) == first  # its own answer was lost
@@ -116,3 +117,16 @@ def test_shortages_are_remembered_by_offering(memory: Memory) -> None:
     assert found == {spot: Shortage(START + timedelta(minutes=3), 2)}
     memory.shortages.put({spot: Shortage(START + timedelta(minutes=9), 3)})
     assert memory.shortages.get_many([spot]) == {spot: Shortage(START + timedelta(minutes=9), 3)}
+
+
+def test_the_largest_batch_fits_into_a_row() -> None:
+    world = World()
+    world.add_workload(replicas=FLEET_COUNT_MAX)
+    world.policy.classes["default"] = replace(world.policy.classes["default"], user_data="x" * 16_384)
+    batch = world.plan(FLEET_COUNT_MAX, on_demand("m5.large"), on_demand("m6g.large"))
+    world.launch().run(batch)
+    stored = world.attempts.latest("b-1")
+    assert stored is not None
+    assert stored.outcome is not None
+    assert len(stored.outcome.instances) == FLEET_COUNT_MAX
+    assert len(dumps(stored)) < 350_000  # DynamoDB allows 400 KB; names in an account are longer than here
