@@ -21,7 +21,6 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-header --no-annotate --quiet
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-export PYTHONDONTWRITEBYTECODE := 1
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 

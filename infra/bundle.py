@@ -5,13 +5,11 @@ different versions of it. The layer is built without Docker, by uv, from wheels 
 """
 
 import hashlib
-import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -110,12 +108,13 @@ def _install(target: LayerTarget, packages: Path) -> None:
     wheels = ["--python-version", target.python_version]
     if target.platform is not None:
         wheels += ["--python-platform", target.platform]
-    _run(
+    subprocess.run(
         [
             *(find_uv_bin(), "pip", "install", "--quiet", "--link-mode", "copy", "--python", sys.executable),
             *("--target", str(packages), *wheels, "--only-binary", ":all:", "--require-hashes"),
             *("--requirement", str(LOCK)),
-        ]
+        ],
+        check=True,
     )
 
 
@@ -129,18 +128,13 @@ def _compile(target: LayerTarget, packages: Path) -> None:
     if interpreter is None:
         _say(f"no Python {target.python_version} on this machine: no bytecode in the layer, so cold starts take longer")
         return
-    _run(
+    subprocess.run(
         [
-            interpreter,
-            "-m",
-            "compileall",
-            "-q",
-            "--invalidation-mode",
-            "unchecked-hash",
-            "-s",
+            *(interpreter, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"),
+            *("-s", str(packages), "-p", "/opt/python"),  # tracebacks name the files where Lambda has them
             str(packages),
-            str(packages),
-        ]
+        ],
+        check=True,
     )
 
 
@@ -153,11 +147,6 @@ def _interpreter(version: str) -> str | None:
         return None
     answer = subprocess.run([candidate, "-V"], capture_output=True, text=True, check=False)
     return candidate if answer.stdout.startswith(f"Python {version}.") else None
-
-
-def _run(command: Sequence[str]) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(command, check=True, env=environment)
 
 
 def _say(text: str) -> None:
