@@ -1,9 +1,10 @@
 """What a Lambda pays before its first plan. Imports nothing of the product until the clock runs."""
 
-import resource
 import sys
 import time
 from pathlib import Path
+
+from bench.harness import peak_rss_mib
 
 _HEAVY = ("highspy", "numpy", "boto3", "pydantic")
 
@@ -33,5 +34,5 @@ def import_and_solve(path: str) -> dict[str, object]:
         "modules": len(sys.modules) - before,
         "heavy_modules": ",".join(name for name in _HEAVY if name in sys.modules),
         "violations": len(violations),
-        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "peak_rss_mib": peak_rss_mib(),
     }

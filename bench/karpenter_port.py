@@ -70,6 +70,7 @@ class Outcome:
 
     nodes: int
     price_atto_usd: int
+    bought_atto_usd: int  # without what runs in reservations
     loops: int
     unplaced: int
     reserved_units: int
@@ -123,6 +124,7 @@ class Port:
         return Outcome(
             nodes=len(self._launched),
             price_atto_usd=sum(offering.price_atto_usd for offering in self._launched),
+            bought_atto_usd=sum(item.price_atto_usd for item in self._launched if item.reservation_id is None),
             loops=loops,
             unplaced=len(queue),
             reserved_units=markets[str(CapacityType.RESERVED)],

@@ -59,7 +59,7 @@ def _mixed(mix: Mix, seeds: int = 1) -> World:
     return World(partial(_mix, mix), seeds=seeds, markets=mix.markets)
 
 
-def _reserved_ladder(percent: int, count: int, _seed: int) -> Snapshot:
+def reserved_ladder(percent: int, count: int, _seed: int) -> Snapshot:
     """Reserve this share of the ladder's types in one to three zones, one to twenty units each."""
     world = ladder.diverse_snapshot(count)
     rng = random.Random(percent)  # noqa: S311 - reproducible, not secret
@@ -135,7 +135,7 @@ def _worlds() -> Mapping[str, World]:
     found["no-reservations-10000"] = _mixed(Mix(10_000, markets=_BOUGHT))
     found["on-demand-10000"] = _mixed(Mix(10_000, markets=_ON_DEMAND))
     for percent in (1, 10):
-        found[f"reserved-{percent}-percent-5000"] = World(partial(_reserved_ladder, percent, 5000), is_polished=False)
+        found[f"reserved-{percent}-percent-5000"] = World(partial(reserved_ladder, percent, 5000), is_polished=False)
     found["reserved-one-unit-each-400"] = World(partial(_one_unit_each, 400), is_polished=False)
     found["reserved-two-pools-300"] = World(partial(_two_pools, 300), is_polished=False)
     found["existing-5000"] = _mixed(Mix(1000, existing=5000))
