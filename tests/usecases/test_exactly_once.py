@@ -32,6 +32,7 @@ class Scenario:
 
     prepare: Prepare
     instances: int  # that must exist in the end, however often the run was killed
+    undone: int = 0  # that were launched and ended again, because their gang did not come whole
 
 
 def _reserved(world: World) -> list[LaunchBatch]:
@@ -94,7 +95,7 @@ SCENARIOS = {
     "configuration": Scenario(_configuration, 0),
     "template-deleted": Scenario(_template_deleted, 2),
     "throttled-answer": Scenario(_throttled_answer, 2),
-    "partial-gang": Scenario(_partial_gang, 0),
+    "partial-gang": Scenario(_partial_gang, 0, undone=3),
 }
 # How long until the message comes back: within the replay window, and long past it, with EC2's token forgotten.
 RETURNS_AFTER = {"replay": timedelta(seconds=30), "adopt": timedelta(minutes=7)}
@@ -116,6 +117,10 @@ def deliver(world: World, batches: list[LaunchBatch]) -> None:
 
 
 def deliver_inside(world: World, batches: list[LaunchBatch], inner: Effects) -> None:
+    """Run a second function whole; it finds other free addresses, so it would build other requests."""
+    node_class = world.policy.classes["default"]
+    subnets = tuple(replace(s, available_ip_count=400 - s.available_ip_count) for s in node_class.status.subnets)
+    world.policy.classes["default"] = replace(node_class, status=replace(node_class.status, subnets=subnets))
     saved, world.effects = world.effects, inner
     deliver(world, batches)
     world.effects = saved
@@ -140,6 +145,7 @@ def recover(world: World, batches: list[LaunchBatch], returns_after: timedelta) 
 def check(world: World, scenario: Scenario) -> None:
     alive = world.ec2.live()
     assert len(alive) == scenario.instances, "launched too many or too few"
+    assert len(world.ec2.all()) == scenario.instances + scenario.undone, "launched something twice"
     claims = world.claims()
     holders = [c.instance_id for c in claims if c.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)]
     assert sorted(i for i in holders if i) == sorted(i.id for i in alive), "an instance without exactly one claim"
@@ -224,6 +230,33 @@ def test_a_message_that_is_delivered_to_two_functions_at_once(name: str) -> None
         recover(world, batches, RETURNS_AFTER["replay"])
         check(world, scenario)
         POINTS["launch, run inside"] += 1
+
+
+@pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage"])
+@pytest.mark.parametrize("killed_before", [2, 5, 6, 7])
+def test_two_functions_that_recover_at_once(name: str, killed_before: int) -> None:
+    """The first delivery died early or late; long after it, one function recovers inside another."""
+    scenario = SCENARIOS[name]
+
+    def dead_world() -> tuple[World, list[LaunchBatch]]:
+        world = new_world()
+        batches = scenario.prepare(world)
+        world.effects = Effects(kill_before=killed_before)
+        with contextlib.suppress(Killed):
+            deliver(world, batches)
+        world.clock.advance(minutes=7)
+        return world, batches
+
+    world, batches = dead_world()
+    world.effects = Effects()
+    deliver(world, batches)
+    for number in range(1, world.effects.count + 1):
+        world, batches = dead_world()
+        world.effects = Effects(before={number: partial(deliver_inside, world, batches, Effects())})
+        deliver(world, batches)
+        recover(world, batches, RETURNS_AFTER["replay"])
+        check(world, scenario)
+        POINTS["launch, recovered inside"] += 1
 
 
 def test_a_throttled_call_is_repeated_with_its_token() -> None:

@@ -6,11 +6,15 @@ from datetime import timedelta
 import pytest
 
 from shared.core import labels
+from shared.core.instance import Instance
 from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState, LeaseState
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.usecases.launch import LaunchResult
+from tests.fakes.effects import Effects, Killed
+from tests.fakes.system import START
+from tests.fakes.values import workload
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
 
@@ -215,3 +219,39 @@ def test_a_claim_that_cannot_be_launched_in_time_gives_up(world: World) -> None:
     assert world.launch().run(batch).failed_count == 1
     assert world.placed() == 0
     assert world.free_units() == 4
+
+
+def test_instances_that_nobody_asked_for_any_more_are_ended(world: World) -> None:
+    batch = world.plan(3, on_demand("m5.large"))
+    record = world.state.workload_rows["research/train"]
+    withdrawn = replace(record, workload=replace(record.workload or workload(), replicas=2))
+
+    def shrink() -> None:
+        """Take a replica back after the attempt was recorded, before its claims are marked."""
+        outer, world.effects = world.effects, Effects()
+        world.state.workload_rows["research/train"] = withdrawn
+        world.draining().shed_surplus(withdrawn, world.claims(), world.clock.now())
+        world.effects = outer
+
+    world.effects = Effects(before={2: shrink})
+    report = world.launch().run(batch)
+    assert report.launched_count == 2
+    assert len(world.ec2.all()) == 3
+    assert len(world.ec2.live()) == 2
+    assert world.placed() == 2
+
+
+def test_adoption_ends_what_is_too_much(world: World) -> None:
+    batch = world.plan(1, on_demand("m5.large"))
+    world.effects = Effects(kill_before=4)
+    with pytest.raises(Killed):
+        world.launch().run(batch)
+    world.effects = Effects()
+    assert world.ec2.live() == []
+    for name in ("i-first", "i-second"):
+        world.ec2.add(Instance(name, "running", "m5.large", "us-east-1a", "use1-az1", START, "test", batch_id="b-1"))
+    world.clock.advance(minutes=7)
+    world.launch().run(batch)
+    assert [c.instance_id for c in world.claims()] == ["i-first"]
+    assert [i.id for i in world.ec2.live()] == ["i-first"]
+    assert world.ec2.launch_calls == []
