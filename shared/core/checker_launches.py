@@ -144,36 +144,21 @@ def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Viol
 
 
 def _alternative_problem(facts: Facts, topology: Topology, host: Host, pool: NodePool) -> str | None:
-    """Say what is wrong with the first bad alternative. There are many of them: this loop is most of a check's work."""
+    """Say what is wrong with the alternatives, if anything."""
     launch = host.planned
     assert launch is not None
-    load = tuple(host.load.items())
-    kinds = {
-        facts.kind(facts.workloads[name]): facts.workloads[name] for name in host.placed if name in facts.workloads
-    }
-    is_pinned = bool(launch.alternatives) and any(topology.holds_to_zone(key) for key in host.placed)
-    lowest = launch.price_atto_usd_per_hour
-    seen = {id(facts.sold(pool, launch.offering))}
-    catalogue = facts.catalogue(pool)
-    for key in launch.alternatives:
-        sold = catalogue.get(key) or facts.sold(pool, key)
-        if sold.problem is not None:
-            return f"{in_words(key)} {sold.problem}"
-        if id(sold) in seen or sold.price_atto_usd < lowest:
-            return f"{in_words(key)} is listed twice or after a dearer one"
-        if is_pinned and key.zone_id != launch.offering.zone_id:
-            return f"{in_words(key)} is in another zone, which topology forbids"
-        for name, amount in load:
-            if amount > sold.allocatable.get(name, 0):
-                return f"{in_words(key)} lacks {name}"
-        for kind, workload in kinds.items():
-            accepted = sold.accepted.get(kind)
-            if accepted is None:
-                accepted = sold.accepted[kind] = facts.accepts(pool, key, workload)
-            if not accepted:
-                return f"{in_words(key)} does not meet what {workload.key} requires"
-        lowest = sold.price_atto_usd
-        seen.add(id(sold))
+    listed = facts.listed(pool, launch)
+    if listed.problem is not None:
+        return listed.problem
+    if listed.zone_ids - {launch.offering.zone_id} and any(topology.holds_to_zone(key) for key in host.placed):
+        return "an alternative is in another zone, which topology forbids"
+    for name, amount in host.load.items():
+        if launch.alternatives and amount > listed.least.get(name, 0):
+            return f"an alternative lacks {name}"
+    for name in host.placed:
+        workload = facts.workloads.get(name)
+        if workload is not None and not facts.all_accept(pool, listed, workload):
+            return f"an alternative does not meet what {name} requires"
     return None
 
 

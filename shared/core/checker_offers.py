@@ -13,7 +13,7 @@ from shared.core.instance_type import CapacityType, Offering
 from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, Plan
+from shared.core.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.policy import SchedulingPolicy
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
@@ -37,13 +37,14 @@ def reserved_key(reservation: CapacityReservation) -> OfferingKey:
 
 
 @dataclass(slots=True, eq=False)
-class Sold:
-    """One spot or on-demand offering as a pool sees it; ``accepted`` remembers answers by kind of workload."""
+class Listed:
+    """A list of alternatives as a pool sees it: usually few lists serve many launches, so it is looked at once."""
 
-    price_atto_usd: int
-    allocatable: Mapping[str, int]
+    keys: tuple[OfferingKey, ...]
     problem: str | None
-    accepted: dict[int, bool] = field(default_factory=dict)
+    least: Mapping[str, int]  # of each resource, over all of them
+    zone_ids: frozenset[str]
+    accepted: dict[int, bool] = field(default_factory=dict)  # by kind of workload
 
 
 class Offers(Wishes):
@@ -55,7 +56,9 @@ class Offers(Wishes):
         self._bases: dict[tuple[str, str], Requirements | None] = {}
         self._fitting: dict[tuple[str, str, int], tuple[Requirements, ...]] = {}
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
-        self._sold: dict[str, dict[OfferingKey, Sold]] = {}
+        self._tuples: dict[int, tuple[OfferingKey, ...]] = {}
+        self._equal: dict[tuple[OfferingKey, ...], tuple[OfferingKey, ...]] = {}
+        self._listed: dict[tuple[str, OfferingKey, int, int], Listed] = {}
         self._bought: dict[str, tuple[OfferingKey, ...]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
 
@@ -260,21 +263,41 @@ class Offers(Wishes):
             )
         return any(self._place_allows(term, key) for term in fitting)
 
-    def catalogue(self, pool: NodePool) -> dict[OfferingKey, Sold]:
-        """Return what :meth:`sold` has answered for the pool so far."""
-        return self._sold.setdefault(pool.name, {})
+    def listed(self, pool: NodePool, launch: PlannedNodes) -> Listed:
+        """Return what can be said about a launch's alternatives, whatever is to run on them."""
+        # Comparing long lists takes time, and the plan keeps its tuples alive: equal ones are found by identity first.
+        keys = self._tuples.get(id(launch.alternatives))
+        if keys is None:
+            keys = self._equal.setdefault(launch.alternatives, launch.alternatives)
+            self._tuples[id(launch.alternatives)] = keys
+        known = (pool.name, launch.offering, launch.price_atto_usd_per_hour, id(keys))
+        if known not in self._listed:
+            problem = self._list_problem(pool, launch)
+            types = [self.types[key.instance_type].allocatable for key in keys if key.instance_type in self.types]
+            names = {name for allocatable in types for name in allocatable}
+            least = {name: min(allocatable[name] for allocatable in types) for name in sorted(names)}
+            self._listed[known] = Listed(keys, problem, least, frozenset(key.zone_id for key in keys))
+        return self._listed[known]
 
-    def sold(self, pool: NodePool, key: OfferingKey) -> Sold:
-        """Return what can be said about buying this offering for the pool, whatever is to run on it."""
-        of_pool = self.catalogue(pool)
-        known = of_pool.get(key)
-        if known is None:
+    def _list_problem(self, pool: NodePool, launch: PlannedNodes) -> str | None:
+        seen, lowest = {launch.offering}, launch.price_atto_usd_per_hour
+        for key in launch.alternatives:
             offering = self.offering(key)
             if offering is None or key.reservation_id is not None or not offering.is_available(self.now):
-                known = Sold(0, {}, "cannot be bought")
-            else:
-                problem = self.class_problem(self.classes[pool.node_class_name], key)
-                allocatable = dict(self.types[key.instance_type].allocatable)
-                known = Sold(self.price_atto_usd(key), allocatable, problem and f"class {problem}")
-            of_pool[key] = known
-        return known
+                return f"{in_words(key)} cannot be bought"
+            problem = self.class_problem(self.classes[pool.node_class_name], key)
+            if problem is not None:
+                return f"{in_words(key)}: class {problem}"
+            price = self.price_atto_usd(key)
+            if key in seen or price < lowest:
+                return f"{in_words(key)} is listed twice or after a dearer one"
+            seen.add(key)
+            lowest = price
+        return None
+
+    def all_accept(self, pool: NodePool, listed: Listed, workload: Workload) -> bool:
+        """Whether every alternative of the list may run the workload."""
+        kind = self.kind(workload)
+        if kind not in listed.accepted:
+            listed.accepted[kind] = all(self.accepts(pool, key, workload) for key in listed.keys)
+        return listed.accepted[kind]
