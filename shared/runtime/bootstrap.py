@@ -26,6 +26,8 @@ from shared.usecases.gather_snapshot import SnapshotGatherer
 from shared.usecases.intake import Intake
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
+from shared.usecases.launch_gangs import LaunchGangs
+from shared.usecases.launch_reactions import LaunchReactions
 from shared.usecases.node_life import NodeLife
 from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision
@@ -75,12 +77,17 @@ def launch() -> Launch:
         workloads=outside.workloads,
         reservations=outside.reservations,
         offerings=outside.offerings,
-        shortages=outside.shortage_history,
-        policy=stored_policy(),
-        templates=outside.launch_templates,
+        reactions=LaunchReactions(
+            reservations=outside.reservations,
+            offerings=outside.offerings,
+            shortages=outside.shortage_history,
+            policy=stored_policy(),
+            templates=outside.launch_templates,
+            publisher=outside.publisher,
+        ),
+        gangs=LaunchGangs(outside.node_claims, outside.workloads, outside.instances),
         terminator=outside.instances,
         tagger=outside.instances,
-        publisher=outside.publisher,
         timers=outside.timers,
         clock=outside.clock,
     )

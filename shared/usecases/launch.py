@@ -39,7 +39,7 @@ from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.announce import launch_failed
-from shared.usecases.claim_moves import return_all_replicas, save_claim
+from shared.usecases.claim_moves import save_claim
 from shared.usecases.launch_effects import LaunchEffects
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
@@ -236,12 +236,5 @@ class Launch:
 
     def _give_up(self, waiting: Sequence[NodeClaim], code: str, message: str, report: LaunchReport) -> None:
         """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
-        now = self.clock.now()
         self.publisher.publish([launch_failed(waiting, code, message, None)])
-
-        def failed(claim: NodeClaim) -> NodeClaim | None:
-            return replace(claim, state=ClaimState.FAILED, failure=message) if claim.state in _WAITING else None
-
-        for claim in waiting:
-            if return_all_replicas(self.claims, claim, now, failed) is not None:
-                report.failed_count += 1
+        report.failed_count += self.effects.fail(waiting, message)

@@ -24,6 +24,8 @@ from shared.usecases.draining import Draining
 from shared.usecases.expire import Expire
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
+from shared.usecases.launch_gangs import LaunchGangs
+from shared.usecases.launch_reactions import LaunchReactions
 from shared.usecases.node_life import NodeLife
 from shared.usecases.react import React, RebalancePolicy
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
@@ -221,12 +223,17 @@ class World:
             workloads=self.state.workloads,
             reservations=ports.reservations,
             offerings=ports.offerings,
-            shortages=ports.shortages,
-            policy=ports.policy,
-            templates=ports.templates,
+            reactions=LaunchReactions(
+                reservations=ports.reservations,
+                offerings=ports.offerings,
+                shortages=ports.shortages,
+                policy=ports.policy,
+                templates=ports.templates,
+                publisher=ports.bus,
+            ),
+            gangs=LaunchGangs(ports.claims, self.state.workloads, ports.ec2),
             terminator=ports.ec2,
             tagger=ports.ec2,
-            publisher=ports.bus,
             timers=ports.timers,
             clock=self.clock,
         )

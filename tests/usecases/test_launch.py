@@ -197,7 +197,8 @@ def test_a_block_sets_its_timer_and_the_time_of_its_drain(world: World) -> None:
 
 def test_a_gang_that_comes_in_part_is_undone_where_ec2_cannot_promise_it_whole(world: World) -> None:
     world.add_block(world.clock.now() + timedelta(days=1))
-    batch = world.plan(4, reserved("cr-block"), gang_key="research/train")
+    world.add_workload("gang", replicas=4)
+    batch = world.plan(4, reserved("cr-block"), workload="research/gang", gang_key="research/gang")
     world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], total_count=3)
     report = world.launch().run(batch)
     assert report.launched_count == 0
@@ -206,9 +207,35 @@ def test_a_gang_that_comes_in_part_is_undone_where_ec2_cannot_promise_it_whole(w
     assert sorted(c.state for c in world.claims()) == [ClaimState.FAILED] + [ClaimState.TERMINATING] * 3
 
 
+@pytest.mark.parametrize("failing_first", [False, True])
+def test_a_gang_over_two_reservations_launches_whole_or_not_at_all(world: World, failing_first: bool) -> None:
+    world.add_reservation("cr-2")
+    world.clock.advance(seconds=1)
+    world.add_workload("gang", replicas=4)
+    of_gang = {"workload": "research/gang", "gang_key": "research/gang"}
+    batches = [
+        world.plan(2, reserved("cr-1"), batch_id="b-1", **of_gang),
+        world.plan(2, reserved("cr-2"), batch_id="b-2", **of_gang),
+    ]
+    world.ec2.reservations["cr-2"] = replace(world.ec2.reservations["cr-2"], total_count=0)
+    for batch in reversed(batches) if failing_first else batches:
+        world.launch().run(batch)
+    assert world.ec2.live() == []
+    assert world.placed("research/gang") == 0
+    assert not any(c.state in (ClaimState.LAUNCHED, ClaimState.PLANNED) for c in world.claims())
+
+
+def test_a_gang_that_is_launched_whole_stays(world: World) -> None:
+    world.add_workload("gang", replicas=3)
+    batch = world.plan(3, reserved(), workload="research/gang", gang_key="research/gang")
+    assert world.launch().run(batch).launched_count == 3
+    assert len(world.ec2.live()) == 3
+
+
 def test_a_gang_on_demand_launches_whole_or_not_at_all(world: World) -> None:
     world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 3
-    world.launch().run(world.plan(4, on_demand("m5.large"), gang_key="research/train"))
+    world.add_workload("gang", replicas=4)
+    world.launch().run(world.plan(4, on_demand("m5.large"), workload="research/gang", gang_key="research/gang"))
     assert world.ec2.all() == []
     assert {c.state for c in world.claims()} == {ClaimState.FAILED}
 

@@ -1,0 +1,101 @@
+"""What a launch outcome means for others: shortages, exhausted reservations, blocked classes, and who is told."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.instance_type import CapacityType
+from shared.core.launch_outcome import LaunchAttempt, LaunchReaction
+from shared.core.node_claim import NodeClaim
+from shared.core.plan import OfferingKey
+from shared.core.shortage import UNSUPPORTED_REST, Shortage, after_failure
+from shared.manifests.events import LaunchesBlocked, ReservationExhausted
+from shared.ports.ec2 import LaunchTemplateStore
+from shared.ports.launches import LaunchPolicy, ShortageHistory
+from shared.ports.messaging import EventPublisher, OutboundEvent
+from shared.ports.state import OfferingStore, ReservationStore
+from shared.usecases.announce import launch_failed, node_launched
+
+# While Spot's service-linked role is missing every spot launch fails: all spot rests, on-demand goes on (R-133).
+_SPOT_REST: Final = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReactions:
+    """Remembers and announces."""
+
+    reservations: ReservationStore
+    offerings: OfferingStore
+    shortages: ShortageHistory
+    policy: LaunchPolicy
+    templates: LaunchTemplateStore
+    publisher: EventPublisher
+
+    def remember(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> datetime | None:
+        """Remember shortages, exhausted reservations and blocked classes; return until when the offering rests."""
+        at = attempt.settled_at
+        rests: dict[OfferingKey, Shortage] = {}
+        if reaction.resting:
+            known = self.shortages.get_many(reaction.resting)
+            rests |= {offering: after_failure(known.get(offering), at) for offering in reaction.resting}
+        rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
+        if rests:
+            self.shortages.put(rests)
+        if reaction.spot_not_permitted:
+            rests |= {offering: Shortage(at + _SPOT_REST) for offering in self._all_spot()}
+        by_until: dict[datetime, list[OfferingKey]] = {}
+        for offering, shortage in rests.items():
+            by_until.setdefault(shortage.until, []).append(offering)
+        for until in sorted(by_until):
+            self.offerings.mark_unavailable(by_until[until], until=until)
+        if reaction.exhausted_reservation_id is not None:
+            self.reservations.mark_exhausted(reaction.exhausted_reservation_id, refused_at=at)
+        if reaction.blocked_reason is not None:
+            node_class_name = attempt.request.node_class_name
+            self.policy.block_launches(node_class_name, reaction.blocked_reason)
+        self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
+        return max(by_until, default=None)
+
+    def _all_spot(self) -> Collection[OfferingKey]:
+        return [
+            OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type)
+            for instance_type in self.offerings.load_catalogue()
+            for offering in instance_type.offerings
+            if offering.capacity_type is CapacityType.SPOT
+        ]
+
+    def announce(
+        self,
+        attempt: LaunchAttempt,
+        reaction: LaunchReaction,
+        launched: Sequence[NodeClaim],
+        failing: Sequence[NodeClaim],
+        until: datetime | None,
+    ) -> None:
+        """Say what was launched, what failed and what that means for others."""
+        events: list[OutboundEvent] = [node_launched(claim, attempt.settled_at) for claim in launched]
+        if failing:
+            events.append(launch_failed(failing, reaction.reason, f"EC2 refused: {reaction.reason}", until))
+        if reaction.blocked_reason is not None:
+            events.append(
+                LaunchesBlocked(
+                    node_class=attempt.request.node_class_name,
+                    reason=reaction.blocked_reason,
+                    message="no launch can succeed until the class or the permissions change",
+                )
+            )
+        if reaction.exhausted_reservation_id is not None:
+            record = self.reservations.get(reaction.exhausted_reservation_id)
+            if record is not None:
+                events.append(
+                    ReservationExhausted(
+                        capacity_reservation_id=record.reservation.id,
+                        instance_type=record.reservation.instance_type,
+                        zone=record.reservation.zone,
+                        zone_id=record.reservation.zone_id,
+                        total_count=record.reservation.total_count,
+                    )
+                )
+        if events:
+            self.publisher.publish(events)
