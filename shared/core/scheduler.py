@@ -11,13 +11,29 @@ from shared.core.snapshot import Snapshot
 from shared.core.solver.by_counts import place_by_counts
 from shared.core.solver.emit import emit
 from shared.core.solver.gangs import place_gang
-from shared.core.solver.general import Placer
-from shared.core.solver.groups import Group, gather
+from shared.core.solver.general import Placer, Tactic
+from shared.core.solver.groups import Demands, Group, gather
 from shared.core.solver.lots import general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
+from shared.core.solver.repair import empty_paid_nodes
+from shared.core.solver.spot_share import spread_spot
 from shared.core.solver.state import State
+
+# Tried one after the other while something is left over; the first is the one that is usually enough.
+_TACTICS = (
+    Tactic(),
+    Tactic(counts=False),
+    Tactic(counts=False, is_frugal=True),
+    Tactic(counts=False, is_frugal=True, order="largest"),
+    Tactic(counts=False, order="largest"),
+    Tactic(counts=False, order="smallest"),
+    Tactic(counts=False, is_frugal=True, order="smallest"),
+    Tactic(counts=False, order="fewest"),
+)
+# With more replicas than this the other tactics, which go replica by replica, are not worth their time.
+_RETRY_REPLICAS_MAX = 300
 
 
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
@@ -29,27 +45,57 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     demands = gather(snapshot, now, policy.preference_policy)
     market = Market(snapshot, now, policy, demands.dimensions, demands.alternatives)
     demands.resolve(market)
-    state = State(market, demands, NodeFacts(market, demands))
-    existing = [(bin_.alternatives, tuple(bin_.free)) for bin_ in state.bins]
-    placer = Placer(state)
-    general = general_groups(demands.groups)
-    for priority in sorted({group.priority for group in demands.groups}, reverse=True):
-        level = [group for group in demands.groups if group.priority == priority]
+    facts = NodeFacts(market, demands)
+    best: State | None = None
+    for tactic in _TACTICS:
+        state = _decided(State(market, demands, facts), tactic)
+        if best is None or _quality(state) < _quality(best):
+            best = state
+        if not _is_worth_retrying(best, demands):
+            break
+    assert best is not None
+    plan = emit(best, Reasons(best), (), max(1, policy.iterations))
+    return _certified(plan, best, State(market, demands, facts)) if policy.with_certificate else plan
+
+
+def _quality(state: State) -> tuple[tuple[int, ...], int]:
+    """Sort outcomes: the least left over, higher priorities first; then the cheapest."""
+    left: dict[int, int] = {}
+    for group in state.groups:
+        left[group.priority] = left.get(group.priority, 0) + state.remaining[group.index]
+    return tuple(left[priority] for priority in sorted(left, reverse=True)), state.cost()
+
+
+def _is_worth_retrying(state: State, demands: Demands) -> bool:
+    is_small = sum(group.count for group in demands.groups) <= _RETRY_REPLICAS_MAX
+    return is_small and any(state.remaining) and not state.market.policy.expired()
+
+
+def _decided(state: State, tactic: Tactic) -> State:
+    """Place everything, heavier priorities first, by one tactic."""
+    placer = Placer(state, tactic)
+    groups = state.groups
+    general = general_groups(groups) if tactic.counts else {group.index for group in groups}
+    for priority in sorted({group.priority for group in groups}, reverse=True):
+        level = [group for group in groups if group.priority == priority]
         _place_generally(placer, [group for group in level if group.index in general])
-        _place_generally(placer, place_by_counts(placer, [group for group in level if group.index not in general]))
-        _place_leftovers(placer, [group for group in level if group.workload.gang is None])
-    plan = emit(state, Reasons(state), (), max(1, policy.iterations))
-    return _certified(plan, state, existing) if policy.with_certificate else plan
+        counted = [group for group in level if group.index not in general]
+        _place_generally(placer, place_by_counts(placer, counted))
+        _place_leftovers(placer, level)
+    empty_paid_nodes(placer)
+    spread_spot(state)
+    return state
 
 
-def _certified(plan: Plan, state: State, existing: Sequence[tuple[int, Sequence[int]]]) -> Plan:
-    """Add the lower bound, or say why there is none."""
+def _certified(plan: Plan, state: State, before: State) -> Plan:
+    """Add the lower bound, or say why there is none. ``before``: the state in which nothing is decided."""
     if state.market.policy.expired():
         return replace(plan, notes=(*plan.notes, "no certificate: out of time"))
     try:
         bounds = import_module("shared.core.solver.polish.bound")
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
+    existing = [(bin_.alternatives, tuple(bin_.free)) for bin_ in before.bins]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
         return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))
@@ -57,12 +103,16 @@ def _certified(plan: Plan, state: State, existing: Sequence[tuple[int, Sequence[
 
 
 def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
-    """Place groups one after the other: gangs first, then what is dearest elsewhere."""
-
-    def order(group: Group) -> tuple[bool, float, int]:
-        return (group.workload.gang is None, placer.dearness(group), group.index)
-
-    for group in sorted(groups, key=order):
+    """Place groups one after the other: gangs first (but in the tactics by size), then as the tactic says."""
+    orders = {
+        "dearest": lambda group: (group.workload.gang is None, placer.dearness(group), group.index),
+        "largest": lambda group: ([-amount for amount in group.request], group.index),
+        "smallest": lambda group: (list(group.request), group.index),
+        "fewest": lambda group: (len(placer.candidates(group, len(group.levels) - 1)), group.count, group.index),
+    }
+    for group in sorted(groups, key=orders[placer.tactic.order]):
+        if not placer.state.remaining[group.index]:
+            continue
         if group.workload.gang is not None:
             place_gang(placer, group)
         else:

@@ -1,7 +1,10 @@
 """Which other offerings could hold the same replicas: what CreateFleet may fall back to."""
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import islice
 
+from shared.core.instance_type import CapacityType
 from shared.core.labels import HOSTNAME
 from shared.core.plan import OfferingKey
 from shared.core.resources import NODES
@@ -10,7 +13,7 @@ from shared.core.solver.state import Bin, State, total_load
 
 
 class Alternatives:
-    """Finds alternatives of planned nodes, in price order."""
+    """Finds other offerings for planned nodes, in price order."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -25,45 +28,47 @@ class Alternatives:
             self._sorted[market] = ([option.price for option in options], options)
 
     def of(self, bin_: Bin) -> tuple[OfferingKey, ...]:
-        """Return offerings on the same market and in the same pool that could replace the bin's, none cheaper.
+        """Return offerings on the same market that could replace the bin's, none cheaper."""
+        option = bin_.option
+        assert option is not None
+        if option.reservation is not None:
+            return ()
+        load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
+        memo_key = (option.index, load, self._kept_keys(bin_), self._wishes(bin_))
+        known = self._memo.get(memo_key)
+        if known is None:
+            found = islice(self.others(bin_, option.key.capacity_type), self._state.market.policy.alternatives_max)
+            known = self._memo[memo_key] = tuple(other.key for other in found)
+        return known
+
+    def others(self, bin_: Bin, capacity_type: CapacityType) -> Iterator[Option]:
+        """Yield options of the bin's pool and this market that could hold the same replicas, none cheaper.
 
         They stay in the domains that topology counted, and within the capacity that the pool's limits were charged
         for (R-58 charges the largest; this way the chosen one is the largest).
         """
         option = bin_.option
         assert option is not None
-        if option.reservation is not None:
-            return ()
-        groups = self._state.groups
-        load = tuple(total_load(groups, bin_.contents, len(option.allocatable)))
+        load = total_load(self._state.groups, bin_.contents, len(option.allocatable))
+        wishes = self._wishes(bin_)
         kept = self._kept_keys(bin_)
-        wishes = tuple(sorted({groups[index].alternatives[level] for index, level in bin_.levels.items()}))
-        memo_key = (option.index, load, kept, wishes)
-        known = self._memo.get(memo_key)
-        if known is None:
-            known = self._memo[memo_key] = tuple(self._search(option, load, kept, wishes))
-        return known
-
-    def _search(
-        self, option: Option, load: tuple[int, ...], kept: tuple[str, ...], wishes: tuple[int, ...]
-    ) -> list[OfferingKey]:
-        prices, options = self._sorted[(option.entry.index, option.key.capacity_type)]
         labels = self._state.labels_of(option)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
-        found: list[OfferingKey] = []
+        largest = option.instance_type.capacity
+        prices, options = self._sorted.get((option.entry.index, capacity_type), ([], []))
         for other in options[bisect_left(prices, option.price) :]:
-            if len(found) == self._state.market.policy.alternatives_max:
-                break
             if other is option or not all(other.alternatives & wish for wish in wishes):
                 continue
             if any(used > whole for used, whole in zip(load, other.allocatable, strict=True)):
                 continue
             if kept and any(self._state.labels_of(other).get(key) != labels.get(key) for key in kept):
                 continue
-            largest = option.instance_type.capacity
             if all(other.instance_type.capacity[name] <= largest[name] for name in limits):
-                found.append(other.key)
-        return found
+                yield other
+
+    def _wishes(self, bin_: Bin) -> tuple[int, ...]:
+        groups = self._state.groups
+        return tuple(sorted({groups[index].alternatives[level] for index, level in bin_.levels.items()}))
 
     def _kept_keys(self, bin_: Bin) -> tuple[str, ...]:
         """Return the labels that must not change, because some constraint counted on them."""

@@ -44,6 +44,7 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     worth = worths(shapes, candidates.paid, candidates.reserved, candidates.eligibility)
     add_slot_worth(worth, shapes, candidates.unthinned)
     base = Packing(shapes, worth, state.supply, policy.expired)
+    base.floor_percent, base.buyable = policy.reserved_floor_percent, candidates.buyable
     accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in state.bins)
     base.fill_existing([item for item in accepting if item[1]], (1 << len(shapes)) - 1)
     passes = _passes(base, worth, candidates, policy)

@@ -5,16 +5,33 @@ again (R-47).
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from math import inf
 
 from shared.core.labels import HOSTNAME
+from shared.core.resources import NODES
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option
+from shared.core.solver.min_values import MinValues
 from shared.core.solver.preference import OrderKey, is_tiny, overhead_atto_usd, paid_key, reserved_key
-from shared.core.solver.state import Bin, State
+from shared.core.solver.state import Bin, State, total_load
 from shared.core.solver.supply import UNLIMITED
 from shared.core.solver.vectors import copies_that_fit
+
+
+@dataclass(frozen=True, slots=True)
+class Tactic:
+    """A way to go about a solve; others are tried when the usual one leaves something over.
+
+    ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money. ``order``: who goes first among
+    equal priorities.
+    """
+
+    counts: bool = True
+    is_frugal: bool = False
+    order: str = "dearest"
+
 
 Admits = Callable[[Bin | Option], bool]
 
@@ -22,18 +39,20 @@ Admits = Callable[[Bin | Option], bool]
 class Placer:
     """Places groups into a state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, tactic: Tactic = Tactic()) -> None:
         self.state = state
+        self.tactic = tactic
         self._overhead = overhead_atto_usd(state.market.policy)
         self._candidates: dict[object, list[tuple[Option, int]]] = {}
         self._flexibility = _flexibility(state)
+        self._min_values = MinValues(state.market)
 
     def place_group(self, group: Group, admits: Admits | None = None) -> None:
         """Place as many of the group's remaining replicas as possible, preferences last to go first."""
         for level in range(len(group.levels)):
             if self.state.remaining[group.index] == 0:
                 return
-            self._place_at(group, level, admits)
+            self.place_at(group, level, admits)
 
     def place_lot(self, lot: Lot) -> None:
         """Place what is left of a lot within its domain, or else leave it."""
@@ -42,9 +61,10 @@ class Placer:
             labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
             return lot.pin is None or labels.get(lot.pin[0]) == lot.pin[1]
 
-        self._place_at(lot.group, lot.level, admits, lot.count)
+        self.place_at(lot.group, lot.level, admits, lot.count)
 
-    def _place_at(self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED) -> None:
+    def place_at(self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED) -> None:
+        """Place up to ``most`` replicas with the preferences of one level, where ``admits`` says so."""
         stop_at = max(0, self.state.remaining[group.index] - most)
         for bin_ in list(self.state.bins):
             if self.state.remaining[group.index] <= stop_at:
@@ -66,7 +86,7 @@ class Placer:
         """Put as many as possible on the nodes of one bin."""
         state = self.state
         while (wanted := state.remaining[group.index] - stop_at) > 0:
-            room = min(wanted, state.room(bin_, group, level))
+            room = self._with_choice(bin_, group, level, min(wanted, state.room(bin_, group, level)))
             if room == 0:
                 return
             nodes = self._nodes_at_once(bin_, group, level, room, wanted)
@@ -75,6 +95,21 @@ class Placer:
             state.place(target, group, room, level)
             if rest == 0 and self.state.room(bin_, group, level) == 0:
                 return
+
+    def _with_choice(self, bin_: Bin, group: Group, level: int, room: int) -> int:
+        """Return how many of ``room`` replicas leave the bin enough instance types to choose from (minValues)."""
+        option = bin_.option
+        if option is None or not room or not self._min_values.concerns(option.entry):
+            return room
+        load = total_load(self.state.groups, bin_.contents, len(group.request))
+        there = {self.state.groups[index].alternatives[at] for index, at in bin_.levels.items()}
+        wishes = sorted({*there, group.alternatives[level]})
+        while room:
+            grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
+            if self._min_values.holds(option, grown, wishes):
+                return room
+            room //= 2
+        return 0
 
     def _nodes_at_once(self, bin_: Bin, group: Group, level: int, room: int, wanted: int) -> int:
         """How many of a bin's nodes can take the same number without looking at topology again in between."""
@@ -94,7 +129,11 @@ class Placer:
                 continue
             room, crowding = self._fresh_room(option, group, level, rooms)
             copies = min(wanted, fitting, room)
-            if copies == 0:
+            while copies and not self._min_values.holds(
+                option, [asked * copies for asked in group.request], (group.alternatives[level],)
+            ):
+                copies //= 2
+            if copies == 0 or self._is_below_floor(option, group, level, copies):
                 continue
             key = self._key(option, group, copies, crowding)
             if best is None or key < best[0]:
@@ -151,6 +190,21 @@ class Placer:
             known = rooms[domains] = (room, crowding)
         return known
 
+    def _is_below_floor(self, option: Option, group: Group, level: int, copies: int) -> bool:
+        """Whether a policy floor keeps so little work off the reserved slot, when it can be bought elsewhere."""
+        floor = self.state.market.policy.reserved_floor_percent
+        if option.reservation is None or not floor:
+            return False
+        used = max(
+            (
+                100 * asked * copies // whole
+                for asked, whole in zip(group.request, option.allocatable, strict=True)
+                if whole
+            ),
+            default=0,
+        )
+        return used < floor and any(other.reservation is None for other, _ in self.candidates(group, level))
+
     def _nodes_left(self, option: Option, group: Group) -> int:
         left = self.state.supply.nodes_left(option)
         cap = group.workload.max_price_micro_usd_per_hour
@@ -158,12 +212,24 @@ class Placer:
             left = min(left, max(0, self.state.budget_left(group)) // option.price)
         return left
 
+    def _limited_use(self, option: Option, copies: int) -> float:
+        """Return what a replica takes of the pool's limits, as far as they go."""
+        limits = self.state.supply.limits.get(option.entry.pool.name, {})
+        used = [
+            (1 if name == NODES else option.instance_type.capacity[name]) / max(1, left)
+            for name, left in limits.items()
+        ]
+        return max(used, default=0.0) / copies
+
     def _key(self, option: Option, group: Group, copies: int, crowding: int) -> OrderKey:
         if option.reservation is None:
-            return (1, *paid_key(option, self._overhead, copies, crowding))
-        tiny = is_tiny(option, [asked * copies for asked in group.request])
-        units = self.state.supply.units[option.reservation.id]
-        return (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
+            key: OrderKey = (1, *paid_key(option, self._overhead, copies, crowding))
+        else:
+            tiny = is_tiny(option, [asked * copies for asked in group.request])
+            units = self.state.supply.units[option.reservation.id]
+            key = (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
+        # Under a limit even a free unit can cost too much: it may use up what a larger node would share better.
+        return (self._limited_use(option, copies), *key) if self.tactic.is_frugal else key
 
 
 def _flexibility(state: State) -> dict[int, int]:

@@ -81,8 +81,9 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
         if workload.topology_spread or workload.affinity or workload.anti_affinity:
             for key in term_keys(workload, found):
                 terms.register(key)
+    # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
     for workload in _running(snapshot):
-        if workload.anti_affinity:
+        if workload.topology_spread or workload.affinity or workload.anti_affinity:
             for key in term_keys(workload, (running_level(workload),)):
                 terms.register(key)
     groups = _grouped(pending, levels_of, terms, dimensions)

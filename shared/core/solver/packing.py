@@ -11,6 +11,7 @@ from math import inf
 
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.filling import Contents, Filler
+from shared.core.solver.preference import WORTH_A_SLOT
 from shared.core.solver.shapes import Candidate, Candidates, Shape
 from shared.core.solver.state import Bin
 from shared.core.solver.supply import Supply
@@ -47,12 +48,15 @@ class Packing:
         self.supply = supply.copy()
         self.patterns: list[Pattern] = []
         self.expired = expired
+        self.floor_percent = 0
+        self.buyable = 0  # mask of shapes that can be bought, for the floor
         self.strength = 0.0  # how strongly work without choice was preferred on reserved units
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
         other = Packing(self.shapes, worth, self.supply, self.expired)
         other.left[:] = self.left
+        other.floor_percent, other.buyable = self.floor_percent, self.buyable
         other.patterns = [
             Pattern(item.bin, item.candidate, dict(item.content), item.count, item.mask, list(item.room))
             for item in self.patterns
@@ -187,7 +191,7 @@ class Packing:
             worth, content = contents[position]
             if not content or self._repeats(content) == 0:
                 takers = candidate.mask & self.active & among
-                worth, content = self.filler.fill(candidate.option.allocatable, takers) if takers else (0.0, ())
+                worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
                 contents[position] = (worth, content)
                 if worth <= 0.0:
                     continue
@@ -200,14 +204,33 @@ class Packing:
             heappush(heap, (score, rank, position))
 
     def use_reserved_in_order(self, reserved: Sequence[Candidate], among: int) -> None:
-        """Give units in the order of the list, each to the content worth most to it."""
-        for candidate in reserved:
-            while units := self.supply.nodes_left(candidate.option):
-                takers = candidate.mask & self.active & among
-                worth, content = self.filler.fill(candidate.option.allocatable, takers) if takers else (0.0, ())
-                if worth <= 0.0:
-                    break
-                self._apply(candidate, content, min(units, self._repeats(content)))
+        """Give units in the order of the list, each to the content worth most to it; tiny contents wait.
+
+        What is tiny for every slot that it reaches goes to the smallest of them at the end.
+        """
+        smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
+        for candidates, takes_tiny in ((reserved, False), (smallest_first, True)):
+            for candidate in candidates:
+                while units := self.supply.nodes_left(candidate.option):
+                    takers = candidate.mask & self.active & among
+                    worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
+                    if worth <= 0.0 or not (takes_tiny or self._share(candidate, content) * WORTH_A_SLOT >= 1):
+                        break
+                    self._apply(candidate, content, min(units, self._repeats(content)))
+
+    def _share(self, candidate: Candidate, content: Contents) -> float:
+        """Return the part of a node that a content uses of the resource it uses most."""
+        room = list(candidate.option.allocatable)
+        self._use(room, content)
+        return max(1 - free / whole for free, whole in zip(room, candidate.option.allocatable, strict=True) if whole)
+
+    def _fill_reserved(self, candidate: Candidate, takers: int) -> tuple[float, Contents]:
+        """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
+        worth, content = self.filler.fill(candidate.option.allocatable, takers)
+        if content and self.floor_percent and self._share(candidate, content) * 100 < self.floor_percent:
+            needy = takers & ~self.buyable
+            return self.filler.fill(candidate.option.allocatable, needy) if needy else (0.0, ())
+        return worth, content
 
     def _is_anchor(self, shape: Shape) -> bool:
         return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)

@@ -9,7 +9,7 @@ from shared.core.solver.market import Option
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 # Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
-_WORTH_A_SLOT = 4
+WORTH_A_SLOT = 4
 _KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
 
 OrderKey = tuple[object, ...]
@@ -22,7 +22,7 @@ def overhead_atto_usd(policy: SchedulingPolicy) -> int:
 
 def is_tiny(option: Option, load: list[int]) -> bool:
     """Whether the load uses less than a quarter of the option in every resource."""
-    return all(used * _WORTH_A_SLOT < whole for used, whole in zip(load, option.allocatable, strict=True) if used)
+    return all(used * WORTH_A_SLOT < whole for used, whole in zip(load, option.allocatable, strict=True) if used)
 
 
 def reserved_key(option: Option, flexibility: int, units: int, *, tiny: bool) -> OrderKey:

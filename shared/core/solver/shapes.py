@@ -9,6 +9,7 @@ from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.solver.host_rules import HostRule, host_rules
 from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option
+from shared.core.solver.min_values import MinValues
 from shared.core.solver.state import State
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
@@ -110,6 +111,7 @@ class Candidates:
 
     def __init__(self, state: State, shapes: Sequence[Shape], overhead: int) -> None:
         supply = state.supply
+        min_values = MinValues(state.market)
         self.eligibility = Eligibility(shapes)
         self.reserved: list[Candidate] = []
         self.paid: list[Candidate] = []
@@ -117,6 +119,8 @@ class Candidates:
         best_tier: dict[int, int] = {}  # per tier: the shapes that some paid option of it could hold
         for option in state.market.options:
             accepting = self.eligibility.accepting(option.alternatives, state.labels_of(option))
+            if min_values.concerns(option.entry):
+                continue  # whether a node leaves enough types to choose from is looked at replica by replica
             if not accepting & self.eligibility.fitting(option.allocatable) or supply.nodes_left(option) == 0:
                 continue
             if option.reservation is not None:

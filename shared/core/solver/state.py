@@ -146,6 +146,32 @@ class State:
         self._journal.append(close)
         return opened
 
+    def close_bin(self, bin_: Bin) -> None:
+        """Do without an empty planned bin."""
+        assert bin_.option is not None
+        option, position = bin_.option, self.bins.index(bin_)
+        del self.bins[position]
+        self.supply.take(option, -bin_.count)
+
+        def reopen() -> None:
+            self.bins.insert(position, bin_)
+            self.supply.take(option, bin_.count)
+
+        self._journal.append(reopen)
+
+    def change_option(self, bin_: Bin, option: Option) -> None:
+        """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
+        assert bin_.option is not None
+        self.supply.take(bin_.option, -bin_.count)
+        self.supply.take(option, bin_.count)
+        bin_.free = [
+            free + new - old
+            for free, new, old in zip(bin_.free, option.allocatable, bin_.option.allocatable, strict=True)
+        ]
+        bin_.option = option
+        bin_.labels = self.labels_of(option)
+        bin_.alternatives = option.alternatives
+
     def split_bin(self, bin_: Bin, count: int) -> Bin:
         """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
         if count == bin_.count:
@@ -161,14 +187,17 @@ class State:
         return other
 
     def place(self, bin_: Bin, group: Group, per_node: int, level: int = 0) -> None:
-        """Put ``per_node`` replicas on each node of the bin."""
+        """Put ``per_node`` replicas on each node of the bin (negative: take them off)."""
         before = bin_.levels.get(group.index)
         self._move(bin_, group, per_node, level)
-        bin_.levels[group.index] = level if before is None else max(before, level)
+        if group.index in bin_.contents:
+            bin_.levels[group.index] = level if before is None else max(before, level)
+        else:
+            bin_.levels.pop(group.index, None)
 
         def take_back() -> None:
             if before is None:
-                del bin_.levels[group.index]
+                bin_.levels.pop(group.index, None)
             else:
                 bin_.levels[group.index] = before
             self._move(bin_, group, -per_node, level)
