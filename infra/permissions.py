@@ -183,8 +183,9 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.REACT: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
-        describes=("Instances",),
-        more=(ec2_permissions.end_instances,),
+        # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
+        describes=("AvailabilityZones", "CapacityReservations", "Instances"),
+        more=(ec2_permissions.end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
         writes=_CLAIMS,
