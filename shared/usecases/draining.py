@@ -136,10 +136,13 @@ class Draining:
                 left -= taken
         return record.surplus_count - left
 
-    def terminate(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
-        """Terminate the nodes of claims. The intent is committed first; the minute's sweep repeats what got lost."""
+    def terminate(self, claims: Sequence[NodeClaim], now: datetime, *, failure: str | None = None) -> Moves:
+        """Terminate the nodes of claims; ``failure`` says why, where no drain does.
+
+        The intent is committed first; the minute's sweep repeats what got lost.
+        """
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
-        moves = _each(fresh, lambda claim: return_all_replicas(self.claims, claim, now, _terminating))
+        moves = _each(fresh, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminating, failure)))
         again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
         asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
         receipt = self.terminator.terminate(asked) if asked else None
@@ -189,8 +192,10 @@ def _shed_order(claim: NodeClaim) -> tuple[bool, int, float, str]:
     return (reserved, -claim.price_atto_usd_per_hour, -claim.created_at.timestamp(), claim.id)
 
 
-def _terminating(claim: NodeClaim) -> NodeClaim | None:
-    return replace(claim, state=ClaimState.TERMINATING) if claim.may_become(ClaimState.TERMINATING) else None
+def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.TERMINATING):
+        return None
+    return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
 
 
 def _terminated(now: datetime, claim: NodeClaim) -> NodeClaim | None:

@@ -64,10 +64,11 @@ class NodeLife:
                 save_claim(self.claims, claim, partial(_running, now))
             except ConflictError:
                 report.lost.add(claim.id)
-        doomed = [c for what in (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN) for c in found.get(what, ())]
         for moves in (
             self.draining.ended(found.get(Meaning.ENDED, ()), now),
-            self.draining.terminate(doomed, now),
+            self.draining.terminate(found.get(Meaning.STOPPED, ()), now, failure="InstanceStopped"),
+            self.draining.terminate(found.get(Meaning.STUCK, ()), now, failure="InstanceNeverStarted"),
+            self.draining.terminate(found.get(Meaning.TERMINATE_AGAIN, ()), now),
         ):
             report.lost.update(moves.lost)
             report.refused.update(moves.refused)

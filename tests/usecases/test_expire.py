@@ -106,6 +106,9 @@ def test_an_instance_that_never_comes_up_is_replaced(world: World) -> None:
     world.expire().run()
     assert world.claims()[0].state is ClaimState.TERMINATING
     assert world.placed() == 0
+    world.ec2.change(world.claims()[0].instance_id or "", state="terminated")
+    world.expire().run()
+    assert [event["reason"] for event in world.bus.of("Node Terminated")] == ["InstanceNeverStarted"]
 
 
 def test_an_instance_that_ec2_does_not_show_yet_is_waited_for(world: World) -> None:
