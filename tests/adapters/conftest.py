@@ -1,40 +1,12 @@
-"""The stores twice: in memory and on DynamoDB; the contract suites run against both."""
+"""A MiniStack for the adapters' tests; the stores twice."""
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
-from shared.names import INSTANCE_INDEX, INSTANCE_KEY, LEASE_INDEX, LEASE_KEY, LISTING_INDEX, LISTING_KEY
-from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack
-from tests.fakes.state import MemoryState
-from tests.fakes.system import ManualClock
-
-LISTING = {LISTING_INDEX: (LISTING_KEY, "ALL")}
-CLAIM_INDEXES = {
-    **LISTING,
-    INSTANCE_INDEX: (INSTANCE_KEY, "KEYS_ONLY"),
-    LEASE_INDEX: (LEASE_KEY, "KEYS_ONLY"),
-}
-_names = itertools.count()
-
-
-@dataclass
-class Stores:
-    """The stores under test with the clock that they read."""
-
-    workloads: WorkloadStore
-    reservations: ReservationStore
-    node_claims: NodeClaimStore
-    offerings: OfferingStore
-    clock: ManualClock
+from tests.adapters.stores import Stores, dynamodb_stores, memory_stores
 
 
 @pytest.fixture(scope="session")
@@ -46,34 +18,6 @@ def aws_endpoint() -> Iterator[str]:
 @pytest.fixture(scope="session")
 def dynamodb(aws_endpoint: str) -> Any:
     return ministack.client("dynamodb", aws_endpoint)
-
-
-def memory_stores() -> Stores:
-    clock = ManualClock()
-    state = MemoryState(clock)
-    return Stores(state.workloads, state.reservations, state.node_claims, state.offerings, clock)
-
-
-def dynamodb_stores(dynamodb: Any) -> Stores:
-    """Stores on fresh tables."""
-    suffix = next(_names)
-    names = {name: f"{name}-{suffix}" for name in ("workloads", "reservations", "node-claims", "offerings")}
-    for name, table in names.items():
-        ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
-    clock = ManualClock()
-    return Stores(
-        DynamoDbWorkloadStore(dynamodb, names["workloads"], clock),
-        DynamoDbReservationStore(dynamodb, names["reservations"], names["node-claims"], clock),
-        DynamoDbNodeClaimStore(
-            dynamodb,
-            node_claims_table=names["node-claims"],
-            reservations_table=names["reservations"],
-            workloads_table=names["workloads"],
-            clock=clock,
-        ),
-        DynamoDbOfferingStore(dynamodb, names["offerings"], clock),
-        clock,
-    )
 
 
 @pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])

@@ -13,7 +13,7 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.state import ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
-from tests.adapters.conftest import Stores
+from tests.adapters.stores import Stores
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
 
