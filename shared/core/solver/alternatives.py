@@ -34,7 +34,7 @@ class Alternatives:
         if option.reservation is not None:
             return ()
         load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
-        memo_key = (option.index, load, self._kept_keys(bin_), self._wishes(bin_))
+        memo_key = (option.index, load, counted_keys(self._state, bin_), self._wishes(bin_))
         known = self._memo.get(memo_key)
         if known is None:
             found = islice(self.others(bin_, option.key.capacity_type), self._state.market.policy.alternatives_max)
@@ -51,7 +51,7 @@ class Alternatives:
         assert option is not None
         load = total_load(self._state.groups, bin_.contents, len(option.allocatable))
         wishes = self._wishes(bin_)
-        kept = self._kept_keys(bin_)
+        kept = counted_keys(self._state, bin_)
         labels = self._state.labels_of(option)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
@@ -70,18 +70,15 @@ class Alternatives:
         groups = self._state.groups
         return tuple(sorted({groups[index].alternatives[level] for index, level in bin_.levels.items()}))
 
-    def _kept_keys(self, bin_: Bin) -> tuple[str, ...]:
-        """Return the labels that must not change, because some constraint counted on them."""
-        keys: set[str] = set()
-        state = self._state
-        for index, level in bin_.levels.items():
-            group = state.groups[index]
-            constraints = group.constraints[level]
-            keys.update(constraints.topology_keys())
-            keys.update(
-                counts.topology_key for term, counts in state.ledger.by_term.items() if group.matching >> term & 1
-            )
-            gang = group.workload.gang
-            if gang is not None and gang.single_topology_key is not None:
-                keys.add(gang.single_topology_key)
-        return tuple(sorted(keys - {HOSTNAME}))
+
+def counted_keys(state: State, bin_: Bin) -> tuple[str, ...]:
+    """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
+    keys: set[str] = set()
+    for index, level in bin_.levels.items():
+        group = state.groups[index]
+        keys.update(group.constraints[level].topology_keys())
+        keys.update(counts.topology_key for term, counts in state.ledger.by_term.items() if group.matching >> term & 1)
+        gang = group.workload.gang
+        if gang is not None and gang.single_topology_key is not None:
+            keys.add(gang.single_topology_key)
+    return tuple(sorted(keys - {HOSTNAME}))

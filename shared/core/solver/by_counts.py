@@ -16,6 +16,8 @@ from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
 
+_PASSES_TO_COMBINE = 3
+
 
 def place_by_counts(placer: Placer, groups: Sequence[Group]) -> list[Group]:
     """Place the groups as far as counting can; return those that need the general path from the start.
@@ -62,7 +64,8 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
     """Pack several times, each time with what the last pass taught about worths."""
     passes: list[Packing] = []
     adjusting = list(worth)
-    for _ in range(max(1, policy.iterations)):
+    # The linear program needs the variety of a few passes to combine.
+    for _ in range(max(_PASSES_TO_COMBINE if policy.with_certificate else 1, policy.iterations)):
         packing = base.fork(adjusting)
         if candidates.reserved and packing.active:
             # The strength that served the first pass serves the others.

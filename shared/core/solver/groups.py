@@ -82,7 +82,7 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
             for key in term_keys(workload, found):
                 terms.register(key)
     # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
-    for workload in _running(snapshot):
+    for workload in _known(snapshot):
         if workload.topology_spread or workload.affinity or workload.anti_affinity:
             for key in term_keys(workload, (running_level(workload),)):
                 terms.register(key)
@@ -103,10 +103,9 @@ def running_level(workload: Workload) -> Level:
     return levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False)[0]
 
 
-def _running(snapshot: Snapshot) -> Iterable[Workload]:
-    keys = {placed.workload_key for node in snapshot.nodes for placed in node.placements}
-    known = {demand.workload.key: demand.workload for demand in snapshot.demands} | dict(snapshot.workloads)
-    return (known[key] for key in sorted(keys) if key in known)
+def _known(snapshot: Snapshot) -> Iterable[Workload]:
+    pending = {demand.workload.key for demand in snapshot.demands}
+    return (workload for key, workload in sorted(snapshot.workloads.items()) if key not in pending)
 
 
 def _levels(

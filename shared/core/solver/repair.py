@@ -7,6 +7,7 @@ the node is not launched.
 
 from collections.abc import Sequence
 
+from shared.core.solver.alternatives import counted_keys
 from shared.core.solver.general import Placer
 from shared.core.solver.market import Option
 from shared.core.solver.state import Bin
@@ -42,10 +43,15 @@ def _empty(placer: Placer, victim: Bin) -> bool:
     groups = [(state.groups[index], count) for index, count in victim.contents.items()]
     if any(group.workload.gang is not None or group.is_price_capped for group, _ in groups):
         return False  # their nodes were chosen together
+    # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted.
+    kept = {key: victim.labels.get(key) for key in counted_keys(state, victim)}
     levels: Sequence[int] = [victim.levels[group.index] for group, _ in groups]
 
     def admits(place: Bin | Option) -> bool:
-        return place is not victim if isinstance(place, Bin) else place.reservation is not None
+        if place is victim or (isinstance(place, Option) and place.reservation is None):
+            return False
+        labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
+        return all(labels.get(key) == domain for key, domain in kept.items())
 
     for (group, count), level in zip(groups, levels, strict=True):
         state.place(victim, group, -count, level)

@@ -19,6 +19,7 @@ from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
 
 _SAFETY = 1 - 1e-6  # floating-point rounding in the final sums
+_POOLS_MAX = 20
 _WHOLE_UNIT_MAX = 400  # more kinds of accelerated nodes than this are left fractional
 
 
@@ -102,7 +103,7 @@ def _offers(
         [_Offer(tuple(map(float, size)), who, cost, inf, True) for (size, who), cost in single.items()]
     )
     offers += [offer for offer in reserved.values() if offer.most > 0]
-    return offers + _pooled(existing, shapes, eligibility)
+    return offers + _pooled(existing, eligibility)
 
 
 def _bulk(found: Sequence[tuple[Vector, float]], takers: int) -> list[_Offer]:
@@ -136,17 +137,23 @@ def _undominated(offers: Sequence[_Offer]) -> list[_Offer]:
     return kept
 
 
-def _pooled(
-    existing: Sequence[tuple[int, Sequence[int]]], shapes: Sequence[Shape], eligibility: Eligibility
-) -> list[_Offer]:
-    pools: dict[int, list[float]] = {}
+def _pooled(existing: Sequence[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
+    room: list[tuple[int, tuple[int, ...]]] = []
     for alternatives, free in existing:
         size = tuple(max(0, amount) for amount in free)
         takers = eligibility.accepting(alternatives, {}) & eligibility.fitting(size)
         if takers:
-            total = pools.setdefault(takers, [0.0] * len(shapes[0].request))
-            for dimension, amount in enumerate(size):
-                total[dimension] += amount
+            room.append((takers, size))
+    kinds = {takers for takers, _ in room}
+    everyone = 0
+    for takers in kinds:
+        everyone |= takers
+    pools: dict[int, list[float]] = {}
+    for takers, size in room:
+        # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
+        total = pools.setdefault(takers if len(kinds) <= _POOLS_MAX else everyone, [0.0] * len(size))
+        for dimension, amount in enumerate(size):
+            total[dimension] += amount
     return [_Offer(tuple(total), takers, 0.0, 1.0) for takers, total in pools.items()]
 
 
