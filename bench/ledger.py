@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
+from bench.ledger_ec2 import Chaos, SimulatedClock
 from bench.ledger_karpenter import KarpenterWorld
 from bench.ledger_threads import FastClock, ThreadedLedger
-from bench.ledger_world import Chaos, LedgerWorld, SimulatedClock
+from bench.ledger_world import LedgerWorld
 from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
+from bench.ledger_ec2 import Chaos, Ec2Reservation, Figures
 from bench.ledger_values import START
-from bench.ledger_world import Chaos, Ec2Reservation, Figures
 from shared.core.ledger import COUNT_LAG
 
 

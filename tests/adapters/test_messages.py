@@ -1,0 +1,180 @@
+"""Queues, bus and timers against the services' API."""
+
+import itertools
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.scheduler_timers import SchedulerDrainTimers
+from shared.adapters.sqs import SqsDeadLetters, SqsWorkQueue
+from shared.core.json_codec import loads
+from shared.ports.errors import TransientError
+from shared.ports.messaging import LaunchBatch
+from tests.adapters import ministack
+from tests.fakes.system import START, ManualClock
+
+pytestmark = pytest.mark.embedded
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def sqs(aws_endpoint: str) -> Any:
+    return ministack.client("sqs", aws_endpoint)
+
+
+def make_queue(sqs: Any, *, fifo: bool = False) -> str:
+    name = f"queue-{next(_numbers)}" + (".fifo" if fifo else "")
+    url: str = sqs.create_queue(QueueName=name, Attributes={"FifoQueue": "true"} if fifo else {})["QueueUrl"]
+    return url
+
+
+def received(sqs: Any, url: str) -> list[dict[str, Any]]:
+    """Take everything off a queue."""
+    found: list[dict[str, Any]] = []
+    while True:
+        answer = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+        if not answer.get("Messages"):
+            return found
+        for message in answer["Messages"]:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            found.append(message)
+
+
+def test_wake_ups_of_one_second_collapse(sqs: Any) -> None:
+    clock = ManualClock()
+    planning = make_queue(sqs, fifo=True)
+    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), clock=clock)
+
+    for milliseconds in (0, 300, 300, 300, 300):
+        clock.advance(milliseconds=milliseconds)
+        queue.wake_planner(reason="demand changed")
+
+    assert [json.loads(message["Body"]) for message in received(sqs, planning)] == [{"reason": "demand changed"}] * 2
+
+
+def test_launch_batches_arrive_whole(sqs: Any) -> None:
+    launches = make_queue(sqs)
+    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, clock=ManualClock())
+    batches = [LaunchBatch(f"b-{n}", tuple(f"nc-{n}-{claim:020}" for claim in range(1000))) for n in range(12)]
+
+    queue.send_launches(batches)
+    queue.send_launches([])
+
+    arrived = {loads(LaunchBatch, message["Body"]) for message in received(sqs, launches)}
+    assert arrived == set(batches)
+
+
+def test_a_dead_letter_says_why(sqs: Any) -> None:
+    url = make_queue(sqs)
+
+    SqsDeadLetters(sqs, url).put("{nonsense", {"Reason": "is not JSON", "MessageId": "m-1"})
+
+    (letter,) = received(sqs, url)
+    assert letter["Body"] == "{nonsense"
+    assert letter["MessageAttributes"]["Reason"]["StringValue"] == "is not JSON"
+
+
+def test_the_largest_message_still_fits_with_its_reason(sqs: Any) -> None:
+    url = make_queue(sqs)
+
+    SqsDeadLetters(sqs, url).put("ä" * (1 << 19), {"Reason": "r" * 5000, "MessageId": "m-1"})
+
+    (letter,) = received(sqs, url)
+    attributes = letter["MessageAttributes"]
+    assert attributes["Truncated"]["StringValue"] == "true"
+    assert len(attributes["Reason"]["StringValue"]) == 2000
+    names = sum(len(name) + len("String") + len(value["StringValue"]) for name, value in attributes.items())
+    assert len(letter["Body"].encode()) + names <= 1 << 20
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A small outbound event."""
+
+    number: int
+    padding: str = ""
+    detail_type: str = "Fact"
+
+    def detail(self) -> dict[str, Any]:
+        return {"number": self.number, "padding": self.padding}
+
+
+@pytest.fixture
+def bus(aws_endpoint: str, sqs: Any) -> tuple[str, str]:
+    """A bus and a queue that gets everything from it."""
+    events = ministack.client("events", aws_endpoint)
+    name, url = f"bus-{next(_numbers)}", make_queue(sqs)
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.create_event_bus(Name=name)
+    events.put_rule(Name=name, EventBusName=name, EventPattern=json.dumps({"source": ["reservoir"]}))
+    events.put_targets(Rule=name, EventBusName=name, Targets=[{"Id": "1", "Arn": arn}])
+    return name, url
+
+
+def test_events_of_any_number_and_size_are_published(aws_endpoint: str, sqs: Any, bus: tuple[str, str]) -> None:
+    name, url = bus
+    publisher = EventBridgePublisher(ministack.client("events", aws_endpoint), name)
+
+    publisher.publish([Fact(number, "x" * (60_000 if number % 3 == 0 else 10)) for number in range(25)])
+    publisher.publish([])
+
+    bodies = [json.loads(message["Body"]) for message in received(sqs, url)]
+    assert sorted(body["detail"]["number"] for body in bodies) == list(range(25))
+    assert {(body["source"], body["detail-type"]) for body in bodies} == {("reservoir", "Fact")}
+
+
+class RefusingBus:
+    """PutEvents that refuses some entries, as EventBridge does: the call itself succeeds."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+        self.accepted: list[int] = []
+
+    def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 # AWS's name
+        results: list[dict[str, Any]] = []
+        for entry in Entries:
+            if self.refusals:
+                self.refusals -= 1
+                results.append({"ErrorCode": "ThrottlingException"})
+            else:
+                self.accepted.append(json.loads(entry["Detail"])["number"])
+                results.append({"EventId": "e"})
+        return {"FailedEntryCount": sum("ErrorCode" in result for result in results), "Entries": results}
+
+
+def test_only_refused_events_are_put_again() -> None:
+    client = RefusingBus(refusals=3)
+    publisher = EventBridgePublisher(client, "bus")  # type: ignore[arg-type] # a fake of the one call
+
+    publisher.publish([Fact(number) for number in range(5)])
+
+    assert sorted(client.accepted) == list(range(5))
+
+
+def test_events_that_are_refused_for_good_raise() -> None:
+    publisher = EventBridgePublisher(RefusingBus(refusals=10_000), "bus")  # type: ignore[arg-type] # as above
+
+    with pytest.raises(TransientError):
+        publisher.publish([Fact(1)])
+
+
+def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
+    scheduler = ministack.client("scheduler", aws_endpoint)
+    group = f"group-{next(_numbers)}"
+    scheduler.create_schedule_group(Name=group)
+    role, target = "arn:aws:iam::000000000000:role/r", "arn:aws:lambda:us-east-1:000000000000:function:expire"
+    timers = SchedulerDrainTimers(scheduler, group=group, role_arn=role, target_arn=target)
+
+    timers.set_timer("cr-1", START)
+    timers.set_timer("cr-1", START)
+    timers.set_timer("cr-1", START + timedelta(days=1))
+
+    (found,) = scheduler.list_schedules(GroupName=group)["Schedules"]
+    schedule = scheduler.get_schedule(GroupName=group, Name=found["Name"])
+    assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
+    assert schedule["ActionAfterCompletion"] == "DELETE"
+    assert json.loads(schedule["Target"]["Input"]) == {"capacityReservationId": "cr-1"}

@@ -1,0 +1,95 @@
+"""Decisions and policy in DynamoDB and S3."""
+
+import itertools
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.dynamodb_decisions import StoredDecisions
+from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
+from shared.core.node_class import NodeClassStatus
+from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
+from shared.ports.state import ConflictError, Decision
+from tests.adapters import ministack
+from tests.adapters.stores import LISTING
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.system import START, ManualClock
+
+_numbers = itertools.count()
+
+
+@pytest.mark.embedded
+def test_a_decision_is_kept_with_its_snapshot_for_a_while(aws_endpoint: str, dynamodb: Any) -> None:
+    s3 = ministack.client("s3", aws_endpoint)
+    s3.create_bucket(Bucket="snapshots")
+    ministack.create_table(dynamodb, "decisions", indexes=LISTING)
+    clock = ManualClock()
+    decisions = StoredDecisions(dynamodb, "decisions", s3, "snapshots", clock)
+    decision = Decision("plan-1", START, '{"launches":[]}', {"launches": 3})
+
+    decisions.save(decision, '{"nodes":["ä"]}')
+
+    assert decisions.load("plan-1") == (decision, '{"nodes":["ä"]}')
+    assert decisions.load("plan-2") is None
+    clock.advance(days=15)
+    assert decisions.load("plan-1") is None
+
+
+@pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])
+def policy(request: pytest.FixtureRequest) -> PolicyStore:
+    if request.param == "memory":
+        return MemoryPolicyStore()
+    dynamodb = request.getfixturevalue("dynamodb")
+    name = f"policy-{next(_numbers)}"
+    ministack.create_table(dynamodb, name, indexes=LISTING)
+    return DynamoDbPolicyStore(dynamodb, name, ManualClock())
+
+
+POOL, CLASS = PolicyKind.NODE_POOL, PolicyKind.NODE_CLASS
+
+
+def test_policy_is_written_whole_or_not_at_all(policy: PolicyStore) -> None:
+    policy.commit(
+        [PutPolicy(POOL, "gpu", {"spec": 1}, 1, None), PutPolicy(CLASS, "default", {"spec": {"a": []}}, 1, None)]
+    )
+
+    with pytest.raises(ConflictError):
+        policy.commit([PutPolicy(POOL, "cpu", {}, 1, None), PutPolicy(POOL, "gpu", {}, 2, None)])
+    with pytest.raises(ConflictError):
+        policy.commit([PutPolicy(POOL, "gpu", {"spec": 2}, 2, 7)])
+
+    assert [(item.kind, item.name, item.revision) for item in policy.list_all()] == [
+        (CLASS, "default", 1),
+        (POOL, "gpu", 1),
+    ]
+    stored = policy.get(CLASS, "default")
+    assert stored is not None
+    assert stored.manifest == {"spec": {"a": []}}
+
+
+def test_a_change_keeps_the_status_and_a_status_the_revision(policy: PolicyStore) -> None:
+    policy.commit([PutPolicy(CLASS, "default", {"spec": 1}, 1, None)])
+    found = PolicyStatus(node_class=NodeClassStatus(reservation_ids=("cr-1",), launch_blocked_at=START))
+
+    assert policy.save_status(CLASS, "default", found)
+    assert not policy.save_status(CLASS, "default", replace(found))
+    assert not policy.save_status(CLASS, "gone", found)
+    policy.commit([PutPolicy(CLASS, "default", {"spec": 2}, 2, 1)])
+
+    stored = policy.get(CLASS, "default")
+    assert stored is not None
+    assert (stored.status, stored.generation, stored.revision) == (found, 2, 2)
+    assert stored.status.node_class.launch_blocked_at == START + timedelta()
+
+
+def test_policy_is_deleted_at_the_revision_that_was_seen(policy: PolicyStore) -> None:
+    policy.commit([PutPolicy(POOL, "gpu", {}, 1, None)])
+
+    with pytest.raises(ConflictError):
+        policy.commit([DeletePolicy(POOL, "gpu", 2)])
+    policy.commit([DeletePolicy(POOL, "gpu", 1)])
+
+    assert policy.get(POOL, "gpu") is None
+    assert policy.list_all() == ()
