@@ -77,7 +77,7 @@ class Leftovers:
         if pool.limits is None:
             return True
         if pool.name not in self._uses:
-            self._uses[pool.name] = pool_use(self._facts, pool.name)
+            self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
         use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
         return all(
             use[name] - freed[name] + (1 if name == NODES else capacity[name]) <= limit

@@ -104,11 +104,15 @@ def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
     return most
 
 
-def pool_use(facts: Facts, pool_name: str) -> Counter[str]:
-    """Sum what the pool's nodes use of its limits: those that stay, and the planned ones."""
+def pool_use(facts: Facts, pool_name: str, *, with_deleting: bool) -> Counter[str]:
+    """Sum what the pool's nodes use of its limits: those that stay, the planned ones, and perhaps those that go.
+
+    A node that goes still runs, but its replacement may come first, so both readings are fair: the check of the limit
+    leaves it out, the check of a refusal counts it.
+    """
     use: Counter[str] = Counter()
     for node in facts.snapshot.nodes:
-        if node.node_pool_name == pool_name and not node.deleting:
+        if node.node_pool_name == pool_name and (with_deleting or not node.deleting):
             instance_type = facts.types.get(node.instance_type)
             use.update({NODES: 1, **(node.allocatable if instance_type is None else instance_type.capacity)})
     for launch in facts.plan.launches:
@@ -123,7 +127,7 @@ def _limits(facts: Facts) -> Iterator[Violation]:
         is_used = any(launch.node_pool_name == pool.name for launch in facts.plan.launches)
         if pool.limits is None or not is_used:
             continue
-        use = pool_use(facts, pool.name)
+        use = pool_use(facts, pool.name, with_deleting=False)
         for resource, limit in pool.limits.items():
             if use[resource] > limit:
                 message = f"{use[resource]} {resource} where {limit} are allowed"

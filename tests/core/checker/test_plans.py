@@ -82,6 +82,7 @@ TOTALS = [
     Case("over the limit", replace(TWO, node_pools=(pool(limits=Resources.of({"cpu": 3000})),)), plan(launch(offering(), {"job": 1}, 2)), V.LIMIT),
     Case("over the node limit", replace(TWO, node_pools=(pool(limits=Resources.of({"nodes": 1})),)), plan(launch(offering(), {"job": 1}, 2)), V.LIMIT),
     Case("over the limit with nodes that exist", snapshot(demand(workload(cpus=2)), nodes=(node(content={"old": 2}),), workloads={"ns/old": workload("old")}, node_pools=(pool(limits=Resources.of({"cpu": 3000})),)), plan(launch(offering(), {"job": 1})), V.LIMIT),
+    Case("at the limit with a node that goes", snapshot(demand(workload()), nodes=(node(deleting=True),), node_pools=(pool(limits=Resources.of({"nodes": 1})),)), plan(launch(offering(), {"job": 1}))),
     Case("a limit that an alternative would break", replace(TWO, node_pools=(pool(limits=Resources.of({"cpu": 4000})),)), plan(launch(offering(), {"job": 1}, 2, alternatives=(offering(LARGE),))), V.LIMIT),
     # money
     Case("within the price", snapshot(demand(workload(cpus=2, max_price_micro_usd_per_hour=200_000), 2)), plan(launch(offering(), {"job": 1}, 2))),
@@ -150,6 +151,7 @@ REFUSALS = [
     Case("refused, room on an existing node", snapshot(demand(workload(node_selector=Requirements.of(one_of(labels.INSTANCE_TYPE, SMALL)))), nodes=(node(),), instance_types=()), plan(unplaced=(refused("job"),)), V.UNPLACED_WITHOUT_CAUSE),
     Case("refused, room on a planned node", snapshot(demand(workload(), 2), node_pools=(pool(limits=Resources.of({"nodes": 1})),)), plan(launch(offering(), {"job": 1}), unplaced=(refused("job", 1, ReasonCode.LIMIT_EXCEEDED),)), V.UNPLACED_WITHOUT_CAUSE),
     Case("refused at the limit", snapshot(demand(workload(cpus=2), 2), node_pools=(pool(limits=Resources.of({"nodes": 1, "cpu": 2000})),)), plan(launch(offering(), {"job": 1}), unplaced=(refused("job", 1, ReasonCode.LIMIT_EXCEEDED),))),
+    Case("refused at a limit that a node which goes still fills", snapshot(demand(workload()), nodes=(node(deleting=True),), node_pools=(pool(limits=Resources.of({"nodes": 1})),)), plan(unplaced=(refused("job", 1, ReasonCode.LIMIT_EXCEEDED),))),
     Case("refused, too large", snapshot(demand(workload(cpus=99))), plan(unplaced=(refused("job", 1, ReasonCode.TOO_LARGE),))),
     Case("refused, all units taken", snapshot(demand(workload(cpus=2, node_selector=STRICT), 3), reservations=(FREE,)), plan(launch(reserved(), {"job": 1}, 2), unplaced=(refused("job", 1, ReasonCode.RESERVATION_FULL),))),
     Case("refused for a ladder", snapshot(demand(workload(fallback=LADDER))), plan(unplaced=(refused("job", 1, ReasonCode.FALLBACK_NOT_YET, earliest_at=NOW + timedelta(seconds=60)),))),
