@@ -8,6 +8,7 @@ with other parameters is refused by EC2.
 import hashlib
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from shared import names
@@ -82,6 +83,7 @@ class LaunchFacts:
     catalogue: Mapping[str, InstanceType]
     requirements: Requirements
     deployment: str
+    now: datetime
     reservation: CapacityReservation | None = None
     resting: Set[OfferingKey] = frozenset()
 
@@ -133,6 +135,9 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
     reservation = facts.reservation
     if reservation is None or reservation.id != claim.offering.reservation_id:
         raise NoLaunchablePoolError(f"reservation {claim.offering.reservation_id} is not known any more")
+    if not reservation.is_active(facts.now):
+        # Ended since the plan was made, or a Capacity Block that has begun to drain: it takes no new work.
+        raise NoLaunchablePoolError(f"reservation {reservation.id} cannot be launched into any more")
     return ReservationTarget(reservation.id, reservation.kind, facts.node_class.fleet_targeting_mode)
 
 

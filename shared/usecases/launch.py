@@ -176,6 +176,7 @@ class Launch:
             catalogue={instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()},
             requirements=Requirements.of() if pool is None else pool.requirements,
             deployment=self.deployment,
+            now=now,
             reservation=None if record is None else record.reservation,
             resting=frozenset(self.offerings.list_unavailable(now)),
         )

@@ -80,6 +80,7 @@ class Ec2World:
             catalogue=TYPES,
             requirements=Requirements.of(),
             deployment=DEPLOYMENT,
+            now=self.now(),
             reservation=reservation,
         )
         return build_launch_request(claims, facts)

@@ -48,6 +48,7 @@ def request_of(
         catalogue=TYPES,
         requirements=Requirements.of(),
         deployment="prod",
+        now=START,
         reservation=None if offering.reservation_id is None else reservation(offering.reservation_id, kind=kind),
     )
     return build_launch_request(world.claims(), facts)

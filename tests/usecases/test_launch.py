@@ -207,6 +207,16 @@ def test_a_gang_that_comes_in_part_is_undone_where_ec2_cannot_promise_it_whole(w
     assert sorted(c.state for c in world.claims()) == [ClaimState.FAILED] + [ClaimState.TERMINATING] * 3
 
 
+def test_a_block_that_has_begun_to_drain_takes_no_new_work(world: World) -> None:
+    end = world.clock.now() + timedelta(hours=1)
+    world.add_block(end)
+    batch = world.plan(1, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    assert world.launch().run(batch).failed_count == 1
+    assert world.ec2.launch_calls == []
+    assert world.free_units("cr-block") == 4
+
+
 @pytest.mark.parametrize("failing_first", [False, True])
 def test_a_gang_over_two_reservations_launches_whole_or_not_at_all(world: World, failing_first: bool) -> None:
     world.add_reservation("cr-2")
