@@ -149,6 +149,7 @@ def react() -> React:
         life=node_life(),
         draining=draining(),
         blocks=block_drains(),
+        publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,
         rebalance=outside.settings.rebalance_policy,

@@ -17,8 +17,9 @@ from shared.core.instance_type import CapacityType
 from shared.core.node_claim import DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
 from shared.core.shortage import FIRST_REST
+from shared.manifests.events import ReservationIdle
 from shared.ports.ec2 import InstanceReader
-from shared.ports.messaging import WorkQueue
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
@@ -27,6 +28,8 @@ from shared.usecases.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
 _STALE_AFTER: Final = timedelta(minutes=15)
+# AWS Health reports a reservation that was used to less than a fifth for at least this long.
+_UNDERUTILIZED_FOR: Final = timedelta(hours=24)
 
 
 class RebalancePolicy(StrEnum):
@@ -57,6 +60,7 @@ class React:
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
+    publisher: EventPublisher
     queue: WorkQueue
     clock: Clock
     rebalance: RebalancePolicy = RebalancePolicy.IGNORE
@@ -72,7 +76,29 @@ class React:
             self._react_to_instances(notices, known, now, report)
         if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
             self._react_to_reservations(notices, now)
+        idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
+        if idle:
+            self.publisher.publish(idle)
         return report
+
+    def _idle(self, notices: Sequence[Notice]) -> list[ReservationIdle]:
+        """Pass on that AWS has seen a reservation nearly unused, where that is still so."""
+        found = []
+        for reservation_id, seen_at in sorted({(i, notice.at) for notice in notices for i in notice.reservation_ids}):
+            record = self.reservations.get(reservation_id)
+            if record is not None and record.reservation.available_count > 0:
+                found.append(
+                    ReservationIdle(
+                        capacity_reservation_id=reservation_id,
+                        instance_type=record.reservation.instance_type,
+                        zone=record.reservation.zone,
+                        zone_id=record.reservation.zone_id,
+                        total_count=record.reservation.total_count,
+                        idle_count=record.reservation.available_count,
+                        idle_since=seen_at - _UNDERUTILIZED_FOR,
+                    )
+                )
+        return found
 
     def _react_to_instances(
         self, notices: Sequence[Notice], known: Mapping[str, NodeClaim], now: datetime, report: ReactReport

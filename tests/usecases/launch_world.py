@@ -297,6 +297,7 @@ class World:
             life=self._life(ports),
             draining=self._draining(ports),
             blocks=self._blocks(ports),
+            publisher=ports.bus,
             queue=ports.queue,
             clock=self.clock,
             rebalance=rebalance,

@@ -171,6 +171,18 @@ def test_the_warning_that_a_block_expires_starts_its_drain(world: World) -> None
     assert drain.deadline == end - timedelta(minutes=32)
 
 
+def test_an_unused_reservation_is_passed_on_while_it_is_unused(world: World) -> None:
+    notice = Notice(NoticeKind.RESERVATION_UNDERUTILIZED, world.clock.now(), reservation_ids=("cr-1", "cr-of-others"))
+    world.react().run([notice, notice])
+    (event,) = world.bus.of("Reservation Idle")
+    assert (event["capacityReservationId"], event["idleCount"], event["totalCount"]) == ("cr-1", 4, 4)
+    world.running(4, reserved())
+    world.clock.advance(minutes=1)
+    world.observe("cr-1")
+    world.react().run([notice])
+    assert len(world.bus.of("Reservation Idle")) == 1
+
+
 def test_an_instance_whose_reservation_is_gone_becomes_on_demand_with_all_its_labels(world: World) -> None:
     (claim,) = world.running(1, reserved())
     world.ec2.change(claim.instance_id or "", capacity_reservation_id=None)
