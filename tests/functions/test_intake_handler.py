@@ -1,0 +1,74 @@
+"""The intake function as Lambda calls it, on the services' API."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from functions.intake.handler import handler
+from shared import names
+from shared.names import Queue, Table
+from shared.ports.policy import PolicyKind, PutPolicy
+from shared.runtime import bootstrap
+from shared.runtime.settings import REGION
+from tests.adapters import ministack
+from tests.adapters.stores import CLAIM_INDEXES, LISTING
+from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
+
+pytestmark = pytest.mark.embedded
+CACHED = (bootstrap.adapters, bootstrap.intake, bootstrap.rejections, bootstrap.draining)
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with ministack.running("dynamodb,sqs,events") as url:
+        sqs = ministack.client("sqs", url)
+        created = {
+            name: sqs.create_queue(QueueName=name.lower().replace("_", "-"), Attributes={})["QueueUrl"]
+            for name in (Queue.DEMAND, Queue.LAUNCHES, Queue.REACTIONS, names.DEMAND_DEAD_LETTER_QUEUE)
+        }
+        created[Queue.PLANNING] = sqs.create_queue(QueueName="planning.fifo", Attributes={"FifoQueue": "true"})[
+            "QueueUrl"
+        ]
+        ministack.client("events", url).create_event_bus(Name=ENVIRONMENT[names.EVENT_BUS])
+        for table in Table:
+            indexes = CLAIM_INDEXES if table is Table.NODE_CLAIMS else LISTING
+            ministack.create_table(ministack.client("dynamodb", url), ENVIRONMENT[table], indexes=indexes)
+        for name, value in {**ENVIRONMENT, **created, REGION: "us-east-1", "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        yield url
+        for made in CACHED:
+            made.cache_clear()
+
+
+def received(url: str, queue: str) -> list[dict[str, Any]]:
+    sqs = ministack.client("sqs", url)
+    answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, MessageAttributeNames=["All"])
+    return list(answer.get("Messages", []))
+
+
+def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
+    store = bootstrap.adapters().policy
+    store.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {}, 1, None)])
+    bodies = [
+        json.dumps(GOOD),
+        "{nonsense",
+        changed("workload.spec.nodeSelector", {"karpenter.sh/nodepool": "gpus"}),
+        changed("workload.metadata.name", "other"),
+    ]
+
+    assert handler(event(*bodies), None) == {"batchItemFailures": []}
+    assert handler(event(*bodies), None) == {"batchItemFailures": []}
+
+    urls = bootstrap.adapters().settings
+    listed = [record.key for record in bootstrap.adapters().workloads.list_needing_planning()]
+    assert listed == ["research/other", "research/train"]
+    letters = received(endpoint, urls.demand_dead_letter_queue_url)
+    reasons = [letter["MessageAttributes"]["Reason"]["StringValue"] for letter in letters]
+    assert sum("is not JSON" in reason for reason in reasons) == 2
+    assert sum("is not a NodePool" in reason for reason in reasons) == 2
+    assert len(received(endpoint, urls.queue_urls[Queue.PLANNING])) == 1  # nothing changed the second time

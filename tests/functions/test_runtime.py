@@ -1,0 +1,175 @@
+"""Settings, the batch loop and what becomes of messages that cannot be understood."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared import names
+from shared.manifests.messages import parse_demand
+from shared.manifests.problems import ManifestError
+from shared.names import Queue, Table
+from shared.ports.errors import ThrottledError
+from shared.ports.state import ConflictError
+from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings, SettingsError
+from shared.usecases.reject_demand import RejectDemand
+from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
+
+ENVIRONMENT = {
+    name: f"the-{name.lower()}"
+    for name in (
+        *Table,
+        *Queue,
+        names.EVENT_BUS,
+        names.DEMAND_DEAD_LETTER_QUEUE,
+        names.SNAPSHOTS_BUCKET,
+        names.DRAIN_SCHEDULE_GROUP,
+        names.DRAIN_SCHEDULE_ROLE_ARN,
+        names.DRAIN_SCHEDULE_TARGET_ARN,
+        names.DEPLOYMENT,
+        REGION,
+    )
+}
+
+
+def test_settings_are_read_from_the_environment() -> None:
+    settings = Settings.from_environment(ENVIRONMENT)
+
+    assert settings.tables[Table.WORKLOADS] == "the-workloads_table"
+    assert settings.queue_urls[Queue.PLANNING] == "the-planning_queue_url"
+    assert settings.vm_memory_overhead.limit_denominator(1000) == settings.vm_memory_overhead
+
+
+def test_everything_that_is_missing_is_named_at_once() -> None:
+    incomplete = {name: value for name, value in ENVIRONMENT.items() if name not in (Table.POLICY, names.EVENT_BUS)}
+
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment({**incomplete, Queue.DEMAND: ""})
+
+    assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
+
+
+@pytest.mark.parametrize("text", ["much", "1.5", "-0.1"])
+def test_an_overhead_that_makes_no_sense_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError):
+        Settings.from_environment({**ENVIRONMENT, VM_MEMORY_OVERHEAD_PERCENT: text})
+
+
+def event(*bodies: str) -> dict[str, Any]:
+    return {"Records": [{"messageId": f"m-{index}", "body": body} for index, body in enumerate(bodies)]}
+
+
+def test_transient_trouble_brings_back_only_its_own_message() -> None:
+    seen = []
+
+    def handle(message: QueueMessage) -> None:
+        seen.append(message.body)
+        if message.body == "throttled":
+            raise ThrottledError("ThrottlingException", "PutItem")
+        if message.body == "raced":
+            raise ConflictError(["row"])
+
+    answer = each_message(event("a", "throttled", "b", "raced", "c"), handle)
+
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]}
+    assert seen == ["a", "throttled", "b", "raced", "c"]
+
+
+def test_a_bug_is_raised_after_the_neighbours_were_served() -> None:
+    seen = []
+
+    def handle(message: QueueMessage) -> None:
+        seen.append(message.body)
+        if message.body == "bug":
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        each_message(event("bug", "a", "b"), handle)
+    assert seen == ["bug", "a", "b"]
+
+
+GOOD = {
+    "action": "submit",
+    "workload": {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"name": "train", "namespace": "research"},
+        "spec": {"replicas": 1, "resources": {"requests": {"cpu": "1"}}},
+    },
+}
+
+
+def changed(path: str, value: Any) -> str:
+    """Return the good message with one value replaced."""
+    body = json.loads(json.dumps(GOOD))
+    *steps, last = path.split(".")
+    place = body
+    for step in steps:
+        place = place[step]
+    place[last] = value
+    return json.dumps(body)
+
+
+BAD = {
+    "not JSON": "{nonsense",
+    "not an object": "[1, 2]",
+    "empty": "",
+    "no action": json.dumps({"workload": GOOD["workload"]}),
+    "unknown action": changed("action", "sumbit"),
+    "wrong type": changed("workload.spec.replicas", "many"),
+    "unknown field": changed("workload.spec.replica", 3),
+    "absurd number": changed("workload.spec.replicas", 10**30),
+    "negative": changed("workload.spec.replicas", -1),
+    "quantity": changed("workload.spec.resources.requests.cpu", "1e999"),
+    "name": changed("workload.metadata.name", "../../etc"),
+    "newlines": changed("workload.metadata.name", 'x\n{"level":"ERROR"}'),
+    "a mebibyte": changed("workload.metadata.annotations", {"note": "x" * (1 << 20)}),
+    "deep": "[" * 100_000,
+    "nan": '{"action": NaN}',
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD.keys())
+def test_what_cannot_be_understood_is_put_away_with_its_reason(body: str) -> None:
+    letters, bus = MemoryDeadLetters(), MemoryBus()
+
+    with pytest.raises(ManifestError) as caught:
+        parse_demand(body)
+    RejectDemand(letters, bus).reject("m-1", body, caught.value.problems)
+
+    ((kept, attributes),) = letters.letters
+    assert kept == body
+    assert attributes["MessageId"] == "m-1"
+    assert attributes["Reason"]
+    assert attributes["Reason"].isascii()
+    assert "\n" not in attributes["Reason"]
+    (rejected,) = bus.of("Workload Rejected")
+    assert rejected["problems"]
+    assert len(json.dumps(rejected)) < 20_000
+
+
+def test_a_rejection_names_the_workload_and_the_field() -> None:
+    bus = MemoryBus()
+    body = changed("workload.spec.replica", 3)
+    with pytest.raises(ManifestError) as caught:
+        parse_demand(body)
+
+    RejectDemand(MemoryDeadLetters(), bus).reject("m-1", body, caught.value.problems)
+
+    (rejected,) = bus.of("Workload Rejected")
+    assert rejected["workload"] == {"namespace": "research", "name": "train"}
+    assert rejected["problems"][0]["path"] == "workload.spec.replica"
+    assert rejected["problems"][0]["suggestion"] == "replicas"
+
+
+@given(st.text(max_size=300) | st.binary(max_size=200).map(lambda raw: raw.decode("latin-1")))
+def test_no_text_breaks_the_intake(body: str) -> None:
+    try:
+        parse_demand(body)
+    except ManifestError as error:
+        letters = MemoryDeadLetters()
+        RejectDemand(letters, MemoryBus()).reject("m-1", body, error.problems)
+        assert letters.letters
