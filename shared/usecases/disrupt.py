@@ -82,9 +82,8 @@ class Disrupt:
             if command.replacements:
                 replaced += self._replace(command, gathered, now)
             else:
-                drained += self._drain(
-                    [gathered.claims[claim_id] for claim_id in command.claim_ids], command.reason, now
-                )
+                for claim_id in command.claim_ids:
+                    drained += self._begin_drain(gathered.claims[claim_id], command.reason, now)
         return DisruptReport(
             drained, replaced, abandoned, {refusal.claim_id: refusal.reason for refusal in decision.refusals}
         )
