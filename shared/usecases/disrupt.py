@@ -83,7 +83,7 @@ class Disrupt:
                 replaced += self._replace(command, gathered, now)
             else:
                 for claim_id in command.claim_ids:
-                    drained += self._begin_drain(gathered.claims[claim_id], command.reason, now)
+                    drained += self._begin_drain(gathered.claims[claim_id], _DRAIN_REASONS[command.reason], now)
         return DisruptReport(
             drained, replaced, abandoned, {refusal.claim_id: refusal.reason for refusal in decision.refusals}
         )
