@@ -1,7 +1,7 @@
 """What surrounds the ledger in its benches: time, EC2's reservations with their lagging counts, mishaps, figures."""
 
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from bench.ledger_values import START
 
@@ -15,6 +15,10 @@ class SimulatedClock:
     def now(self) -> datetime:
         """Return the simulated instant."""
         return self.at
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.at += timedelta(seconds=seconds)
 
 
 @dataclass(frozen=True)
