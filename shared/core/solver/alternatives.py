@@ -1,7 +1,7 @@
 """Which other offerings could hold the same replicas: what CreateFleet may fall back to."""
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from shared.core.instance_type import CapacityType
@@ -33,15 +33,25 @@ class Alternatives:
         assert option is not None
         if option.reservation is not None:
             return ()
-        load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
-        memo_key = (option.index, load, counted_keys(self._state, bin_), self._wishes(bin_))
-        known = self._memo.get(memo_key)
-        if known is None:
-            found = islice(self.others(bin_, option.key.capacity_type), self._state.market.policy.alternatives_max)
-            known = self._memo[memo_key] = tuple(other.key for other in found)
+        most = self._state.market.policy.alternatives_max
+        kept, wishes = counted_keys(self._state, bin_), self._wishes(bin_)
+        # Whatever is as large as the option holds any content of it, so those are found once for all contents.
+        known = self._found((option.index, kept, wishes), bin_, option.allocatable)
+        if len(known) < most:
+            load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
+            known = self._found((option.index, kept, wishes, load), bin_, load)
         return known
 
-    def others(self, bin_: Bin, capacity_type: CapacityType) -> Iterator[Option]:
+    def _found(self, key: object, bin_: Bin, load: Sequence[int]) -> tuple[OfferingKey, ...]:
+        known = self._memo.get(key)
+        if known is None:
+            assert bin_.option is not None
+            others = self.others(bin_, bin_.option.key.capacity_type, load)
+            found = islice(others, self._state.market.policy.alternatives_max)
+            known = self._memo[key] = tuple(other.key for other in found)
+        return known
+
+    def others(self, bin_: Bin, capacity_type: CapacityType, load: Sequence[int] = ()) -> Iterator[Option]:
         """Yield options of the bin's pool and this market that could hold the same replicas, none cheaper.
 
         They stay in the domains that topology counted, and within the capacity that the pool's limits were charged
@@ -49,7 +59,7 @@ class Alternatives:
         """
         option = bin_.option
         assert option is not None
-        load = total_load(self._state.groups, bin_.contents, len(option.allocatable))
+        load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
         wishes = self._wishes(bin_)
         kept = counted_keys(self._state, bin_)
         labels = self._state.labels_of(option)

@@ -96,8 +96,10 @@ class Filler:
             for shape in shapes
         ]
         self.host_caps: dict[int, int] = {}
+        self.host_members: dict[int, list[int]] = {}
         for shape in shapes:
             if shape.host is not None:
+                self.host_members.setdefault(shape.host.number, []).append(shape.index)
                 self.host_caps[shape.host.number] = shape.host.cap
         self._edges = {power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in _SHARPNESS}
         self.fills = 0
@@ -205,6 +207,9 @@ class Filler:
         host = self.hosts[index]
         if host is not None:
             caps[host] -= count
+            if caps[host] == 0:
+                for member in self.host_members[host]:
+                    left[member] = 0  # of this copy: nobody else under the rule fits on this node
 
     def _fitting(self, index: int, room: Sequence[int], left: Sequence[int], caps: dict[int, int]) -> int:
         count = left[index]

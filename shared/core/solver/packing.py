@@ -19,6 +19,7 @@ from shared.core.solver.vectors import Vector
 
 # A rule about hosts decides how many nodes there must be; so many prices are tried for a node that one replica opens.
 _ANCHOR_SIZES = 7
+_ANCHOR_SIZES_KEPT = 4
 _ANCHOR_STEP = 1.25
 _NEAR_ENOUGH = 0.003
 _SMALLER_FIRST = 0.05
@@ -262,26 +263,45 @@ class Packing:
         for shape in ordered:
             if not self._is_anchor(shape) or not among >> shape.index & 1:
                 continue
-            families = _anchor_families(shape, candidates)
-            while self.left[shape.index] > 0 and families and not self.expired():
-                self._share_out()
-                choices = max(families, key=lambda family: self._waiting(family[0].mask & among))
-                best: tuple[float, Candidate, Contents] | None = None
-                for candidate in choices:
-                    if self.supply.nodes_left(candidate.option) == 0:
-                        continue
-                    takers = candidate.mask & self.active & among
-                    worth, content = self.filler.fill(candidate.option.allocatable, takers, ((shape.index, 1),))
-                    # The node must be opened anyway, so what counts is what it loses, not worth for money.
-                    score = worth - candidate.price
-                    if best is None or score > best[0] + _SMALLER_FIRST * choices[0].price:
-                        best = (score, candidate, content)
-                if best is None:
-                    break
-                _, candidate, content = best
-                wanted = max(1, -(-self.left[shape.index] // 3))
-                count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
-                self._apply(candidate, content, count)
+            self._open_for(shape, _anchor_families(shape, candidates), among)
+
+    def _open_for(self, shape: Shape, families: list[list[Candidate]], among: int) -> None:
+        """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
+        while self.left[shape.index] > 0 and families and not self.expired():
+            self._share_out()
+            active = self.active & among
+            waiting = [self._waiting(family[0].mask & active) for family in families]
+            family = families[waiting.index(max(waiting))]
+            scored = self._scored_anchors(shape, family, active)
+            if not scored:
+                families.remove(family)
+                continue
+            score, candidate, content = scored[0]
+            least = _SMALLER_FIRST * family[0].price
+            for other in scored[1:]:
+                if other[0] > score + least:
+                    score, candidate, content = other
+            # The same few sizes go on being the best for a shape, so only they are looked at again.
+            kept = sorted(scored, key=lambda item: (-item[0], item[1].price))[:_ANCHOR_SIZES_KEPT]
+            family[:] = sorted((item[1] for item in kept), key=lambda item: (item.price, item.option.index))
+            wanted = max(1, -(-self.left[shape.index] // 3))
+            count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
+            self._apply(candidate, content, count)
+
+    def _scored_anchors(
+        self, shape: Shape, family: Sequence[Candidate], active: int
+    ) -> list[tuple[float, Candidate, Contents]]:
+        """Return what each size would hold besides one replica of the shape, scored by what the node loses.
+
+        The node must be opened anyway, so its loss counts, not its worth for money.
+        """
+        scored = []
+        for candidate in family:
+            if self.supply.nodes_left(candidate.option):
+                size = candidate.option.allocatable
+                worth, content = self.filler.fill(size, candidate.mask & active, ((shape.index, 1),))
+                scored.append((worth - candidate.price, candidate, content))
+        return scored
 
     def buy(self, candidates: Candidates, among: int) -> None:
         """Buy nodes by worth for money until nothing is left that anything could hold."""
@@ -342,9 +362,7 @@ def _anchor_families(shape: Shape, candidates: Candidates) -> list[list[Candidat
     """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
     families: dict[int, list[Candidate]] = {}
     for item in candidates.unthinned:  # cheapest first
-        if item.mask >> shape.index & 1 and all(
-            asked <= whole for asked, whole in zip(shape.request, item.option.allocatable, strict=True)
-        ):
+        if (item.mask & candidates.eligibility.fitting(item.option.allocatable)) >> shape.index & 1:
             family = families.setdefault(item.mask, [])
             if len(family) < 3 or (len(family) < _ANCHOR_SIZES and item.price >= family[-1].price * _ANCHOR_STEP):
                 family.append(item)

@@ -14,7 +14,7 @@ from shared.core.solver.packing import Packing
 from shared.core.solver.preference import OrderKey, reserved_key
 from shared.core.solver.shapes import Candidate, Shape
 
-STRENGTHS = (0.1, 0.3, 0.8)
+STRENGTHS = (0.2, 0.8)
 
 
 def use_reserved(
@@ -24,11 +24,12 @@ def use_reserved(
     everyone = (1 << len(packing.shapes)) - 1
     ordered = sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
     access = _access(packing.shapes, reserved)
-    plenty = packing.fork(worth)
-    plenty.use_reserved_in_order([item for item, _ in ordered], everyone)
-    best = plenty
-    if not any(left and reach for left, reach in zip(plenty.left, access, strict=True)):
-        return best
+    best = packing
+    if _may_suffice(packing, reserved, access):
+        best = packing.fork(worth)
+        best.use_reserved_in_order([item for item, _ in ordered], everyone)
+        if not any(left and reach for left, reach in zip(best.left, access, strict=True)):
+            return best
     least = inf
     for strength in strengths:
         trial = packing.fork(_preferring(worth, access, strength))
@@ -39,6 +40,21 @@ def use_reserved(
             best.strength = strength
     best.filler.reprice(worth)
     return best
+
+
+def _may_suffice(packing: Packing, reserved: Sequence[Candidate], access: Sequence[float]) -> bool:
+    """Whether the free units have the CPU and memory of everybody who could use them."""
+    units = {item.option.reservation.id: item.option for item in reserved if item.option.reservation is not None}
+    for dimension in (0, 1):
+        free = sum(packing.supply.units[name] * option.allocatable[dimension] for name, option in units.items())
+        asked = sum(
+            shape.request[dimension] * left
+            for shape, left, reach in zip(packing.shapes, packing.left, access, strict=True)
+            if reach
+        )
+        if asked > free:
+            return False
+    return True
 
 
 def _order(candidate: Candidate, packing: Packing) -> OrderKey:

@@ -17,6 +17,7 @@ from shared.core.solver.vectors import Vector
 _NO_OTHER_PLACE = 100.0
 # Prices of a memory unit relative to a millicore that are tried.
 _RATES = tuple(2.0 ** (step / 2) for step in range(-10, 11))
+_NEARLY = 0.98
 _TINY = 1e-12
 # The part of a small node that is lost to its fixed costs and to poor company.
 _SLOT = 0.3
@@ -75,10 +76,23 @@ def _set_worths(
             scales[index] = own if known is None else [a if a < b else b for a, b in zip(known, own, strict=True)]
     for index, scale in enumerate(scales):
         if scale is not None:
-            best = max(range(len(_RATES)), key=lambda k: (scale[k] * (cpu + _RATES[k] * memory), -k))
-            request = shapes[index].request
-            used = request[0] + _RATES[best] * request[1] / MEMORY_UNIT
-            worth[index] = max(_TINY, scale[best] * used)
+            worth[index] = max(_TINY, _at_best_rates(shapes[index].request, scale, cpu, memory))
+
+
+def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
+    """Return the worth at the rates that price the whole demand highest, averaged over those nearly as good.
+
+    Where demand and machines have the same balance, every rate is as good: then neither resource may count for nothing,
+    or it would be wasted until it runs short.
+    """
+    totals = [value * (cpu + rate * memory) for value, rate in zip(scale, _RATES, strict=True)]
+    enough = max(totals) * _NEARLY
+    used = [
+        value * (request[0] + rate * request[1] / MEMORY_UNIT)
+        for value, rate, total in zip(scale, _RATES, totals, strict=True)
+        if total >= enough
+    ]
+    return sum(used) / len(used)
 
 
 def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
