@@ -23,7 +23,7 @@ from tests.fakes.state import MemoryState
 
 TOTALS: Final = (1, 2, 4, 8, 16, 32, 64)
 OPERATIONS: Final = 100_000
-THREADED_OPERATIONS: Final = 3_000
+THREADED_OPERATIONS: Final = 2_000
 SEED: Final = 20260115
 
 

@@ -54,6 +54,10 @@ class SnapshotGatherer:
     workloads: WorkloadStore
     policy: PolicyStore
 
+    def has_work(self) -> bool:
+        """Whether any workload has too few or too many replicas; costs one query."""
+        return bool(self.workloads.list_needing_planning())
+
     def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
         """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
         policy = policy_of(self.policy.list_all())

@@ -81,6 +81,8 @@ class Provision:
     def run(self) -> ProvisionReport:
         """Plan all pending demand and take off what is surplus. Raises PlanRejectedError."""
         report = ProvisionReport()
+        if not self.gatherer.has_work():
+            return report
         committed_ids: list[str] = []
         for _ in range(_ATTEMPTS_MAX):
             report.attempts += 1

@@ -111,7 +111,7 @@ def test_an_idle_pass_neither_solves_nor_writes() -> None:
 
     report = world.plan()
 
-    assert (world.solves, world.state.write_count, report.plan_ids) == (0, written, [])
+    assert (world.solves, world.state.write_count, report.plan_ids, report.attempts) == (0, written, [], 0)
 
 
 def test_the_decision_can_be_replayed() -> None:
