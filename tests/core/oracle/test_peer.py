@@ -24,9 +24,13 @@ WORLDS: dict[str, Callable[[], Snapshot]] = {
     "on-demand": lambda: mix_snapshot(Mix(600, shapes=40, markets=(CapacityType.ON_DEMAND,))),
     "existing": lambda: mix_snapshot(Mix(400, shapes=40, existing=200)),
     "reserved-ladder": lambda: reserved_ladder(1, 400, 0),
+    "reserved-ladder-scarce": lambda: reserved_ladder(1, 800, 0),
+    "reserved-ladder-hosts": lambda: reserved_ladder(2, 1200, 0),
     "reserved-ladder-plenty": lambda: reserved_ladder(2, 500, 0),
 }
-DEARER = frozenset[str]()
+# Host anti-affinity asks for about as many nodes as there are reserved units: which replicas fill the units decides what
+# has to be bought beside them. Strict, so that the list can only become shorter.
+DEARER = frozenset({"reserved-ladder-scarce", "reserved-ladder-hosts"})
 
 
 def cases() -> list[object]:
