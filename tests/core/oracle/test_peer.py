@@ -28,7 +28,7 @@ WORLDS: dict[str, Callable[[], Snapshot]] = {
     "reserved-ladder-hosts": lambda: reserved_ladder(2, 1200, 0),
     "reserved-ladder-plenty": lambda: reserved_ladder(2, 500, 0),
 }
-# Host anti-affinity asks for about as many nodes as there are reserved units: which replicas fill the units decides what
+# Host anti-affinity asks for about as many nodes as there are reserved units: what fills the units decides what
 # has to be bought beside them. Strict, so that the list can only become shorter.
 DEARER = frozenset({"reserved-ladder-scarce", "reserved-ladder-hosts"})
 
