@@ -17,7 +17,7 @@ from embedded.ec2.prices import on_demand_micro_usd_per_hour, usd
 from embedded.ec2.protocol import Reply
 
 PAGE_SIZE: Final = 100
-_HEADERS: Final = {"Content-Type": "application/x-amz-json-1.1"}
+_HEADERS: Final = {"Content-Type": "application/x-amz-json-1.1"}  # copied into answers: MiniStack adds to them
 _WINDOWS_PERCENT: Final = 145
 _DEDICATED_PERCENT: Final = 106
 
@@ -51,11 +51,11 @@ class PricingService:
         try:
             if target.rpartition(".")[2] != "GetProducts":
                 raise Ec2Error("InvalidParameterException", f"{target} is not emulated.")
-            return 200, _HEADERS, json.dumps(self._get_products(json.loads(body or b"{}"))).encode()
+            return 200, dict(_HEADERS), json.dumps(self._get_products(json.loads(body or b"{}"))).encode()
         except json.JSONDecodeError:
-            return 400, _HEADERS, b'{"__type":"SerializationException"}'
+            return 400, dict(_HEADERS), b'{"__type":"SerializationException"}'
         except Ec2Error as error:
-            return 400, _HEADERS, json.dumps({"__type": error.code, "message": error.message}).encode()
+            return 400, dict(_HEADERS), json.dumps({"__type": error.code, "message": error.message}).encode()
 
     def _get_products(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if request.get("ServiceCode") != "AmazonEC2":
