@@ -9,9 +9,13 @@ from shared.runtime.observability import count, logger, observed
 _NAMES_LOGGED_MAX = 50
 
 
+class PricesMissingError(Exception):
+    """The catalogue was saved with the last known prices; Lambda's own retry asks for the new ones again."""
+
+
 @observed
 def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Discover once."""
+    """Discover once; raises when prices could not be read, after everything else was saved."""
     found = bootstrap.discover_offerings().run()
     logger.info(
         "offerings discovered",
@@ -24,4 +28,6 @@ def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("InstanceTypesUnpriced", len(found.unpriced))
     count("InstanceTypesPricedFromBefore", len(found.priced_from_before))
     count("DiscoveryFailures", len(found.failures))
-    return {"type_count": found.type_count, "written_count": found.written_count, "failures": list(found.failures)}
+    if found.failures:
+        raise PricesMissingError("; ".join(found.failures))
+    return {"type_count": found.type_count, "written_count": found.written_count}
