@@ -80,10 +80,14 @@ class Wishes:
             reached_at += timedelta(seconds=step.for_s)
 
     def outlasts(self, workload: Workload, drain_at: datetime | None) -> bool:
-        """Whether the workload would still run when its node starts to drain; without a hint nobody can say so."""
-        if drain_at is None or workload.duration_s is None:
+        """Whether the workload would still run when its node starts to drain, the notice that it wants included.
+
+        Without a hint nobody can say so, unless the notice has begun already.
+        """
+        if drain_at is None:
             return False
-        return self.now + timedelta(seconds=workload.duration_s) > drain_at
+        until = self.now + timedelta(seconds=workload.duration_s or 0)
+        return until > drain_at - timedelta(seconds=workload.checkpoint_period_s or 0)
 
     def kind(self, workload: Workload) -> int:
         """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""

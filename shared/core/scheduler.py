@@ -49,7 +49,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     best: State | None = None
     for tactic in _TACTICS:
         state = _decided(State(market, demands, facts), tactic)
-        if best is None or _quality(state) < _quality(best):
+        if best is None or _left_over(state) < _left_over(best):
             best = state
         if not _is_worth_retrying(best, demands):
             break
@@ -58,12 +58,12 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     return _certified(plan, best, State(market, demands, facts)) if policy.with_certificate else plan
 
 
-def _quality(state: State) -> tuple[tuple[int, ...], int]:
-    """Sort outcomes: the least left over, higher priorities first; then the cheapest."""
+def _left_over(state: State) -> tuple[int, ...]:
+    """Sort outcomes: the least left over, higher priorities first. Equals stay with the usual tactic."""
     left: dict[int, int] = {}
     for group in state.groups:
         left[group.priority] = left.get(group.priority, 0) + state.remaining[group.index]
-    return tuple(left[priority] for priority in sorted(left, reverse=True)), state.cost()
+    return tuple(left[priority] for priority in sorted(left, reverse=True))
 
 
 def _is_worth_retrying(state: State, demands: Demands) -> bool:

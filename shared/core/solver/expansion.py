@@ -70,6 +70,7 @@ class Expansion:
     def __init__(self, state: State, shapes: Sequence[Shape]) -> None:
         self._state = state
         self._shapes = shapes
+        self._level = shapes[0].lots[0].level  # lots of one level are packed together
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
         spread_mask = 0
         for shape in shapes:
@@ -117,7 +118,7 @@ class Expansion:
             bin_ = self._bin(pattern, nodes)
             for _, who in heads:
                 for group, per_node in who:
-                    self._state.place(bin_, self._state.groups[group], per_node)
+                    self._state.place(bin_, self._state.groups[group], per_node, self._level)
             left -= nodes
             for position, (count, who) in enumerate(heads):
                 if count > nodes:
@@ -135,7 +136,7 @@ class Expansion:
                 if signature is None:
                     break
                 for group, taken in stock.take(signature, 1):
-                    self._state.place(bin_, self._state.groups[group], taken)
+                    self._state.place(bin_, self._state.groups[group], taken, self._level)
                 for term in signature[0]:
                     matched[term] = matched.get(term, 0) + 1
                 for term, skew in signature[1]:

@@ -21,7 +21,7 @@ from shared.core.solver.vectors import Vector
 _ANCHOR_SIZES = 7
 _ANCHOR_SIZES_KEPT = 4
 _ANCHOR_STEP = 1.25
-_NEAR_ENOUGH = 0.003
+_NEAR_ENOUGH = 0.001
 _SMALLER_FIRST = 0.05
 
 

@@ -92,7 +92,7 @@ def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: 
         for value, rate, total in zip(scale, _RATES, totals, strict=True)
         if total >= enough
     ]
-    return sum(used) / len(used)
+    return float(sum(used) / len(used))
 
 
 def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
