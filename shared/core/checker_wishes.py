@@ -84,7 +84,7 @@ class Wishes:
 
         Without a hint nobody can say so, unless the notice has begun already.
         """
-        if drain_at is None:
+        if drain_at is None or (workload.duration_s is None and not workload.checkpoint_period_s):
             return False
         until = self.now + timedelta(seconds=workload.duration_s or 0)
         return until > drain_at - timedelta(seconds=workload.checkpoint_period_s or 0)
