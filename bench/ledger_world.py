@@ -122,7 +122,7 @@ class LedgerWorld:
             return
         seen = self.reservations.list_current()
         self._after(self.random.uniform(0.05, 2), lambda: self._commit(seen))  # while others do the same
-        self._after(self.random.uniform(0.5, 3) * self._pace, lambda: self._plan(planner))
+        self._after(self.random.uniform(1, 5) * self._pace, lambda: self._plan(planner))
 
     def _commit(self, seen: tuple[ReservationRecord, ...]) -> None:
         claims = [
