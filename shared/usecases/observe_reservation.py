@@ -9,7 +9,8 @@ from shared.core.ledger import is_absorbed_by
 from shared.core.node_claim import NodeClaim
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
 
-_ABSORB_ATTEMPTS: Final = 2
+# Each lost race leaves out the claims that lost it; the last attempt closes no lease at all.
+_ATTEMPTS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +52,20 @@ class ReservationObserver:
     ) -> Change | None:
         """Save an observation with the leases that it contains.
 
-        When claims move on meanwhile, their leases are left for the next observation rather than holding the facts
-        back: a lease that stays open too long leaves a unit idle for a minute and promises nothing twice.
+        Claims that move on meanwhile keep their leases until the next observation, rather than holding the facts and
+        the other leases back: a lease that stays open too long leaves a unit idle for a minute, and promises nothing
+        twice.
         """
-        for attempt in range(_ABSORB_ATTEMPTS + 1):
-            last = attempt == _ABSORB_ATTEMPTS
-            absorbed = () if last else self._absorbable(before, observed_at)
+        absorbed = self._absorbable(before, observed_at)
+        for attempt in range(_ATTEMPTS_MAX):
             try:
                 after = self.reservations.save_observation(
                     reservation, observed_at=observed_at, absorbed=absorbed, expected=before
                 )
-            except ConflictError:
+            except ConflictError as error:
+                moved = frozenset(error.rows)
+                last = attempt == _ATTEMPTS_MAX - 2
+                absorbed = () if last else tuple(claim for claim in absorbed if claim.id not in moved)
                 continue
             return Change(before, after, len(absorbed))
         return None  # another discovery saved it first
