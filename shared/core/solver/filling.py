@@ -7,7 +7,7 @@ order of shapes can. Orders are presorted for a few exchange rates of memory for
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import pairwise
 from math import inf
 
@@ -38,26 +38,25 @@ class Orders:
     __slots__ = ("by_rate", "special")
 
     def __init__(self, members: Sequence[int], filler: "Filler", style: tuple[float, float]) -> None:
-        plain = [index for index in members if not filler.is_special[index]]
+        plain = {index for index in members if not filler.is_special[index]}
         special = [index for index in members if filler.is_special[index]]
-        plain = _shortlist(plain, filler)
-        self.by_rate = [sorted(plain, key=_attraction(filler, rate, *style)) for rate in _RATES]
+        ranked = [[index for index in order if index in plain] for order in filler.ranked(style)]
+        if len(plain) > _SHAPES_MAX:
+            kept = _shortlist(ranked, plain, filler)
+            ranked = [[index for index in order if index in kept] for order in ranked]
+        self.by_rate = ranked
         self.special = sorted(special, key=lambda i: (-filler.worth[i] / filler.special_share[i], i))
 
 
-def _shortlist(members: list[int], filler: "Filler") -> list[int]:
+def _shortlist(ranked: Sequence[Sequence[int]], plain: Set[int], filler: "Filler") -> set[int]:
     """Keep the best shapes at five rates, and the most and least worthy: no loss of cost, and time stays linear."""
-    if len(members) <= _SHAPES_MAX:
-        return members
-    worth, cpu, memory = filler.worth, filler.cpu, filler.memory_units
     kept: set[int] = set()
-    for rate in _RATES[::2]:
-        by_density = sorted(members, key=lambda i: (-worth[i] / (cpu[i] + rate * memory[i]), i))
-        kept.update(by_density[:_SHAPES_A_RATE])
-    by_worth = sorted(members, key=lambda i: (-worth[i], i))
+    for order in ranked[::2]:
+        kept.update(order[:_SHAPES_A_RATE])
+    by_worth = sorted(plain, key=lambda i: (-filler.worth[i], i))
     kept.update(by_worth[:_SHAPES_A_RATE])
     kept.update(by_worth[-_SHAPES_A_RATE:])
-    return sorted(kept)
+    return kept
 
 
 def _attraction(
@@ -81,14 +80,15 @@ class Filler:
     def __init__(self, shapes: Sequence[Shape], worth: Sequence[float], left: list[int]) -> None:
         self.shapes = shapes
         self._orders: dict[tuple[int, tuple[float, float]], tuple[Orders, int]] = {}
-        self.reprice(worth)
-        self.left = left
+        self._ranked: dict[tuple[float, float], list[list[int]]] = {}
         # A replica without requests still takes a pod; the tiny amount keeps densities finite.
-        self.requests = [shape.request for shape in shapes]
-        self.hosts = [None if shape.host is None else shape.host.number for shape in shapes]
         self.cpu = [max(1, shape.request[0]) for shape in shapes]
         self.memory = [max(1, shape.request[1]) for shape in shapes]
         self.memory_units = [max(1, shape.request[1]) / MEMORY_UNIT for shape in shapes]
+        self.reprice(worth)
+        self.left = left
+        self.requests = [shape.request for shape in shapes]
+        self.hosts = [None if shape.host is None else shape.host.number for shape in shapes]
         self.is_special = [any(shape.request[3:]) for shape in shapes]
         largest = [max((shape.request[k] for shape in shapes), default=0) for k in range(self.dimensions)]
         self.special_share = [
@@ -113,6 +113,16 @@ class Filler:
             for value, shape in zip(worth, self.shapes, strict=True)
         ]
         self._orders.clear()
+        self._ranked.clear()
+
+    def ranked(self, style: tuple[float, float]) -> list[list[int]]:
+        """Return all shapes by attraction, one list per rate; sorted once, so that a mask only has to pick its own."""
+        known = self._ranked.get(style)
+        if known is None:
+            everyone = range(len(self.shapes))
+            known = [sorted(everyone, key=_attraction(self, rate, *style)) for rate in _RATES]
+            self._ranked[style] = known
+        return known
 
     @property
     def dimensions(self) -> int:

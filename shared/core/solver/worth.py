@@ -65,18 +65,18 @@ def _set_worths(
     by_takers: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
         by_takers.setdefault(mask & eligibility.fitting(size), []).append((size, price))
-    scales: list[list[float] | None] = [None] * len(shapes)
+    scales: list[list[list[float]]] = [[] for _ in shapes]
     for takers, found in by_takers.items():
         own = _scales(found)
         for index in iter_bits(takers):
             if any(shapes[index].request[3:]):
                 worth[index] = min(worth[index], _special_worth(shapes[index].request, found))
                 continue
-            known = scales[index]
-            scales[index] = own if known is None else [a if a < b else b for a, b in zip(known, own, strict=True)]
+            scales[index].append(own)
     for index, scale in enumerate(scales):
-        if scale is not None:
-            worth[index] = max(_TINY, _at_best_rates(shapes[index].request, scale, cpu, memory))
+        if scale:
+            cheapest = [min(column) for column in zip(*scale, strict=True)]
+            worth[index] = max(_TINY, _at_best_rates(shapes[index].request, cheapest, cpu, memory))
 
 
 def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
