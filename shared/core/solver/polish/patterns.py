@@ -17,7 +17,7 @@ _ROUNDS = 8
 _WORTH_ADDING = 1.0005
 _NODES_MAX = 100
 _PART = 0.05
-_STRENGTHS = (0.0,)
+_STRENGTHS = (0.1, 0.3, 0.8)
 _SLACKS = (1e-6, 0.25, 0.5)
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
