@@ -81,7 +81,7 @@ class ThreadedLedger:
         *,
         totals: tuple[int, ...],
         seed: int,
-        death: float = 0.05,
+        death: float = 0.01,  # the dead keep their units until the end of the run
     ) -> None:
         self.workloads, self.reservations, self.claims = stores
         self.clock = clock

@@ -213,13 +213,15 @@ class LedgerWorld:
     def _end(self, claim: NodeClaim, state: ClaimState) -> None:
         ended = replace(claim, state=state, terminated_at=self.clock.at)
         try:
-            self.claims.return_replicas(
+            written = self.claims.return_replicas(
                 ended, expected_revision=claim.revision, placements={KEY: 1}, returned_at=self.clock.at
             )
         except ConflictError:
             self._after(1, lambda: self._end_again(claim.id, state))
             return
         self.figures.operations += 1
+        if not holds_open_lease(written):
+            self._forget(claim.id)
         if state is ClaimState.FAILED:
             self.effects[str(claim.offering.reservation_id)].pop(claim.id, None)
 

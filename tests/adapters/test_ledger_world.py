@@ -96,7 +96,9 @@ def _with(reservation: Any, more: int) -> Any:
 def test_planners_in_threads_never_meet_on_dynamodb(dynamodb: Any) -> None:
     clock = FastClock()
     stores = dynamodb_stores(dynamodb)
-    ledger = ThreadedLedger((stores.workloads, stores.reservations, stores.node_claims), clock, totals=(8, 24), seed=1)
+    ledger = ThreadedLedger(
+        (stores.workloads, stores.reservations, stores.node_claims), clock, totals=(8, 24), seed=1, death=0.05
+    )
 
     figures = ledger.run(planners=6, operations=200)
 
