@@ -169,9 +169,9 @@ class ThreadedLedger:
         launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=self.clock.now(), instance_id=f"i-{claim.id}")
         claim = self.claims.settle(launched, expected_revision=claim.revision)
         self._count()
-        if chance.random() < 0.7:
-            account.terminate(claim.id)
-            self._return_current(claim.id)
+        time.sleep(chance.choice((0, 0, 0.02)))  # some leases are absorbed while the instance runs, most after it
+        account.terminate(claim.id)
+        self._return_current(claim.id)
 
     def _return_current(self, claim_id: str) -> None:
         """End the claim; discovery may close its lease at the same moment."""
