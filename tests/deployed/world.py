@@ -1,0 +1,146 @@
+"""A deployed Reservoir, what a test does to it, and what it sees of it: only AWS's public API and the command line."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from demo.observer import Observed, Observer
+from embedded.client import EmbeddedAws
+from embedded.reservoir import ROOT, DeployedReservoir
+from infra.naming import function_name
+from shared.names import DEPLOYMENT, EVENT_BUS, Function, Queue, output_name
+
+LIMIT_S: Final = 60.0
+# What a function writes when its role lacks a permission.
+DENIALS: Final = ("AccessDenied", "UnauthorizedOperation", "not authorized to perform")
+
+
+class World:
+    """One deployment, and one subscriber of its bus. ``titles`` names the reservations that the subscriber watches."""
+
+    def __init__(self, reservoir: DeployedReservoir) -> None:
+        self.reservoir = reservoir
+        self.titles: dict[str, str] = {}
+        self._observer = Observer(reservoir.aws, bus_name=reservoir.outputs[output_name(EVENT_BUS)], titles=self.titles)
+
+    @property
+    def aws(self) -> EmbeddedAws:
+        """The embedded AWS."""
+        return self.reservoir.aws
+
+    @property
+    def seen(self) -> Observed:
+        """What the subscriber saw at the last look."""
+        return self._observer.seen
+
+    def output(self, variable: str) -> str:
+        """Return the stack output that carries an environment variable's value."""
+        return self.reservoir.outputs[output_name(variable)]
+
+    def reserve(self, title: str, instance_type: str, zone: str, count: int, purpose: str, **more: Any) -> str:
+        """Make a targeted on-demand reservation; return its id."""
+        answer = self.aws.client("ec2").create_capacity_reservation(
+            InstanceType=instance_type,
+            InstancePlatform="Linux/UNIX",
+            AvailabilityZone=zone,
+            InstanceCount=count,
+            InstanceMatchCriteria="targeted",
+            TagSpecifications=[
+                {"ResourceType": "capacity-reservation", "Tags": [{"Key": "purpose", "Value": purpose}]}
+            ],
+            **more,
+        )
+        return self.watch(title, str(answer["CapacityReservation"]["CapacityReservationId"]))
+
+    def buy_block(self, title: str, instance_type: str, zone: str, count: int, purpose: str, **times: float) -> str:
+        """Buy a Capacity Block (``start_in_s``, ``end_in_s``); return its id."""
+        block = self.aws.ec2(
+            "purchase_capacity_block",
+            instance_type=instance_type,
+            zone=zone,
+            count=count,
+            tags={"purpose": purpose},
+            **times,
+        )
+        return self.watch(title, str(block["capacity_reservation_id"]))
+
+    def watch(self, title: str, reservation_id: str) -> str:
+        """Let the subscriber watch a reservation; return its id."""
+        self.titles[reservation_id] = title
+        return reservation_id
+
+    def discover(self) -> None:
+        """Read instance types, prices and reservations now instead of at the next schedule."""
+        for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS):
+            self.reservoir.invoke(function)
+
+    def command(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run the command line against this deployment."""
+        return subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "reservoir", *arguments],
+            cwd=ROOT,
+            env=self.reservoir.environment(),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def apply(self, manifests: Path) -> None:
+        """Apply a file or folder of manifests; what the command line writes is in the error."""
+        done = self.command("apply", "-f", str(manifests))
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def send(self, body: Mapping[str, Any] | str) -> None:
+        """Send a message of demand, as an object or as raw text."""
+        text = body if isinstance(body, str) else json.dumps(body)
+        self.aws.client("sqs").send_message(QueueUrl=self.output(Queue.DEMAND.value), MessageBody=text)
+
+    def look(self) -> Observed:
+        """Read EC2 and the bus."""
+        return self._observer.refresh()
+
+    def events(self, detail_type: str) -> list[dict[str, Any]]:
+        """Return the details of the facts of a kind that were read so far, oldest first."""
+        return [event["detail"] for event in self.seen.events if event["detail-type"] == detail_type]
+
+    def until(self, what: str, holds: Callable[[Observed], bool], limit_s: float = LIMIT_S) -> Observed:
+        """Look at the world until ``holds``; what functions logged is in the error when it never does."""
+        limit = time.monotonic() + limit_s
+        while not holds(self.look()):
+            assert time.monotonic() < limit, f"not within {limit_s:.0f} s: {what}\n{self.summary()}"
+            time.sleep(0.2)
+        return self.seen
+
+    def summary(self) -> str:
+        """Return what a developer wants to see when a story fails."""
+        facts = [f"{event['time']} {event['detail-type']}: {json.dumps(event['detail'])}" for event in self.seen.events]
+        complaints = [
+            f"{function}: {line}"
+            for function in Function
+            for line in self.log(function).splitlines()
+            if any(word in line for word in ("ERROR", "WARNING", "Traceback"))
+        ]
+        return "\n".join(["facts:", *facts[-30:], "complaints of functions:", *complaints[-30:]])
+
+    def log(self, function: Function) -> str:
+        """Return what a function has written."""
+        return self.aws.function_log(function_name(self.output(DEPLOYMENT), function))
+
+    def denials(self) -> list[str]:
+        """Return the lines in which functions tell of permissions that they lack."""
+        return [
+            f"{function}: {line}"
+            for function in Function
+            for line in self.log(function).splitlines()
+            if any(word in line for word in DENIALS)
+        ]
+
+    def now(self) -> datetime:
+        """Return the emulated time."""
+        return self.aws.clock.now()
