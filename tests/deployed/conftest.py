@@ -15,5 +15,5 @@ def world() -> Iterator[World]:
         world = World(reservoir)
         yield world
         denials = world.denials()
-        print(world.aws.log())
+        print(world.aws.log())  # noqa: T201 - pytest shows it beside a failure
     assert denials == []
