@@ -1,4 +1,8 @@
-"""Policy objects in DynamoDB: the manifest under a revision, the status beside it under none."""
+"""Policy objects in DynamoDB: the manifest under a revision, the status beside it under none.
+
+A deleted object leaves its row with nothing but the revision: made again, it counts on from there, so that no edit of
+the former object can be taken for one of the new.
+"""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +18,6 @@ from shared.adapters.dynamodb_table import (
     Expression,
     Write,
     apply,
-    attributes,
     data,
     number,
     text,
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 LISTED: Final = "policy"
 GENERATION: Final = "generation"
 STATUS: Final = "status"
+_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, GENERATION, LISTING_KEY)  # what a deleted one has no more
 
 
 class DynamoDbPolicyStore:
@@ -50,7 +54,7 @@ class DynamoDbPolicyStore:
     def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
         """Return an object (consistent read), None when there is none."""
         row = self._table.get(_key(kind, name), self._clock.now())
-        return None if row is None else _object(row)
+        return None if row is None or LISTING_KEY not in row else _object(row)
 
     def commit(self, writes: Sequence[PolicyWrite]) -> None:
         """Write all or nothing."""
@@ -61,7 +65,8 @@ class DynamoDbPolicyStore:
         wanted = dumps(status)
         expression = Expression()
         # No condition on the revision: an operator's change and what was found meanwhile do not exclude each other.
-        condition = f"{expression.exists()} AND {expression.name(STATUS)} <> {expression.value(wanted)}"
+        listed = f"attribute_exists({expression.name(LISTING_KEY)})"
+        condition = f"{listed} AND {expression.name(STATUS)} <> {expression.value(wanted)}"
         write = self._table.update(
             _key(kind, name), expression, condition, assignments=[expression.assign(STATUS, wanted)]
         )
@@ -75,35 +80,31 @@ class DynamoDbPolicyStore:
         key = _key(write.kind, write.name)
         expression = Expression()
         if isinstance(write, DeletePolicy):
-            return self._table.delete(key, expression, expression.at(REVISION, write.expected_revision))
-        manifest = json.dumps(write.manifest, separators=(",", ":"), sort_keys=True)
-        if write.expected_revision is None:
-            return self._table.put(_row(write, manifest), expression, expression.absent())
+            condition = expression.at(REVISION, write.expected_revision)
+            counted = expression.assign(REVISION, write.expected_revision + 1)
+            return self._table.update(key, expression, condition, assignments=[counted], removed=_OF_AN_OBJECT)
         assignments = [
-            expression.assign(DATA, manifest),
+            expression.assign(DATA, json.dumps(write.manifest, separators=(",", ":"), sort_keys=True)),
             expression.assign(GENERATION, write.generation),
-            expression.assign(REVISION, write.expected_revision + 1),
         ]
-        condition = expression.at(REVISION, write.expected_revision)
+        if write.expected_revision is None:
+            revision = expression.name(REVISION)
+            last = f"if_not_exists({revision}, {expression.value(0)})"
+            assignments += [
+                expression.assign(FORM, CURRENT_FORM),
+                expression.assign(STATUS, dumps(PolicyStatus())),
+                expression.assign(LISTING_KEY, LISTED),
+                f"{revision} = {last} + {expression.value(1)}",
+            ]
+            condition = f"attribute_not_exists({expression.name(LISTING_KEY)})"
+        else:
+            assignments.append(expression.assign(REVISION, write.expected_revision + 1))
+            condition = expression.at(REVISION, write.expected_revision)
         return self._table.update(key, expression, condition, assignments=assignments)
 
 
 def _key(kind: PolicyKind, name: str) -> str:
     return f"{kind}/{name}"
-
-
-def _row(write: PutPolicy, manifest: str) -> Attributes:
-    return attributes(
-        {
-            KEY: _key(write.kind, write.name),
-            FORM: CURRENT_FORM,
-            DATA: manifest,
-            STATUS: dumps(PolicyStatus()),
-            GENERATION: write.generation,
-            REVISION: 1,
-            LISTING_KEY: LISTED,
-        }
-    )
 
 
 def _object(row: Attributes) -> PolicyObject:

@@ -30,8 +30,9 @@ class PolicyStatus:
 class PolicyObject:
     """A stored object. ``manifest`` is its wire form without status.
 
-    ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen. Writing
-    the status changes neither, so that discovery and operators do not get into each other's way.
+    ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen, and
+    never comes again for the same kind and name, also when the object is deleted and made anew. Writing the status
+    changes neither, so that discovery and operators do not get into each other's way.
     """
 
     kind: PolicyKind

@@ -93,3 +93,21 @@ def test_policy_is_deleted_at_the_revision_that_was_seen(policy: PolicyStore) ->
 
     assert policy.get(POOL, "gpu") is None
     assert policy.list_all() == ()
+
+
+def test_a_revision_never_comes_again(policy: PolicyStore) -> None:
+    policy.commit([PutPolicy(POOL, "gpu", {"spec": 1}, 1, None)])
+    policy.commit([DeletePolicy(POOL, "gpu", 1)])
+    assert not policy.save_status(POOL, "gpu", PolicyStatus(node_class=NodeClassStatus(reservation_ids=("cr-1",))))
+
+    policy.commit([PutPolicy(POOL, "gpu", {"spec": 2}, 1, None)])
+    again = policy.get(POOL, "gpu")
+    assert again is not None
+    assert (again.manifest, again.generation, again.status) == ({"spec": 2}, 1, PolicyStatus())
+    assert again.revision > 2, "neither that of the object nor that of its deletion"
+    assert policy.list_all() == (again,)
+    for edit_of_the_former in (PutPolicy(POOL, "gpu", {}, 2, 1), DeletePolicy(POOL, "gpu", 1)):
+        with pytest.raises(ConflictError):
+            policy.commit([edit_of_the_former])
+    with pytest.raises(ConflictError):
+        policy.commit([PutPolicy(POOL, "gpu", {}, 1, None)])

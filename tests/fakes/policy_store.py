@@ -23,6 +23,7 @@ class MemoryPolicyStore:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._rows: dict[tuple[PolicyKind, str], PolicyObject] = {}
+        self._revisions: dict[tuple[PolicyKind, str], int] = {}  # the last of each, of deleted objects too
         self.before_commit: Callable[[], None] = lambda: None
         self.commit_count = 0
 
@@ -53,6 +54,7 @@ class MemoryPolicyStore:
 
     def _apply(self, write: PolicyWrite) -> None:
         key = (write.kind, write.name)
+        self._revisions[key] = self._revisions.get(key, 0) + 1
         if isinstance(write, DeletePolicy):
             del self._rows[key]
             return
@@ -62,7 +64,7 @@ class MemoryPolicyStore:
             name=write.name,
             manifest=json.loads(json.dumps(write.manifest, sort_keys=True)),  # as a table would give it back
             generation=write.generation,
-            revision=1 if row is None else row.revision + 1,
+            revision=self._revisions[key],
             status=PolicyStatus() if row is None else row.status,
         )
 
