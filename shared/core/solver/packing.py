@@ -37,6 +37,25 @@ class Pattern:
     room: list[int]
 
 
+class _Smallest:
+    """The least of each resource that any of some shapes asks for, while the shapes become fewer."""
+
+    __slots__ = ("_orders", "request")
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        dimensions = range(len(shapes[0].request) if shapes else 0)
+        self._orders = [_largest_first(shapes, dimension) for dimension in dimensions]
+        self.request: Vector = ()
+        self.keep(-1)
+
+    def keep(self, active: int) -> None:
+        """Go on with the shapes of the mask only."""
+        for order in self._orders:
+            while order and not active >> order[-1].index & 1:
+                order.pop()
+        self.request = tuple(order[-1].request[d] for d, order in enumerate(self._orders) if order)
+
+
 class Packing:
     """One pass over all shapes. The input is not changed, so passes with other worths can be compared."""
 
@@ -117,11 +136,11 @@ class Packing:
     def fill_existing(self, bins: Iterable[tuple[Bin, int]], among: int) -> None:
         """Fill each bin once, in the given order; ``bins`` come with the shapes that they accept."""
         active = self.active & among
-        smallest = self._smallest(active)
+        smallest = _Smallest([shape for shape in self.shapes if active >> shape.index & 1])
         for bin_, mask in bins:
             nodes = bin_.count
             while nodes and mask & active:
-                if any(free < least for free, least in zip(bin_.free, smallest, strict=True)):
+                if any(free < least for free, least in zip(bin_.free, smallest.request, strict=True)):
                     break
                 _, content = self.filler.fill(bin_.free, mask & active)
                 if not content:
@@ -135,13 +154,9 @@ class Packing:
                     self.left[index] -= copies * count
                     if self.left[index] == 0:
                         active &= ~(1 << index)
-                        smallest = self._smallest(active)
+                smallest.keep(active)
             if not active:
                 return
-
-    def _smallest(self, active: int) -> Vector:
-        requests = [shape.request for shape in self.shapes if active >> shape.index & 1]
-        return tuple(min(amounts) for amounts in zip(*requests, strict=True)) if requests else ()
 
     def _use(self, room: list[int], content: Contents) -> None:
         for index, copies in content:
@@ -356,6 +371,10 @@ class Packing:
                 pattern.candidate = other
                 pattern.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
                 break
+
+
+def _largest_first(shapes: Sequence[Shape], dimension: int) -> list[Shape]:
+    return sorted(shapes, key=lambda shape: -shape.request[dimension])
 
 
 def _anchor_families(shape: Shape, candidates: Candidates) -> list[list[Candidate]]:
