@@ -25,7 +25,7 @@ from shared.adapters.dynamodb_table import (
 )
 from shared.core.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY
-from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite, PutPolicy
+from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock
 
