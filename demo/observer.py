@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -54,8 +54,9 @@ class Observed:
     instances: list[Instance] = field(default_factory=list)
     events: deque[JsonObject] = field(default_factory=lambda: deque(maxlen=EVENTS_KEPT))
     counts: Counter[str] = field(default_factory=Counter)  # events by detail-type
-    placed: Counter[str] = field(default_factory=Counter)  # replicas by workload, placed less returned
+    placed: Counter[str] = field(default_factory=Counter)  # replicas by workload, without those that had to leave
     pending: dict[str, str] = field(default_factory=dict)  # workload -> why its replicas waited last
+    awaited: set[str] = field(default_factory=set)  # claims that got replicas and are neither launched nor refused
     launched: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Launched
     drains: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Draining
     terminated: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Terminated
@@ -65,6 +66,11 @@ class Observed:
         """Our instances in these states, by default those that run or are about to."""
         wanted = states or ("pending", "running")
         return [instance for instance in self.instances if instance.state in wanted]
+
+    def all_run(self, wanted: Mapping[str, int]) -> bool:
+        """Whether these many replicas, by workload, have their place on nodes that run."""
+        placed = all(self.placed[name] == count for name, count in wanted.items())
+        return placed and not self.awaited and all(it.state != "pending" for it in self.live())
 
 
 class Observer:
@@ -149,19 +155,27 @@ class Observer:
         self.seen.counts[kind] += 1
         if kind == "Workload Placed":
             self.seen.placed[workload_name(detail["workload"])] += detail["replicas"]
+            self.seen.pending.pop(workload_name(detail["workload"]), None)
+            self.seen.awaited |= {node["nodeClaim"] for node in detail["nodes"]} - self.seen.launched.keys()
         elif kind == "Workload Pending":
             self.seen.pending[workload_name(detail["workload"])] = detail["message"]
         elif kind == "Launch Failed":
-            for workload in detail["workloads"]:
-                self.seen.placed[workload_name(workload)] -= workload["replicas"]
+            self.seen.awaited -= set(detail["nodeClaims"])
+            self._displace(detail["workloads"])
         elif kind == "Node Launched":
             self.seen.launched[detail["node"]["nodeClaim"]] = detail
+            self.seen.awaited.discard(detail["node"]["nodeClaim"])
         elif kind == "Node Draining":
+            if detail["node"]["nodeClaim"] not in self.seen.drains:  # a repeat has the same id
+                self._displace(detail["workloads"])
             self.seen.drains[detail["node"]["nodeClaim"]] = detail
         elif kind == "Node Terminated":
             self.seen.terminated[detail["node"]["nodeClaim"]] = detail
-            for workload in detail.get("returned", []):
-                self.seen.placed[workload_name(workload)] -= workload["replicas"]
+            self._displace(detail.get("returned", []))
+
+    def _displace(self, workloads: Iterable[JsonObject]) -> None:
+        for workload in workloads:
+            self.seen.placed[workload_name(workload)] -= workload["replicas"]
 
 
 def workload_name(reference: Mapping[str, Any]) -> str:

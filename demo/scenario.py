@@ -95,6 +95,7 @@ class Story:
     pause: Callable[[float], None]
     wanted: dict[str, int] = field(default_factory=dict)
     peak: dict[str, int] = field(default_factory=dict)  # reservation title -> most units ever used
+    released: set[str] = field(default_factory=set)  # claims whose notice was answered
     step: str = ""
 
     def play(self) -> None:
@@ -102,7 +103,7 @@ class Story:
         workloads = read_workloads()
         self._fill([workloads[name] for name in workloads if name != "serving/inference"])
         self._lose_a_race(workloads["serving/inference"])
-        self._withdraw(workloads["etl/nightly"])
+        self._withdraw(workloads["serving/inference"])
         self._drain_the_block()
 
     def _fill(self, workloads: list[Mapping[str, Any]]) -> None:
@@ -125,11 +126,21 @@ class Story:
             self._require(len(ours) == 2, f"{len(ours)} of our instances are in a reservation with 2 units left")
             self._require(self.observer.seen.counts["Launch Failed"] > 0, "nobody was told of the lost race")
 
-    def _withdraw(self, nightly: Mapping[str, Any]) -> None:
-        with self._step("a workload is withdrawn: its nodes go, its units are free again"):
-            self._send("withdraw", nightly)
-            self.wanted["etl/nightly"] = 0
-            self._until("the units are free", lambda _: self._reservation("memory").available_count == 4)
+    def _withdraw(self, inference: Mapping[str, Any]) -> None:
+        with self._step("a workload is withdrawn: it leaves its nodes, its units are free again"):
+            self._send("withdraw", inference)
+            self.wanted["serving/inference"] = 0
+            self._until("its units are free", self._left_by_inference)
+
+    def _left_by_inference(self, seen: Observed) -> bool:
+        """Do the workload system's part: answer each notice; then see whether the units are free."""
+        for claim_id, detail in seen.drains.items():
+            if claim_id not in self.released:
+                self.released.add(claim_id)
+                for workload in detail["workloads"]:
+                    who = {"metadata": {"namespace": workload["namespace"], "name": workload["name"]}}
+                    self._tell({"action": "release", "workload": who, "nodeClaim": claim_id})
+        return self._reservation("inference").available_count == 2  # the third is the outsider's
 
     def _drain_the_block(self) -> None:
         with self._step("the Capacity Block nears its end: notice, then termination before EC2 reclaims"):
@@ -144,7 +155,6 @@ class Story:
             self._until("its nodes are gone", lambda seen: self._gone(seen, block))
             gone_at = self.aws.clock.now()
             self.aws.clock.set_rate(1.0)
-            self.wanted["research/train-llm"] = 0
             reclaim_at = block.end_at - RECLAIM_LEAD
             self._require(gone_at < reclaim_at, f"gone at {gone_at}, EC2 reclaims from {reclaim_at}")
             for claim_id in ours:
@@ -155,14 +165,15 @@ class Story:
         return not [it for it in seen.live("pending", "running") if it.reservation_id == block.id]
 
     def _everything_runs(self, seen: Observed) -> bool:
-        placed = all(seen.placed[name] == count for name, count in self.wanted.items())
-        return placed and bool(seen.instances) and all(it.state != "pending" for it in seen.live())
+        return seen.all_run(self.wanted)
 
     def _send(self, action: str, workload: Mapping[str, Any]) -> None:
         name = f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
         if action == "submit":
             self.wanted[name] = workload["spec"]["replicas"]
-        body = {"action": action, "workload": workload}
+        self._tell({"action": action, "workload": workload})
+
+    def _tell(self, body: Mapping[str, Any]) -> None:
         self.aws.client("sqs").send_message(QueueUrl=self.demand_queue_url, MessageBody=json.dumps(body))
 
     def _reservation(self, title: str) -> Reservation:
