@@ -10,21 +10,22 @@ import pytest
 from infra.app import build_app
 from shared.names import DEFAULT_STACK
 from tests.embedded_fixture import embedded_aws
+from tests.infra.synthesis import template_app
 
 __all__ = ["embedded_aws"]
 
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that ``make synth`` would write."""
+    """Return the folder that ``make synth`` would write, with the assets where they were built."""
     folder = tmp_path_factory.mktemp("cdk") / "cdk.out"
-    build_app(outdir=folder).synth()
+    template_app(folder).synth()
     return folder
 
 
 @pytest.fixture(scope="session")
 def embedded_assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the assembly whose layer is built for the Python that runs these tests."""
+    """Return the assembly, assets and all, whose layer is built for the Python that runs these tests."""
     folder = tmp_path_factory.mktemp("embedded") / "cdk.out"
     build_app(outdir=folder, context={"embedded": True}).synth()
     return folder

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from infra.app import build_app
 from shared.names import DEFAULT_STACK
+from tests.infra.synthesis import template_app
 
 FILE: Final = Path(__file__).parent / "template.snapshot.txt"
 
@@ -29,7 +29,7 @@ def normalised(template: Mapping[str, Any]) -> str:
 def main() -> None:
     """Synthesise and write the file."""
     with tempfile.TemporaryDirectory() as folder:
-        build_app(outdir=Path(folder)).synth()
+        template_app(Path(folder)).synth()
         FILE.write_text(normalised(json.loads((Path(folder) / f"{DEFAULT_STACK}.template.json").read_text())))
 
 

@@ -87,10 +87,10 @@ def test_the_handler_starts_from_its_asset(function: Function, embedded_assembly
     assert all(package.is_relative_to(layer_root) for package in packages)
 
 
-def test_the_code_asset_holds_the_product_and_nothing_else(assembly: Path) -> None:
-    by_handler, _ = functions_of(assembly)
+def test_the_code_asset_holds_the_product_and_nothing_else(embedded_assembly: Path) -> None:
+    by_handler, _ = functions_of(embedded_assembly)
     (key,) = {properties["Code"]["S3Key"] for properties in by_handler.values()}
-    folder = asset_folder(assembly, key)
+    folder = asset_folder(embedded_assembly, key)
     assert {path.name for path in folder.iterdir()} == {"functions", "shared"}
     strange = [
         path.relative_to(folder)

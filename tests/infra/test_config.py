@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from infra.app import build_app
 from infra.config import StackConfig
 from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
 from shared import names
 from tests.infra.reading import as_list, of_type
+from tests.infra.synthesis import template_app
 
 
 def config_of(context: Mapping[str, Any]) -> StackConfig:
@@ -18,7 +18,7 @@ def config_of(context: Mapping[str, Any]) -> StackConfig:
 
 
 def synthesise(folder: Path, context: Mapping[str, Any]) -> dict[str, Any]:
-    build_app(outdir=folder, context=context).synth()
+    template_app(folder, context).synth()
     (template,) = folder.glob("*.template.json")
     result: dict[str, Any] = json.loads(template.read_text())
     return result

@@ -1,5 +1,6 @@
 """The whole validation: the CDK's own rules, which fail every synthesis, and cdk-nag's AwsSolutions."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +11,12 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from cdk_nag import AwsSolutionsChecks
 
-from infra.app import ROOT, build_app
+from infra.app import ROOT
+from tests.infra.synthesis import LEAVE_ASSETS, template_app
 
 
 def app_with_nag(folder: Path) -> App:
-    app = build_app(outdir=folder)
+    app = template_app(folder)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
 
@@ -33,7 +35,7 @@ def test_an_unexplained_wildcard_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_template_that_cloudformation_would_refuse_is_stopped(tmp_path: Path) -> None:
-    app = build_app(outdir=tmp_path)
+    app = template_app(tmp_path)
     function = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Function").node.default_child
     assert isinstance(function, lambda_.CfnFunction)
     function.add_property_override("Timeout", "soon")
@@ -47,6 +49,7 @@ def test_synthesis_needs_no_account_no_network_and_no_node(tmp_path: Path) -> No
         "HOME": str(Path.home()),  # jsii keeps its unpacked modules there
         "PATH": "/nowhere",
         "CDK_OUTDIR": str(tmp_path / "out"),
+        "CDK_CONTEXT_JSON": json.dumps(LEAVE_ASSETS),
         "CDK_VALIDATION": "false",  # the tests above have it on; it costs most of the time
         "http_proxy": "http://127.0.0.1:9",
         "https_proxy": "http://127.0.0.1:9",
