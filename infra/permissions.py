@@ -194,10 +194,10 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(set_timers, ec2_permissions.end_instances),
     ),
     Function.DISRUPT: Duty(
-        writes=_CLAIMS,
+        writes=(*_CLAIMS, Table.DECISIONS),
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        more=(ec2_permissions.end_instances,),
+        more=(keep_snapshots, ec2_permissions.end_instances),  # an empty node's drain is over as it begins
     ),
     Function.COLLECT: Duty(
         writes=_CLAIMS,

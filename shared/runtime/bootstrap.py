@@ -20,6 +20,7 @@ from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.deploy_policy import DeployPolicy
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations
+from shared.usecases.disrupt import Disrupt
 from shared.usecases.draining import Draining
 from shared.usecases.expire import Expire
 from shared.usecases.gather_snapshot import SnapshotGatherer
@@ -273,6 +274,21 @@ def provision() -> Provision:
         solve=solve,
         check=check,
         shed_surplus=draining().shed_surplus,
+    )
+
+
+@cache
+def disrupt() -> Disrupt:
+    """Return the pass of voluntary disruption."""
+    outside = adapters()
+    return Disrupt(
+        gatherer=snapshot_gatherer(),
+        claims=outside.node_claims,
+        draining=draining(),
+        queue=outside.queue,
+        ids=outside.ids,
+        clock=outside.clock,
+        policy=SchedulingPolicy(),
     )
 
 

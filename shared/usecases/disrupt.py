@@ -31,7 +31,7 @@ from shared.core.scheduler import solve
 from shared.core.snapshot import Snapshot
 from shared.ports.messaging import WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
-from shared.ports.system import IdFactory
+from shared.ports.system import Clock, IdFactory
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.commit_plan import in_batches, launch_batches
 from shared.usecases.draining import Draining
@@ -57,6 +57,15 @@ class DisruptReport:
     abandoned: int
     refusals: dict[str, str]
 
+    def counts(self) -> dict[str, int]:
+        """Return its numbers by name, for logs and metrics."""
+        return {
+            "nodes_disrupted": self.drained,
+            "nodes_being_replaced": self.replaced,
+            "replacements_abandoned": self.abandoned,
+            "disruptions_refused": len(self.refusals),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Disrupt:
@@ -67,10 +76,12 @@ class Disrupt:
     draining: Draining
     queue: WorkQueue
     ids: IdFactory
+    clock: Clock
     policy: SchedulingPolicy
 
-    def run(self, now: datetime) -> DisruptReport:
+    def run(self) -> DisruptReport:
         """Run one pass."""
+        now = self.clock.now()
         gathered = self.gatherer.gather(now)
         drained, abandoned = self._carry_on(gathered, now)
         given = DisruptionInput(gathered.snapshot, gathered.claims, _allowed(gathered, now))
