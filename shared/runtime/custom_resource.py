@@ -28,6 +28,7 @@ def answered(handler: Callable[[dict[str, Any], Any], Deployment]) -> Callable[[
                 "reason": deployment.reason,
                 "changes": [f"{change.kind}/{change.name} {change.change}" for change in changes],
                 "problems": [str(problem) for problem in deployment.outcome.problems],
+                "repeated": list(deployment.repeated),
             },
         )
         respond(

@@ -28,6 +28,7 @@ class Deployment:
     physical_id: str
     reason: str = ""
     outcome: Outcome = Outcome(())  # noqa: RUF009 # frozen
+    repeated: tuple[str, ...] = ()  # why attempts before the last were not enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +47,23 @@ class DeployPolicy:
         given, former = files_of(request, "ResourceProperties"), files_of(request, "OldResourceProperties")
         if kind == "Delete":
             given, former = [], given
+        repeated: list[str] = []
         try:
-            outcome = self._replace(given, former)
+            outcome = self._replace(given, former, repeated)
         except (ManifestError, ConflictError) as error:
-            return Deployment(False, before, str(error))
-        return Deployment(True, APPLIED, outcome=outcome)
+            return Deployment(False, before, str(error), repeated=tuple(repeated))
+        return Deployment(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
 
-    def _replace(self, given: Files, former: Files) -> Outcome:
+    def _replace(self, given: Files, former: Files, repeated: list[str]) -> Outcome:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 return self.applier.replace(given, former)
-            except ConflictError:
+            except (ConflictError, AccessDeniedError) as error:
                 if attempt == _ATTEMPTS_MAX:
                     raise
-            except AccessDeniedError:
-                if attempt == _ATTEMPTS_MAX:
-                    raise
-                self.pause(_PERMISSION_PAUSE_S)
+                repeated.append(f"{type(error).__name__}: {error}")
+                if isinstance(error, AccessDeniedError):
+                    self.pause(_PERMISSION_PAUSE_S)
         raise AssertionError("the last attempt returns or raises")
 
 

@@ -92,8 +92,10 @@ def test_permissions_that_have_not_spread_yet_are_waited_for(store: MemoryPolicy
             raise AccessDeniedError("AccessDeniedException", "TransactWriteItems")
 
     use_case = DeployPolicy(applier(store), pause=pauses_s.append)
-    assert use_case.handle(create(node_class(), pool())).succeeded
+    deployment = use_case.handle(create(node_class(), pool()))
+    assert deployment.succeeded
     assert pauses_s == [5.0, 5.0, 5.0]
+    assert [reason.split(":")[0] for reason in deployment.repeated] == ["AccessDeniedError"] * 3
 
 
 def test_permissions_that_never_come_fail_the_deployment(store: MemoryPolicyStore) -> None:
