@@ -1,0 +1,122 @@
+"""Demand on SQS becomes instances in capacity reservations, and leaves again: the whole pipeline, deployed.
+
+The tests tell one story in their order, on one deployment.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from demo.observer import Observed
+from demo.scenario import EXAMPLES
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+WANTED: dict[str, int] = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy(world: World) -> None:
+    """Two units of an ordinary type, one of a GPU type, and the policy of the demo."""
+    world.reserve("general", "m7i.4xlarge", "us-east-1a", 2, "general")
+    world.reserve("inference", "g5.12xlarge", "us-east-1a", 2, "gpu")
+    world.apply(EXAMPLES / "policy.yaml")
+    world.discover()
+
+
+def workload(name: str, replicas: int, generation: int = 1, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"namespace": "story", "name": name, "generation": generation},
+        "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "5", "memory": "16Gi"}}, **spec},
+    }
+
+
+def submit(world: World, manifest: Mapping[str, Any]) -> None:
+    WANTED[f"story/{manifest['metadata']['name']}"] = manifest["spec"]["replicas"]
+    world.send({"action": "submit", "workload": manifest})
+
+
+def everything_runs(seen: Observed) -> bool:
+    return seen.all_run(WANTED)
+
+
+def free_units(seen: Observed) -> dict[str, int]:
+    return {reservation.title: reservation.available_count for reservation in seen.reservations}
+
+
+def markets(seen: Observed) -> Counter[str]:
+    return Counter(instance.market for instance in seen.live())
+
+
+def test_reservations_fill_first_and_the_rest_is_bought(world: World) -> None:
+    submit(world, workload("web", 10))
+    seen = world.until("every replica of web runs", everything_runs)
+    assert free_units(seen) == {"general": 0, "inference": 2}
+    assert markets(seen)["reserved"] == 2
+    assert markets(seen)["spot"] + markets(seen)["on-demand"] > 0
+
+
+def test_each_claim_has_one_instance_and_each_instance_one_claim(world: World) -> None:
+    claims = [instance.claim_id for instance in world.look().live()]
+    assert None not in claims
+    assert len(set(claims)) == len(claims)
+
+
+def test_a_repeated_message_launches_nothing(world: World) -> None:
+    before = {instance.id for instance in world.look().live()}
+    for _ in range(3):
+        world.send({"action": "submit", "workload": workload("web", 10)})
+    # What is sent later is handled no earlier: when this one runs, the repeats have been planned too.
+    submit(world, workload("after", 1))
+    seen = world.until("the workload sent after the repeats runs", everything_runs)
+    new = {instance.id for instance in seen.live()} - before
+    assert len(new) <= 1
+
+
+def test_a_new_generation_adds_the_difference(world: World) -> None:
+    before = {instance.id for instance in world.look().live()}
+    submit(world, workload("web", 14, generation=2))
+    seen = world.until("fourteen replicas run", everything_runs)
+    assert before <= {instance.id for instance in seen.live()}
+
+
+def test_a_unit_taken_by_an_outsider_costs_a_retry_and_nothing_else(world: World) -> None:
+    inference = next(it for it in world.seen.reservations if it.title == "inference")
+    world.aws.ec2("outsider_launch", capacity_reservation_id=inference.id, count=1)
+    gpu = {"cpu": "10", "memory": "32Gi", "nvidia.com/gpu": 1}
+    submit(
+        world,
+        workload(
+            "inference",
+            8,
+            resources={"requests": gpu},
+            tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        ),
+    )
+    seen = world.until("every replica of inference runs", everything_runs)
+    assert free_units(seen)["inference"] == 0
+    ours = [instance for instance in seen.live() if instance.reservation_id == inference.id]
+    assert len(ours) == 1
+    assert seen.over_count == []
+
+
+def test_a_withdrawn_workload_leaves_and_its_units_are_free(world: World) -> None:
+    world.send({"action": "withdraw", "workload": workload("inference", 8)})
+    told = world.until("its nodes are told", lambda seen: len(draining(seen, "inference")) == 2)
+    for claim_id in draining(told, "inference"):
+        world.send({"action": "release", "workload": workload("inference", 8), "nodeClaim": claim_id})
+    world.until("its unit is free", lambda seen: free_units(seen)["inference"] == 1)
+    world.until("its nodes are gone", lambda seen: not any(it.instance_type.startswith("g5") for it in seen.live()))
+
+
+def draining(seen: Observed, name: str) -> set[str]:
+    return {
+        claim_id
+        for claim_id, detail in seen.drains.items()
+        if any(placed["name"] == name for placed in detail["workloads"])
+    }
