@@ -3,16 +3,21 @@
 Every dataclass of the core is written field by field, in sorted order, without the fields that have their default
 value; equal values give equal bytes. A reader ignores fields that it does not know and takes the default for fields
 that are absent, so that a field with a default may be added while rows of the older form exist.
+
+Text is written directly, without a tree of dictionaries in between: the lists of alternatives of a large plan are few
+but stand beside thousands of launches, and are written once.
 """
 
 import dataclasses
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
+from itertools import repeat
+from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeVar
 
 from shared.core.requirement import Requirement
@@ -21,20 +26,30 @@ from shared.core.resources import Resources
 
 T = TypeVar("T")
 Json = Any
+# A tuple whose text has at most so many pieces is remembered as one text.
+_PIECES_MAX = 2000
 
 
 class CodecError(ValueError):
     """JSON does not have the form of the value that was asked for."""
 
 
+class _Text(list[str]):
+    """Pieces of text, to be joined in the end; ``known`` are tuples by identity (what is written keeps them alive)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: dict[int, str] = {}
+
+
 class _Codec(NamedTuple):
-    encode: Callable[[Any], Json]
+    write: Callable[[Any, _Text], None]
     decode: Callable[[Json], Any]
 
 
 def to_json(value: object) -> Json:
     """Return a dataclass of the core as JSON-ready values."""
-    return _codec(type(value)).encode(value)
+    return json.loads(dumps(value))
 
 
 def from_json(kind: type[T], data: Json) -> T:
@@ -56,7 +71,9 @@ def from_json(kind: type[T], data: Json) -> T:
 
 def dumps(value: object) -> str:
     """Return the value as canonical JSON text."""
-    return json.dumps(to_json(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    text = _Text()
+    _codec(type(value)).write(value, text)
+    return "".join(text)
 
 
 def loads(kind: type[T], text: str) -> T:
@@ -68,19 +85,27 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _encode_instant(value: datetime) -> str:
+def _leaf(text_of: Callable[[Any], str], decode: Callable[[Json], Any] = _same) -> _Codec:
+    return _Codec(lambda value, text: text.append(text_of(value)), decode)
+
+
+def _anything(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def _instant(value: datetime) -> str:
     assert value.tzinfo is not None, "instants are aware"
-    return value.isoformat()
+    return f'"{value.isoformat()}"'
 
 
 _LEAVES: dict[Any, _Codec] = {
-    str: _Codec(_same, _same),
-    int: _Codec(_same, _same),
-    bool: _Codec(_same, _same),
-    object: _Codec(_same, _same),
-    Any: _Codec(_same, _same),
-    datetime: _Codec(_encode_instant, datetime.fromisoformat),
-    Resources: _Codec(dict, Resources.of),
+    str: _leaf(encode_basestring),
+    int: _leaf(repr),
+    bool: _leaf(_anything),
+    object: _leaf(_anything),
+    Any: _leaf(_anything),
+    datetime: _leaf(_instant, datetime.fromisoformat),
+    Resources: _leaf(lambda value: _anything(dict(value)), Resources),
 }
 
 
@@ -99,7 +124,7 @@ def _cached_codec(kind: Any) -> _Codec:
     if origin is not None:
         return _generic(origin, typing.get_args(kind))
     if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return _Codec(str, kind)
+        return _leaf(encode_basestring, {str(member): member for member in kind}.__getitem__)
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _dataclass(kind)
     raise CodecError(f"no JSON form for {kind}")
@@ -108,7 +133,7 @@ def _cached_codec(kind: Any) -> _Codec:
 def _requirements() -> _Codec:
     each = _codec(Requirement)
     return _Codec(
-        lambda value: [each.encode(requirement) for requirement in value.values()],
+        lambda value, text: _write_list(repeat(each, len(value)), value.values(), text),
         lambda data: Requirements.of(*map(each.decode, data)),
     )
 
@@ -117,16 +142,15 @@ def _generic(origin: Any, arguments: tuple[Any, ...]) -> _Codec:
     if origin in (typing.Union, types.UnionType):
         return _optional(arguments)
     if origin is tuple:
-        return _tuple(arguments)
+        return _many(_codec(arguments[0])) if arguments[-1] is Ellipsis else _few([_codec(kind) for kind in arguments])
     if origin is frozenset:
         member = _codec(arguments[0])
-        return _Codec(lambda value: sorted(map(member.encode, value)), lambda data: frozenset(map(member.decode, data)))
-    if origin in (Mapping, dict):
-        member = _codec(arguments[1])
         return _Codec(
-            lambda value: {str(key): member.encode(value[key]) for key in sorted(value)},
-            lambda data: {key: member.decode(item) for key, item in data.items()},
+            lambda value, text: _write_list(repeat(member, len(value)), sorted(value), text),
+            lambda data: frozenset(map(member.decode, data)),
         )
+    if origin in (Mapping, dict):
+        return _mapping(_codec(arguments[1]))
     raise CodecError(f"no JSON form for {origin}")
 
 
@@ -135,46 +159,94 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
     if len(kinds) != 1:
         raise CodecError(f"no JSON form for a union of {kinds}")
     inner = _codec(kinds[0])
-    return _Codec(
-        lambda value: None if value is None else inner.encode(value),
-        lambda data: None if data is None else inner.decode(data),
-    )
+
+    def write(value: Any, text: _Text) -> None:
+        if value is None:
+            text.append("null")
+        else:
+            inner.write(value, text)
+
+    decode = inner.decode
+    return _Codec(write, decode if decode is _same else lambda data: None if data is None else decode(data))
 
 
-def _tuple(arguments: tuple[Any, ...]) -> _Codec:
-    if arguments[-1] is Ellipsis:
-        member = _codec(arguments[0])
-        return _Codec(
-            lambda value: [member.encode(item) for item in value], lambda data: tuple(map(member.decode, data))
-        )
-    members = [_codec(argument) for argument in arguments]
-    return _Codec(
-        lambda value: [member.encode(item) for member, item in zip(members, value, strict=True)],
-        lambda data: tuple(member.decode(item) for member, item in zip(members, data, strict=True)),
-    )
+def _mapping(member: _Codec) -> _Codec:
+    def write(value: Mapping[str, Any], text: _Text) -> None:
+        before = "{"
+        for key in sorted(value):
+            text.append(f"{before}{encode_basestring(key)}:")
+            member.write(value[key], text)
+            before = ","
+        text.append("}" if value else "{}")
+
+    decode = member.decode
+    return _Codec(write, dict if decode is _same else lambda data: {key: decode(item) for key, item in data.items()})
+
+
+def _write_list(members: Iterable[_Codec], values: Iterable[Any], text: _Text) -> None:
+    before = "["
+    for member, value in zip(members, values, strict=True):
+        text.append(before)
+        member.write(value, text)
+        before = ","
+    text.append("]" if before == "," else "[]")
+
+
+def _few(members: Sequence[_Codec]) -> _Codec:
+    """Return the codec of a tuple of fixed length."""
+
+    def decode(data: Json) -> Any:
+        if len(data) != len(members):
+            raise CodecError(f"{len(data)} values where {len(members)} belong")
+        return tuple([member.decode(item) for member, item in zip(members, data, strict=True)])
+
+    return _Codec(lambda value, text: _write_list(members, value, text), decode)
+
+
+def _many(member: _Codec) -> _Codec:
+    """Return the codec of a tuple of any length."""
+
+    def write(values: tuple[Any, ...], text: _Text) -> None:
+        known = text.known.get(id(values))
+        if known is not None:
+            text.append(known)
+            return
+        start = len(text)
+        _write_list(repeat(member, len(values)), values, text)
+        if len(text) - start <= _PIECES_MAX:
+            text.known[id(values)] = joined = "".join(text[start:])
+            text[start:] = [joined]
+
+    decode = member.decode
+    return _Codec(write, tuple if decode is _same else lambda data: tuple([decode(item) for item in data]))
 
 
 def _dataclass(kind: type[Any]) -> _Codec:
     hints = typing.get_type_hints(kind)
-    fields = [field for field in dataclasses.fields(kind) if field.init]
+    fields = sorted((field for field in dataclasses.fields(kind) if field.init), key=lambda field: field.name)
     members = {field.name: _codec(hints[field.name]) for field in fields}
-    defaults = {field.name: _default(field) for field in fields}
+    writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
+    decoders = {name: member.decode for name, member in members.items()}
 
-    def encode(value: Any) -> Json:
-        encoded = {}
-        for name, member in members.items():
+    def write(value: Any, text: _Text) -> None:
+        before = "{"
+        for name, label, write_member, default in writers:
             item = getattr(value, name)
-            if item != defaults[name]:
-                encoded[name] = member.encode(item)
-        return encoded
+            if item is not default and item != default:
+                text.append(before + label)
+                write_member(item, text)
+                before = ","
+        text.append("}" if before == "," else "{}")
 
     def decode(data: Json) -> Any:
-        missing = [name for name in members if name not in data and defaults[name] is dataclasses.MISSING]
-        if missing:
-            raise CodecError(f"{kind.__name__} lacks {', '.join(missing)}")
-        return kind(**{name: member.decode(data[name]) for name, member in members.items() if name in data})
+        given = {}
+        for name, item in data.items():
+            decode_member = decoders.get(name)
+            if decode_member is not None:
+                given[name] = item if decode_member is _same else decode_member(item)
+        return kind(**given)
 
-    return _Codec(encode, decode)
+    return _Codec(write, decode)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

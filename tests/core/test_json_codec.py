@@ -1,6 +1,7 @@
 """Every value that is stored or replayed survives its way through JSON."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -129,6 +130,22 @@ def test_what_is_written_is_read_back(value: object) -> None:
 
     assert loads(type(value), text) == value
     assert dumps(loads(type(value), text)) == text
+
+
+@pytest.mark.parametrize(
+    "value", [WORKLOAD, CLAIM, RESERVATION, SNAPSHOT, PLAN], ids=lambda value: type(value).__name__
+)
+def test_the_text_is_what_a_json_library_would_write(value: object) -> None:
+    data = json.loads(dumps(value))
+
+    assert dumps(value) == json.dumps(data, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def test_a_tuple_that_stands_in_many_places_is_written_in_each() -> None:
+    launch = PlannedNodes("gpu", "default", KEY, 5, 2, (PlacedReplicas('a/"b"', 1),), alternatives=(KEY, KEY))
+    plan = Plan(launches=(launch, replace(launch, count=3), launch))
+
+    assert loads(Plan, dumps(plan)) == plan
 
 
 def test_derived_fields_are_not_stored_and_come_back() -> None:
