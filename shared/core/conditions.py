@@ -4,12 +4,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.instance_type import CapacityType
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
+
+_NEVER_FOUND: Final = "LookupFailedNothingFound"
+_NOT_YET_KNOWN: Final = "NotYetKnown"
+_BLIND: Final = frozenset({_NEVER_FOUND, _NOT_YET_KNOWN})
 
 
 class ConditionType(StrEnum):
@@ -58,7 +63,8 @@ def node_class_conditions(
     """Compute a class's conditions from what was found for it.
 
     ``reservations`` are those that the class selects. ``discovery_errors`` say what could not be looked up; what was
-    found before is then still in use, so the condition is Unknown and not False.
+    found before is then still in use, so the condition is Unknown and not False, and the class stays ready. Where
+    nothing was found before either, ``Ready`` is Unknown too: nothing can be launched yet.
     """
     make = _Maker(previous, now)
     found = [
@@ -88,7 +94,7 @@ def node_pool_conditions(
     else:
         source = next((c for c in node_class_found if c.type is ConditionType.READY), None)
         status = ConditionStatus.UNKNOWN if source is None else source.status
-        reason, message = ("NotYetKnown", "") if source is None else (source.reason, source.message)
+        reason, message = (_NOT_YET_KNOWN, "") if source is None else (source.reason, source.message)
         class_ready = make(ConditionType.NODE_CLASS_READY, status, reason, message)
     may_reserve = pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED)
     limit = _limit(make, reservations if may_reserve else (), now)
@@ -129,7 +135,8 @@ def _looked_up(
     errors: Mapping[ConditionType, str],
 ) -> Condition:
     if kind in errors:
-        return make(kind, ConditionStatus.UNKNOWN, "LookupFailed", errors[kind])
+        reason = "LookupFailed" if count else _NEVER_FOUND
+        return make(kind, ConditionStatus.UNKNOWN, reason, errors[kind])
     if count == 0:
         return make(kind, ConditionStatus.FALSE, "NoneFound", f"the terms select no {what}")
     return make(kind, ConditionStatus.TRUE, "Found", f"{count} found")
@@ -173,8 +180,13 @@ def _limit(
 
 
 def _all_ready(make: Callable[..., Condition], conditions: Sequence[Condition]) -> Condition:
-    """Ready unless something is False; what could not be looked up keeps working with what was found before."""
+    """Ready unless something is False; what could not be looked up keeps working with what was found before.
+
+    Where nothing was ever found there is nothing to work with: then nobody knows.
+    """
     broken = next((c for c in conditions if c.status is ConditionStatus.FALSE), None)
-    if broken is None:
+    unknown = next((c for c in conditions if c.status is ConditionStatus.UNKNOWN and c.reason in _BLIND), None)
+    cause = broken or unknown
+    if cause is None:
         return make(ConditionType.READY, ConditionStatus.TRUE, "Ready")
-    return make(ConditionType.READY, ConditionStatus.FALSE, broken.reason, f"{broken.type}: {broken.message}")
+    return make(ConditionType.READY, cause.status, cause.reason, f"{cause.type}: {cause.message}")

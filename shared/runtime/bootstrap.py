@@ -179,6 +179,7 @@ def collect() -> Collect:
     outside = adapters()
     return Collect(
         claims=outside.node_claims,
+        workloads=outside.workloads,
         attempts=outside.launch_attempts,
         reservations=outside.reservations,
         policy=stored_policy(),

@@ -15,7 +15,7 @@ from shared.core.node_claim import ClaimState, NodeClaim
 from shared.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
 from shared.ports.messaging import LaunchBatch, WorkQueue
-from shared.ports.state import NodeClaimStore, ReservationStore
+from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.node_life import NodeLife
 
@@ -46,6 +46,7 @@ class Collect:
     """The collection use case."""
 
     claims: NodeClaimStore
+    workloads: WorkloadStore
     attempts: LaunchAttemptStore
     reservations: ReservationStore
     policy: LaunchPolicy
@@ -79,14 +80,29 @@ class Collect:
 
     def _resend(self, live: Sequence[NodeClaim], now: datetime) -> int:
         """Send batches again whose claims still wait; a launch that is under way is not disturbed by it."""
+        old = [
+            claim
+            for claim in live
+            if claim.state in _WAITING and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
+        ]
+        broken = self._broken_gangs(old)
         waiting: dict[str, list[str]] = {}
-        for claim in live:
-            if claim.state in _WAITING and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER:
+        for claim in old:
+            if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken:
                 waiting.setdefault(claim.batch_id, []).append(claim.id)
         batches = [LaunchBatch(batch_id, tuple(sorted(waiting[batch_id]))) for batch_id in sorted(waiting)]
         if batches:
             self.queue.send_launches(batches)
         return len(batches)
+
+    def _broken_gangs(self, waiting: Sequence[NodeClaim]) -> frozenset[str]:
+        """Return gangs that are not whole: the planner died half-way, and its next pass gives their claims back.
+
+        Launching them now would bring part of a gang.
+        """
+        gangs = {claim.gang_key for claim in waiting if claim.gang_key is not None}
+        records = self.workloads.get_many(gangs) if gangs else {}
+        return frozenset(key for key, record in records.items() if record.pending_count > 0)
 
     def _orphans(self, owned: Sequence[Instance], now: datetime) -> list[str]:
         """Return instances of ours that no claim has or can come to have."""

@@ -39,7 +39,7 @@ from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.announce import launch_failed
-from shared.usecases.claim_moves import save_claim
+from shared.usecases.claim_moves import return_all_replicas, save_claim
 from shared.usecases.launch_effects import LaunchEffects
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
@@ -139,6 +139,7 @@ class Launch:
 
     def _begin(self, batch: LaunchBatch, previous: LaunchAttempt | None, report: LaunchReport) -> LaunchAttempt | None:
         """Record the intent of the next attempt; None when nothing is left to launch."""
+        self._drop_superfluous(batch, report)
         waiting = self._waiting(batch)
         if not waiting:
             return None
@@ -165,6 +166,21 @@ class Launch:
         token = client_token(batch.batch_id, number, request)
         claim_ids = tuple(claim.id for claim in waiting)
         return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+
+    def _drop_superfluous(self, batch: LaunchBatch, report: LaunchReport) -> None:
+        """Fail claims that lost all their replicas while they waited; their units are free for others.
+
+        Replacements of nodes that are about to drain wait for their replicas and stay. So does the rest of a gang.
+        """
+
+        def superfluous(claim: NodeClaim) -> NodeClaim | None:
+            if claim.state not in _WAITING or claim.placements or claim.replaces:
+                return None
+            return replace(claim, state=ClaimState.FAILED, failure="nothing wants it any more")
+
+        for claim in self._waiting(batch):
+            gone = return_all_replicas(self.claims, claim, self.clock.now(), superfluous)
+            report.failed_count += gone is not None
 
     def _facts(self, claim: NodeClaim, node_class: NodeClass, now: datetime) -> LaunchFacts:
         pool = self.policy.node_pool(claim.node_pool_name)

@@ -133,6 +133,35 @@ def test_a_failed_lookup_is_unknown_and_what_was_found_before_keeps_working() ->
     assert found[ConditionType.READY].status is ConditionStatus.TRUE
 
 
+@pytest.mark.parametrize(
+    ("status", "condition"),
+    [
+        (replace(READY_CLASS.status, subnets=()), ConditionType.SUBNETS_READY),
+        (replace(READY_CLASS.status, security_group_ids=()), ConditionType.SECURITY_GROUPS_READY),
+        (replace(READY_CLASS.status, machine_images=()), ConditionType.AMIS_READY),
+        (replace(READY_CLASS.status, instance_profile=None), ConditionType.INSTANCE_PROFILE_READY),
+    ],
+)
+def test_a_first_lookup_that_failed_leaves_nothing_to_work_with(
+    status: NodeClassStatus, condition: ConditionType
+) -> None:
+    found = of_class(replace(READY_CLASS, status=status), errors={condition: "RequestLimitExceeded"})
+    assert found[condition].status is ConditionStatus.UNKNOWN
+    ready = found[ConditionType.READY]
+    assert ready.status is ConditionStatus.UNKNOWN
+    assert ready.message == f"{condition}: RequestLimitExceeded"
+    (pool_class, pool_ready) = node_pool_conditions(
+        NodePool("p", "c", Requirements.of()), tuple(found.values()), (), previous=(), now=LATER
+    )
+    assert {pool_class.status, pool_ready.status} == {ConditionStatus.UNKNOWN}
+
+
+def test_what_is_missing_counts_more_than_what_is_unknown() -> None:
+    status = replace(READY_CLASS.status, subnets=(), machine_images=())
+    found = of_class(replace(READY_CLASS, status=status), errors={ConditionType.AMIS_READY: "Throttling"})
+    assert found[ConditionType.READY].status is ConditionStatus.FALSE
+
+
 def test_a_class_without_a_role_needs_no_instance_profile() -> None:
     node_class = replace(READY_CLASS, role=None, status=replace(READY_CLASS.status, instance_profile=None))
     assert ConditionType.INSTANCE_PROFILE_READY not in of_class(node_class)
@@ -149,7 +178,7 @@ def test_a_pool_is_as_ready_as_its_class() -> None:
     assert status(ready) is ConditionStatus.TRUE
     assert status(broken) is ConditionStatus.FALSE
     assert status(None) is ConditionStatus.FALSE
-    assert status(()) is ConditionStatus.TRUE  # nothing is known against it yet
+    assert status(()) is ConditionStatus.UNKNOWN  # nobody has looked yet
 
 
 def test_only_a_pool_that_may_use_reservations_shows_their_limit() -> None:

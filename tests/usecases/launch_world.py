@@ -320,6 +320,7 @@ class World:
         ports = self._ports()
         return Collect(
             claims=ports.claims,
+            workloads=self.state.workloads,
             attempts=ports.attempts,
             reservations=ports.reservations,
             policy=ports.policy,

@@ -10,6 +10,7 @@ from shared.core.launch_template import StoredTemplate
 from shared.core.node_claim import ClaimState
 from shared.names import NODE_CLASS_TAG
 from tests.fakes.effects import Effects, Killed
+from tests.fakes.values import workload
 from tests.usecases.launch_world import ZONES, World, on_demand, reserved
 
 
@@ -32,6 +33,35 @@ def test_a_lost_launch_message_is_sent_again(world: World) -> None:
     world.clock.advance(minutes=1)
     assert world.collect().run().resent_count == 1
     assert world.queue.launches == [batch]
+
+
+def test_part_of_a_gang_whose_planner_died_is_not_launched(world: World) -> None:
+    """Its replicas still pend, so the planner's next pass gives the claims back; sending them would launch a part."""
+    world.add_workload("gang", replicas=4)
+    of_gang = {"workload": "research/gang", "gang_key": "research/gang"}
+    half = world.plan(2, on_demand("m5.large"), batch_id="b-half", **of_gang)
+    world.clock.advance(minutes=2)
+    assert world.collect().run().resent_count == 0
+    rest = world.plan(2, on_demand("m5.large"), batch_id="b-rest", **of_gang)
+    world.clock.advance(minutes=2)
+    assert world.collect().run().resent_count == 2
+    assert world.queue.launches == [half, rest]
+
+
+def test_a_launch_of_a_gang_that_was_under_way_goes_on(world: World) -> None:
+    """Whether EC2 was called is not known, so the launch must find out, whole gang or not."""
+    world.add_workload("gang", replicas=2)
+    of_gang = {"workload": "research/gang", "gang_key": "research/gang"}
+    batch = world.plan(2, on_demand("m5.large"), **of_gang)
+    world.effects = Effects(kill_before=5)
+    with pytest.raises(Killed):
+        world.launch().run(batch)
+    world.effects = Effects()
+    assert {claim.state for claim in world.claims()} == {ClaimState.LAUNCHING}
+    record = world.state.workload_rows["research/gang"]
+    world.state.workload_rows["research/gang"] = replace(record, workload=workload("gang", replicas=3))
+    world.clock.advance(minutes=1)
+    assert world.collect().run().resent_count == 1
 
 
 def test_an_instance_without_a_claim_is_terminated_after_a_grace_time(world: World) -> None:

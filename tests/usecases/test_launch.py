@@ -292,3 +292,31 @@ def test_adoption_ends_what_is_too_much(world: World) -> None:
     assert [c.instance_id for c in world.claims()] == ["i-first"]
     assert [i.id for i in world.ec2.live()] == ["i-first"]
     assert world.ec2.launch_calls == []
+
+
+@pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING])
+def test_a_claim_that_lost_its_replicas_while_it_waited_fails_and_frees_its_unit(
+    world: World, state: ClaimState
+) -> None:
+    batch = world.plan(3, reserved())
+    empty = world.claims()[0]
+    taken = {placed.workload_key: placed.count for placed in empty.placements}
+    world.state.node_claims.return_replicas(
+        replace(empty, state=state), expected_revision=1, placements=taken, returned_at=world.clock.now()
+    )
+    assert world.free_units() == 1
+
+    report = world.launch().run(batch)
+
+    assert (report.launched_count, report.failed_count) == (2, 1)
+    ended = world.claims()[0]
+    assert (ended.state, ended.lease and ended.lease.state) == (ClaimState.FAILED, LeaseState.RETURNED)
+    assert len(world.ec2.all()) == 2
+    assert world.free_units() == 2
+
+
+def test_a_replacement_waits_for_its_replicas_and_is_launched_empty(world: World) -> None:
+    batch = world.plan(1, on_demand("m5.large"))
+    (claim,) = world.claims()
+    world.state.claim_rows[claim.id] = replace(claim, placements=(), replaces=("nc-old",))
+    assert world.launch().run(batch).launched_count == 1
