@@ -16,8 +16,12 @@ _metrics: Final = Metrics(namespace=METRICS_NAMESPACE)
 
 
 def count(name: str, value: int = 1) -> None:
-    """Add to a counter (unit Count)."""
-    _metrics.add_metric(name, MetricUnit.Count, value)
+    """Add to a counter (unit Count); nothing is written for 0.
+
+    CloudWatch bills a metric for every hour in which it was written, and most counters of a quiet minute are 0.
+    """
+    if value:
+        _metrics.add_metric(name, MetricUnit.Count, value)
 
 
 def observed(handler: Handler) -> Handler:

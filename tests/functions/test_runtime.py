@@ -14,6 +14,7 @@ from shared.names import Queue, Table
 from shared.ports.errors import ThrottledError
 from shared.ports.state import ConflictError
 from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.observability import count, observed
 from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings, SettingsError
 from shared.usecases.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
@@ -173,3 +174,19 @@ def test_no_text_breaks_the_intake(body: str) -> None:
         letters = MemoryDeadLetters()
         RejectDemand(letters, MemoryBus()).reject("m-1", body, error.problems)
         assert letters.letters
+
+
+def test_only_counters_that_counted_something_are_written(capsys: pytest.CaptureFixture[str]) -> None:
+    @observed
+    def handler(event: dict[str, Any], _context: Any) -> None:
+        count("Launched", event["launched"])
+        count("Refused", 0)
+
+    handler({"launched": 1}, None)  # writes what tests before this one counted, too
+    capsys.readouterr()
+    handler({"launched": 0}, None)
+    assert capsys.readouterr().out == ""
+    handler({"launched": 3}, None)
+    written = json.loads(capsys.readouterr().out)
+    assert written["Launched"] == [3.0]
+    assert "Refused" not in written
