@@ -33,7 +33,7 @@ demo: setup ## deploy the stack to an embedded AWS and watch workloads fill rese
 	@python -m demo
 
 test: check $(CDK_CLI) ## `check`, then all rings of tests: unit, template, component, deployed
-	@echo '== tests'; python -m pytest
+	@echo '== tests'; python -m pytest -n auto --dist loadfile
 
 check: setup ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
