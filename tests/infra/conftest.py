@@ -1,7 +1,8 @@
-"""One synthesis for all template tests: the stack as an account gets it."""
+"""One synthesis for all template tests, also when several processes share them: the stack as an account gets it."""
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,38 @@ from tests.infra.synthesis import template_app
 __all__ = ["embedded_aws"]
 
 
+MakeOnce = Callable[[str, Callable[[Path], object]], Path]
+
+
 @pytest.fixture(scope="session")
-def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def make_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
+    """Return what makes a folder by name; the first of pytest-xdist's workers makes it, the others wait for it."""
+    own = tmp_path_factory.getbasetemp()
+    base = own.parent if hasattr(request.config, "workerinput") else own
+
+    def make(name: str, fill: Callable[[Path], object]) -> Path:
+        folder = base / name
+        with (base / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not folder.is_dir():
+                unfinished = base / f"{name}.unfinished"
+                fill(unfinished)
+                unfinished.rename(folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def assembly(make_once: MakeOnce) -> Path:
     """Return the folder that ``make synth`` would write, with the assets where they were built."""
-    folder = tmp_path_factory.mktemp("cdk") / "cdk.out"
-    template_app(folder).synth()
-    return folder
+    return make_once("cdk.out", lambda folder: template_app(folder).synth())
 
 
 @pytest.fixture(scope="session")
-def embedded_assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def embedded_assembly(make_once: MakeOnce) -> Path:
     """Return the assembly, assets and all, whose layer is built for the Python that runs these tests."""
-    folder = tmp_path_factory.mktemp("embedded") / "cdk.out"
-    build_app(outdir=folder, context={"embedded": True}).synth()
-    return folder
+    return make_once("embedded-cdk.out", lambda folder: build_app(outdir=folder, context={"embedded": True}).synth())
 
 
 @pytest.fixture(scope="session")
