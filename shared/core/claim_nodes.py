@@ -16,14 +16,39 @@ from shared.core.workload import Workload
 
 # A node in these states, or marked for disruption, takes no new replicas.
 _LEAVING = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+_COMING = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED})
 
 
-def node_of(claim: NodeClaim, workloads: Mapping[str, Workload]) -> Node:
-    """Return the claim as the scheduler sees it; ``workloads`` has what is placed on it, by key."""
+def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
+    """Whether the node's room belongs to the replicas of nodes that it replaces and that have not begun to drain."""
+    if claim.waits_for_slot:
+        return True
+    replaced = (claims[claim_id] for claim_id in claim.replaces if claim_id in claims)
+    return any(old.disruption is not None and old.drain is None for old in replaced)
+
+
+def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
+    """Whether the claim is to run in the slot of a node that went first, and does not run yet.
+
+    ``claims`` are the live ones. A replacement that is made before the break runs before what it replaces is gone.
+    """
+    if claim.waits_for_slot:
+        return True
+    gone = bool(claim.replaces) and not any(claim_id in claims for claim_id in claim.replaces)
+    return gone and claim.state in _COMING
+
+
+def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool = False) -> Node:
+    """Return the claim as the scheduler sees it; ``workloads`` has what is placed on it, by key.
+
+    ``held``: nothing else may be placed on it, so it shows as full.
+    """
     used = Resources.of({})
     for placed in claim.placements:
         if placed.workload_key in workloads:
             used = used + workloads[placed.workload_key].requests * placed.count
+    if held:
+        used = claim.allocatable
     reserved = claim.offering.capacity_type is CapacityType.RESERVED
     return Node(
         claim_id=claim.id,

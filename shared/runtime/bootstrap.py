@@ -34,6 +34,7 @@ from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision
 from shared.usecases.react import React
 from shared.usecases.reject_demand import RejectDemand
+from shared.usecases.replace_nodes import ReplaceNodes
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.stored_policy import StoredPolicy
 from shared.usecases.workload_status import WorkloadStatus
@@ -285,11 +286,12 @@ def disrupt() -> Disrupt:
     return Disrupt(
         gatherer=snapshot_gatherer(),
         claims=outside.node_claims,
-        draining=draining(),
-        queue=outside.queue,
+        replacing=ReplaceNodes(outside.node_claims, draining(), outside.publisher, outside.queue),
+        decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,
         policy=SchedulingPolicy(),
+        solve=solve,
     )
 
 

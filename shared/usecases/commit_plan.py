@@ -160,6 +160,13 @@ def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
     return tuple(LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in members.items())
 
 
+def in_transactions(
+    claims: Sequence[NodeClaim], existing: Sequence[tuple[NodeClaim, NodeClaim]]
+) -> Iterator[PlannedCommit]:
+    """Cut new claims and changes of existing ones, none of which adds replicas, into transactions."""
+    yield from _parts(_Work(False, list(claims), list(existing)), {})
+
+
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:
     if claim.state is not ClaimState.PLANNED:
         return None

@@ -1,68 +1,62 @@
 """Voluntary disruption, once a minute: carry on with what was begun, then decide again.
 
-A command with replacements is make before break: the replacements are committed and launched first, the old nodes are
-marked (they take no new replicas), and drain only once every replacement runs. If a replacement fails, the marks are
-taken off and nothing was drained. All state lies in the claims, so a pass that dies anywhere is continued by the next:
-
-    committed, not marked   the replacements are empty nodes like any other and go again
-    marked, not launched    launch batches are sent again by ``collect``
-    launched, not drained   the next pass drains
-
-Terminate first turns it round, for the node whose own slot alone can host its replacement: the replacement is leased
-over the slot while it is still in use, so that none of our other demand gets it; the old node drains; once it is gone
-and an observation shows the slot free (a block's slot is scrubbed for minutes), the replacement is launched.
+The decision is made on one snapshot, and each of its commands is committed only if the nodes, destinations and
+reservations that it is about have not changed since. Nodes that go without a replacement drain at once; the others when
+their replacements run (``shared.usecases.replace_nodes``). A pass that dies anywhere is continued by the next.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import Final
 
-from shared.core.claim_nodes import planned_claims
-from shared.core.disruption.command import DisruptionCommand
+from shared.core.claim_nodes import fills_freed_slot, is_held
+from shared.core.disruption.candidate import Refusal
+from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
-from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from shared.core.json_codec import dumps
+from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_pool import DisruptionReason, NodePool
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.schedule import allowed_disruptions
-from shared.core.scheduler import solve
 from shared.core.snapshot import Snapshot
-from shared.ports.messaging import WorkQueue
-from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
+from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, Decision, DecisionStore, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
-from shared.usecases.claim_moves import save_claim
-from shared.usecases.commit_plan import in_batches, launch_batches
-from shared.usecases.draining import Draining
+from shared.usecases.commit_command import NOMINATION, CommandCommitter, CommittedCommand
+from shared.usecases.commit_plan import launch_batches
 from shared.usecases.gather_snapshot import Gathered, SnapshotGatherer
+from shared.usecases.provision import Solve
+from shared.usecases.replace_nodes import Carried, ReplaceNodes
 
-# A destination is left alone while the replicas that were simulated onto it are on their way: a minute's planning pass
-# and the drain's grace.
-NOMINATION: Final = timedelta(minutes=5)
+# The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
+LATEST_DECISION: Final = "disruption-latest"
+# Nodes that EC2 shows: budgets are percentages of these (R-189).
+_EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
 
-_DRAIN_REASONS: Final = {
-    DisruptionReason.EMPTY: DrainReason.EMPTY,
-    DisruptionReason.DRIFTED: DrainReason.DRIFT,
-    DisruptionReason.UNDERUTILIZED: DrainReason.CONSOLIDATION,
-}
+_Allowed = dict[tuple[str, DisruptionReason], int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DisruptReport:
     """What a pass did, in numbers of nodes; ``refusals`` says why each other node stays."""
 
-    drained: int
-    replaced: int
-    abandoned: int
-    refusals: dict[str, str]
+    drained: int = 0
+    replaced: int = 0
+    refilled: int = 0
+    abandoned: int = 0
+    dropped: int = 0
+    refusals: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
         """Return its numbers by name, for logs and metrics."""
         return {
             "nodes_disrupted": self.drained,
             "nodes_being_replaced": self.replaced,
+            "slots_refilled": self.refilled,
             "replacements_abandoned": self.abandoned,
+            "disruptions_dropped": self.dropped,
             "disruptions_refused": len(self.refusals),
         }
 
@@ -73,133 +67,177 @@ class Disrupt:
 
     gatherer: SnapshotGatherer
     claims: NodeClaimStore
-    draining: Draining
-    queue: WorkQueue
+    replacing: ReplaceNodes
+    decisions: DecisionStore
     ids: IdFactory
     clock: Clock
     policy: SchedulingPolicy
+    solve: Solve
 
     def run(self) -> DisruptReport:
         """Run one pass."""
         now = self.clock.now()
         gathered = self.gatherer.gather(now)
-        drained, abandoned = self._carry_on(gathered, now)
-        given = DisruptionInput(gathered.snapshot, gathered.claims, _allowed(gathered, now))
-        ask: Callable[[Snapshot], Plan] = partial(solve, now=now, policy=self.policy)
-        decision = decide_disruption(given, ask, now=now)
-        replaced = 0
-        for command in decision.commands:
-            self._nominate(command, gathered, now)
-            if command.replacements:
-                replaced += self._replace(command, gathered, now)
-            else:
-                for claim_id in command.claim_ids:
-                    drained += self._begin_drain(gathered.claims[claim_id], _DRAIN_REASONS[command.reason], now)
-        return DisruptReport(
-            drained, replaced, abandoned, {refusal.claim_id: refusal.reason for refusal in decision.refusals}
-        )
+        if not gathered.claims:
+            return DisruptReport()
+        carried = self.replacing.carry_on(gathered, now)
+        decision = self._decide(gathered, now)
+        snapshot_json = dumps(gathered.snapshot)
+        pass_id = self.ids.new_id("disruption")
+        if decision.commands:
+            self._keep(pass_id, decision, snapshot_json, now)
+        report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
+        done = self._apply(decision, gathered, pass_id, report, now)
+        done = _with_notes(done, carried)
+        report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
+        self._keep(LATEST_DECISION, done, snapshot_json, now)
+        return report
 
-    def _carry_on(self, gathered: Gathered, now: datetime) -> tuple[int, int]:
-        """Drain marked nodes whose replacements run; unmark those whose replacements came to nothing."""
-        drained = abandoned = 0
-        replacements: dict[str, list[NodeClaim]] = {}
-        for claim in gathered.claims.values():
-            for replaced_id in claim.replaces:
-                replacements.setdefault(replaced_id, []).append(claim)
-        for claim in gathered.claims.values():
-            mark = claim.disruption
-            if mark is None or claim.drain is not None:
+    def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
+        claims = {
+            # A replacement is empty until its replicas are handed over: it is no candidate meanwhile.
+            key: replace(claim, nominated_until=now + NOMINATION) if is_held(claim, gathered.claims) else claim
+            for key, claim in gathered.claims.items()
+        }
+        allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
+        ask = partial(self._ask, now)
+        return decide_disruption(DisruptionInput(gathered.snapshot, claims, allowed), ask, now=now)
+
+    def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
+        return self.solve(snapshot, now, self.policy)
+
+    def _keep(self, decision_id: str, decision: DisruptionDecision, snapshot_json: str, now: datetime) -> None:
+        summary = {
+            "commands": len(decision.commands),
+            "nodes": sum(len(command.claim_ids) for command in decision.commands),
+            "replacements": sum(planned.count for command in decision.commands for planned in command.replacements),
+            "refusals": len(decision.refusals),
+        }
+        self.decisions.save(Decision(decision_id, now, dumps(decision), summary), snapshot_json)
+
+    def _apply(
+        self, decision: DisruptionDecision, gathered: Gathered, pass_id: str, report: DisruptReport, now: datetime
+    ) -> DisruptionDecision:
+        """Begin the commands that still hold; return the decision with what became of it."""
+        if not decision.commands:
+            return decision
+        known = dict(gathered.claims)
+        budgets = _Budgets(self._allowed_by_now(gathered, now), gathered.claims)
+        begun: list[DisruptionCommand] = []
+        dropped: list[Refusal] = []
+        for number, command in enumerate(_in_transactions(decision.commands)):
+            refusal = budgets.refusal(command)
+            committed = refusal or self._commit(command, known, gathered, f"{pass_id}/{number}", now)
+            if isinstance(committed, str):
+                dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
                 continue
-            ready = replacements.get(claim.id, [])
-            if len(ready) < mark.replacement_count:
-                abandoned += self._unmark(claim)
-            elif mark.terminate_first or all(replacement.state is ClaimState.RUNNING for replacement in ready):
-                drained += self._begin_drain(claim, mark.reason, now)
-        self._launch_into_freed_slots(gathered)
-        return drained, abandoned
+            budgets.spend(command)
+            ids = tuple(claim.id for claim in committed.marked)
+            dropped += [Refusal(key, "it changed just now") for key in command.claim_ids if key not in ids]
+            begun.append(replace(command, claim_ids=ids))
+            self._begin(command, committed, gathered, report, now)
+        report.dropped = len(dropped)
+        refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
+        return DisruptionDecision(tuple(begun), tuple(refusals))
 
-    def _launch_into_freed_slots(self, gathered: Gathered) -> None:
-        """Launch replacements whose slot is free now: nobody stands in it, and every promise is covered by a unit."""
-        freed = []
-        for claim in gathered.claims.values():
-            if claim.state is not ClaimState.PLANNED or not claim.waits_for_slot or claim.lease is None:
-                continue
-            record = gathered.reservations.get(claim.lease.reservation_id)
-            in_use = any(replaced_id in gathered.claims for replaced_id in claim.replaces)
-            if not in_use and record is not None and record.balance.free_units >= 0:
-                freed.append(claim)
-        self.queue.send_launches(launch_batches(freed))
+    def _allowed_by_now(self, gathered: Gathered, now: datetime) -> _Allowed:
+        """Read anew what budgets leave: another pass may have spent some of it while this one decided."""
+        return _allowed(gathered.snapshot.node_pools, {claim.id: claim for claim in self.claims.list_live()}, now)
 
-    def _unmark(self, claim: NodeClaim) -> int:
-        saved = save_claim(
-            self.claims,
-            claim,
-            lambda current: None if current.disruption is None else replace(current, disruption=None),
-        )
-        return int(saved is not None)
+    def _commit(
+        self,
+        command: DisruptionCommand,
+        known: dict[str, NodeClaim],
+        gathered: Gathered,
+        command_id: str,
+        now: datetime,
+    ) -> CommittedCommand | str:
+        """Commit a command, or say why not. Empty nodes go each for itself, all others together or not at all."""
+        committer = CommandCommitter(self.claims, self.ids)
+        left = command
+        while left.claim_ids:
+            try:
+                return committer.commit(left, known, gathered.facts(), command_id, now)
+            except ConflictError as error:
+                still = tuple(claim_id for claim_id in left.claim_ids if claim_id not in error.rows)
+                if command.reason is not DisruptionReason.EMPTY or len(still) == len(left.claim_ids):
+                    return f"{', '.join(error.rows)} changed while this was decided"
+                left = replace(left, claim_ids=still)
+        return "it changed just now"
 
-    def _replace(self, command: DisruptionCommand, gathered: Gathered, now: datetime) -> int:
-        """Commit and launch replacements (empty: the replicas come when the old nodes drain), mark the old nodes."""
-        command_id = self.ids.new_id("disruption")
-        replacements = self._replacement_claims(command, gathered, command_id, now)
-        try:
-            self.claims.commit(PlannedCommit(claims=replacements))
-        except ConflictError:
-            return 0  # a unit went to other demand meanwhile: the next pass decides on the world as it then is
-        reason = _DRAIN_REASONS[command.reason]
-        mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
-        for claim_id in command.claim_ids:
-            save_claim(self.claims, gathered.claims[claim_id], partial(_marked, mark=mark))
-        if not command.terminate_first:
-            self.queue.send_launches(launch_batches(replacements))
-        return len(command.claim_ids)
-
-    def _replacement_claims(
-        self, command: DisruptionCommand, gathered: Gathered, command_id: str, now: datetime
-    ) -> tuple[NodeClaim, ...]:
-        claims: list[NodeClaim] = []
-        for planned in command.replacements:
-            ids = [self.ids.new_id("nc") for _ in range(planned.count)]
-            empty = replace(planned, placements=())
-            claims += planned_claims(empty, ids, gathered.facts(), plan_id=command_id, now=now)
-        until = now + NOMINATION
-        replacing = (
-            replace(claim, replaces=command.claim_ids, nominated_until=until, waits_for_slot=command.terminate_first)
-            for claim in claims
-        )
-        return tuple(in_batches(replacing, self.ids))
-
-    def _nominate(self, command: DisruptionCommand, gathered: Gathered, now: datetime) -> None:
-        until = now + NOMINATION
-        for claim_id in command.destinations:
-            save_claim(self.claims, gathered.claims[claim_id], partial(_nominated, until=until))
-
-    def _begin_drain(self, claim: NodeClaim, reason: DrainReason, now: datetime) -> int:
-        return int(self.draining.begin_drain(claim, reason, None, now) is not None)
+    def _begin(
+        self,
+        command: DisruptionCommand,
+        committed: CommittedCommand,
+        gathered: Gathered,
+        report: DisruptReport,
+        now: datetime,
+    ) -> None:
+        if committed.replacements and not command.terminate_first:
+            self.replacing.queue.send_launches(launch_batches(committed.replacements))
+            report.replaced += len(committed.marked)
+            return
+        replacement_ids = [claim.id for claim in committed.replacements]
+        report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
 
 
-def _marked(claim: NodeClaim, mark: DisruptionMark) -> NodeClaim | None:
-    if claim.state is not ClaimState.RUNNING or claim.drain is not None or claim.disruption is not None:
+class _Budgets:
+    """What may still begin, by pool and reason; counted down as commands begin."""
+
+    def __init__(self, allowed: _Allowed, claims: Mapping[str, NodeClaim]) -> None:
+        self._left = allowed
+        self._claims = claims
+
+    def refusal(self, command: DisruptionCommand) -> str | None:
+        for pool_name, count in self._counts(command).items():
+            if self._left.get((pool_name, command.reason), 0) < count:
+                return f"budget of NodePool {pool_name} was used up while this was decided"
         return None
-    return replace(claim, disruption=mark)
+
+    def spend(self, command: DisruptionCommand) -> None:
+        for pool_name, count in self._counts(command).items():
+            for reason in DisruptionReason:
+                self._left[pool_name, reason] = self._left.get((pool_name, reason), 0) - count
+
+    def _counts(self, command: DisruptionCommand) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for claim_id in command.claim_ids:
+            name = self._claims[claim_id].node_pool_name
+            counts[name] = counts.get(name, 0) + 1
+        return counts
 
 
-def _nominated(claim: NodeClaim, until: datetime) -> NodeClaim | None:
-    return replace(claim, nominated_until=until) if claim.is_live else None
+def _in_transactions(commands: Iterable[DisruptionCommand]) -> Iterator[DisruptionCommand]:
+    """Cut commands that delete many empty nodes: these go each for itself."""
+    for command in commands:
+        if command.reason is not DisruptionReason.EMPTY:
+            yield command
+            continue
+        for start in range(0, len(command.claim_ids), COMMIT_ITEMS_MAX):
+            yield replace(command, claim_ids=command.claim_ids[start : start + COMMIT_ITEMS_MAX])
 
 
-def _allowed(gathered: Gathered, now: datetime) -> dict[tuple[str, DisruptionReason], int]:
-    """Return what each pool's budgets leave (R-189): nodes already on their way out, or not running, use them up."""
-    allowed = {}
-    for pool in gathered.snapshot.node_pools:
-        claims = [claim for claim in gathered.claims.values() if claim.node_pool_name == pool.name]
+def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDecision:
+    """Say of nodes that are being replaced how far that is, instead of only that they are."""
+    reasons = {refusal.claim_id: refusal.reason for refusal in decision.refusals} | carried.notes
+    return replace(decision, refusals=tuple(Refusal(key, reason) for key, reason in sorted(reasons.items())))
+
+
+def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
+    """Return what each pool's budgets leave (R-189): nodes on their way out, or not there yet again, use them up."""
+    allowed: _Allowed = {}
+    for pool in pools:
+        nodes = [
+            claim
+            for claim in claims.values()
+            if claim.node_pool_name == pool.name and (claim.state in _EXISTING or fills_freed_slot(claim, claims))
+        ]
+        missing = sum(
+            claim.state is not ClaimState.RUNNING or claim.drain is not None or claim.disruption is not None
+            for claim in nodes
+        )
         for reason in DisruptionReason:
-            allowed[pool.name, reason] = _allowed_in(pool, reason, claims, now)
+            allowed[pool.name, reason] = allowed_disruptions(
+                pool.disruption.budgets, reason, node_count=len(nodes), unavailable_count=missing, now=now
+            ).nodes
     return allowed
-
-
-def _allowed_in(pool: NodePool, reason: DisruptionReason, claims: Sequence[NodeClaim], now: datetime) -> int:
-    leaving = sum(claim.drain is not None or claim.disruption is not None for claim in claims)
-    return allowed_disruptions(
-        pool.disruption.budgets, reason, node_count=len(claims), unavailable_count=leaving, now=now
-    ).nodes

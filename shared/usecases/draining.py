@@ -4,7 +4,7 @@ Each step is announced before it is committed. A function that dies in between a
 (with the same drain id); the other order would lose announcements.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -19,6 +19,9 @@ from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, Wo
 from shared.usecases.announce import node_draining, node_terminated
 from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
+
+# Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
+TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +65,20 @@ class Draining:
             raise ConflictError(moves.lost)
         return moves.moved[0] if moves.moved else None
 
-    def begin_drains(self, wishes: Sequence[DrainWish], now: datetime) -> Moves:
+    def begin_drains(self, wishes: Sequence[DrainWish], now: datetime, hand_over: TakeOff | None = None) -> Moves:
         """Start drains, or move the deadlines of those under way forward.
 
         A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
         pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
-        before the node is gone; withdrawn ones are simply taken off.
+        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
         """
+        take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
         begins = self._begins(wishes, now)
         planned = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
         self._notify([after for _, after in planned if after is not None])
         moves = _each(
             [claim for claim, after in planned if after is not None],
-            lambda claim: return_all_replicas(self.claims, claim, now, begins[claim.id]),
+            lambda claim: take_off(claim, begins[claim.id]),
         )
         announced = {after.id: after.drain for _, after in planned if after is not None}
         # Replicas that arrived between the two have not been told yet.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.claim_nodes import ClaimFacts, node_of
+from shared.core.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.snapshot import Snapshot
@@ -77,7 +77,7 @@ class SnapshotGatherer:
             reservations=tuple(reservations[key].reservation for key in sorted(reservations)),
             node_pools=policy.node_pools,
             node_classes=tuple(map(_as_ready, policy.node_classes)),
-            nodes=tuple(node_of(claims[key], workloads) for key in sorted(claims)),
+            nodes=tuple(node_of(claims[key], workloads, held=is_held(claims[key], claims)) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
         )

@@ -8,6 +8,7 @@ terminate, wait for the slot, launch into it. The slot stays leased meanwhile, s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shared.core.claim_nodes import fills_freed_slot
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
 from shared.core.disruption.headroom import Headroom
@@ -40,7 +41,7 @@ def replace_drifted(
     terminating_first = {
         claim.node_pool_name
         for claim in claims.values()
-        if claim.is_live and claim.disruption is not None and claim.disruption.terminate_first
+        if (claim.disruption is not None and claim.disruption.terminate_first) or fills_freed_slot(claim, claims)
     }
     for candidate, reason in sorted(drifted, key=_drift_order):
         if not headroom.within([candidate], DisruptionReason.DRIFTED):

@@ -1,0 +1,122 @@
+"""A disruption command in one transaction: it begins only if everything still is as it was when it was decided.
+
+The transaction names the revision of each node that shall go and of each node that its replicas were simulated onto,
+and needs a free unit of each reservation that a replacement was planned in. So a node that got replicas meanwhile, a
+destination that filled up and a reservation that filled up all stop the command, whatever their type names say.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.claim_nodes import ClaimFacts, planned_claims
+from shared.core.disruption.command import DisruptionCommand
+from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
+from shared.core.node_pool import DisruptionReason
+from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
+from shared.ports.system import IdFactory
+from shared.usecases.claim_moves import return_all_replicas, save_claim
+from shared.usecases.commit_plan import in_batches, in_transactions
+
+# A destination is left alone while the replicas that were simulated onto it are on their way: a minute's planning pass
+# and the drain's grace.
+NOMINATION: Final = timedelta(minutes=5)
+
+DRAIN_REASONS: Final = {
+    DisruptionReason.EMPTY: DrainReason.EMPTY,
+    DisruptionReason.DRIFTED: DrainReason.DRIFT,
+    DisruptionReason.UNDERUTILIZED: DrainReason.CONSOLIDATION,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedCommand:
+    """Nodes that go and nodes that come, as stored."""
+
+    mark: DisruptionMark
+    marked: tuple[NodeClaim, ...]
+    replacements: tuple[NodeClaim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandCommitter:
+    """Commits commands."""
+
+    claims: NodeClaimStore
+    ids: IdFactory
+
+    def commit(
+        self, command: DisruptionCommand, known: dict[str, NodeClaim], facts: ClaimFacts, command_id: str, now: datetime
+    ) -> CommittedCommand:
+        """Commit a command; ``known`` are the claims that it was decided on, and is kept up to date.
+
+        A command of more rows than one transaction holds takes several; should a later one fail, the earlier ones are
+        undone. Raises ConflictError when something changed: then nothing of the command holds.
+        """
+        reason = DRAIN_REASONS[command.reason]
+        replacements = self._replacements(command, facts, command_id, now)
+        mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
+        marked = [(known[key], replace(known[key], disruption=mark)) for key in command.claim_ids]
+        until = now + NOMINATION
+        nominated = [
+            (known[key], replace(known[key], nominated_until=until))
+            for key in command.destinations
+            if known[key].nominated_until != until
+        ]
+        done: list[PlannedCommit] = []
+        try:
+            for part in in_transactions(replacements, [*nominated, *marked]):
+                self.claims.commit(part)
+                done.append(part)
+        except ConflictError:
+            self._give_back(done, now)
+            raise
+        stored = {before.id: replace(after, revision=before.revision + 1) for before, after in (*nominated, *marked)}
+        known.update(stored)
+        return CommittedCommand(mark, tuple(stored[key] for key in command.claim_ids), replacements)
+
+    def _replacements(
+        self, command: DisruptionCommand, facts: ClaimFacts, command_id: str, now: datetime
+    ) -> tuple[NodeClaim, ...]:
+        """Return the replacements' claims: empty, because the replicas come when the old nodes drain."""
+        claims: list[NodeClaim] = []
+        for planned in command.replacements:
+            ids = [self.ids.new_id("nc") for _ in range(planned.count)]
+            claims += planned_claims(planned, ids, facts, plan_id=decision_id(command_id), now=now)
+        replacing = (
+            replace(
+                claim,
+                placements=(),
+                expected=claim.placements,
+                replaces=command.claim_ids,
+                waits_for_slot=command.terminate_first,
+            )
+            for claim in claims
+        )
+        return tuple(in_batches(replacing, self.ids))
+
+    def _give_back(self, done: Iterable[PlannedCommit], now: datetime) -> None:
+        for part in done:
+            give_up(self.claims, part.claims, "its command could not be committed whole", now)
+            for before, _ in part.existing:
+                save_claim(self.claims, before, unmarked)
+
+
+def decision_id(command_id: str) -> str:
+    """Return the id of the stored decision that a command belongs to."""
+    return command_id.partition("/")[0]
+
+
+def give_up(claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime) -> int:
+    """Fail replacements that EC2 was not asked for yet, and give back their units and what was moved onto them."""
+
+    def failed(claim: NodeClaim) -> NodeClaim | None:
+        return replace(claim, state=ClaimState.FAILED, failure=why) if claim.state is ClaimState.PLANNED else None
+
+    return sum(return_all_replicas(claims, claim, now, failed) is not None for claim in replacements)
+
+
+def unmarked(claim: NodeClaim) -> NodeClaim | None:
+    """Return the claim without its mark, unless it drains already."""
+    return None if claim.disruption is None or claim.drain is not None else replace(claim, disruption=None)
