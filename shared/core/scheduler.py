@@ -1,6 +1,6 @@
 """The decision: demand onto reserved capacity first, then onto the cheapest that is left (DESIGN section 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from importlib import import_module
@@ -48,7 +48,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     facts = NodeFacts(market, demands)
     best: State | None = None
     for tactic in _TACTICS:
-        state = _decided(State(market, demands, facts), tactic)
+        state = _decided(lambda: State(market, demands, facts), tactic)
         if best is None or _left_over(state) < _left_over(best):
             best = state
         if not _is_worth_retrying(best, demands):
@@ -71,20 +71,35 @@ def _is_worth_retrying(state: State, demands: Demands) -> bool:
     return is_small and any(state.remaining) and not state.market.policy.expired()
 
 
-def _decided(state: State, tactic: Tactic) -> State:
-    """Place everything, heavier priorities first, by one tactic."""
-    placer = Placer(state, tactic)
-    groups = state.groups
-    general = general_groups(groups) if tactic.counts else {group.index for group in groups}
+def _decided(start: Callable[[], State], tactic: Tactic) -> State:
+    """Place everything by one tactic, from the state in which nothing is decided."""
+    one_by_one: set[int] = set()
+    while True:
+        state = start()
+        short = _decide(Placer(state, tactic), one_by_one)
+        if not short:
+            return state
+        # Dealt evenly to domains, but some had no room: what was placed is uneven, so those are not dealt again.
+        one_by_one |= short
+
+
+def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
+    """Place everything, heavier priorities first; return the groups that were dealt to domains without room."""
+    groups = placer.state.groups
+    general = {group.index for group in groups}
+    if placer.tactic.counts:
+        general = general_groups(groups, one_by_one)
     for priority in sorted({group.priority for group in groups}, reverse=True):
         level = [group for group in groups if group.priority == priority]
         _place_generally(placer, [group for group in level if group.index in general])
-        counted = [group for group in level if group.index not in general]
-        _place_generally(placer, place_by_counts(placer, counted))
+        counted = place_by_counts(placer, [group for group in level if group.index not in general])
+        if counted.short:
+            return counted.short
+        _place_generally(placer, counted.general)
         _place_leftovers(placer, level)
     empty_paid_nodes(placer)
-    spread_spot(state)
-    return state
+    spread_spot(placer.state)
+    return set()
 
 
 def _certified(plan: Plan, state: State, before: State) -> Plan:

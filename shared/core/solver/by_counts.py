@@ -1,9 +1,11 @@
 """The fast path: shapes are packed by counts in a few passes, and the best pass becomes nodes (docs/scheduler.md)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 
 from shared.core.policy import SchedulingPolicy
+from shared.core.solver.buying import buy_rest
 from shared.core.solver.expansion import Expansion
 from shared.core.solver.feedback import adjusted
 from shared.core.solver.general import Placer
@@ -11,7 +13,7 @@ from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
-from shared.core.solver.reserved import STRENGTHS, use_reserved
+from shared.core.solver.reserved import STRENGTHS, with_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
@@ -19,14 +21,23 @@ from shared.core.solver.worth import add_slot_worth, worths
 _PASSES_TO_COMBINE = 3
 
 
-def place_by_counts(placer: Placer, groups: Sequence[Group]) -> list[Group]:
-    """Place the groups as far as counting can; return those that need the general path from the start.
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What counting could not do: groups that need the general path, and groups dealt to domains without room."""
+
+    general: list[Group]
+    short: set[int]
+
+
+def place_by_counts(placer: Placer, groups: Sequence[Group]) -> Counted:
+    """Place the groups as far as counting can.
 
     Replicas that stay over (preferences that cannot be kept, rules about hosts, limits) are the caller's to place.
     """
     state = placer.state
     domains = DomainCosts(state)
     general: list[Group] = []
+    short: set[int] = set()
     for level in range(max((len(group.levels) for group in groups), default=0)):
         dealt = deal(state, groups, level, domains)
         general.extend(dealt.general)
@@ -34,7 +45,8 @@ def place_by_counts(placer: Placer, groups: Sequence[Group]) -> list[Group]:
         if lots:
             for lot in _place_lots(state, lots):
                 placer.place_lot(lot)
-    return general
+        short.update(lot.group.index for lot in lots if lot.pin is not None and state.remaining[lot.group.index])
+    return Counted(general, short)
 
 
 def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
@@ -67,11 +79,14 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
     # The linear program needs the variety of a few passes to combine.
     for _ in range(max(_PASSES_TO_COMBINE if policy.with_certificate else 1, policy.iterations)):
         packing = base.fork(adjusting)
+        variants = [packing]
         if candidates.reserved and packing.active:
             # The strength that served the first pass serves the others.
             strengths = (passes[0].strength,) if passes else STRENGTHS
-            packing = use_reserved(packing, candidates.reserved, adjusting, strengths)
-        packing.buy_rest(candidates)
+            variants = with_reserved(packing, candidates, adjusting, strengths)
+        for variant in variants:
+            buy_rest(variant, candidates)
+        packing = min(variants, key=_quality)
         passes.append(packing)
         if policy.expired() or not base.active:
             break

@@ -55,23 +55,28 @@ class Placer:
             self.place_at(group, level, admits)
 
     def place_lot(self, lot: Lot) -> None:
-        """Place what is left of a lot within its domain, or else leave it."""
+        """Place what is left of a lot within its domain, or else leave it.
+
+        Rules over domains hold by the dealing once every lot is placed, and need not hold in between.
+        """
 
         def admits(place: Bin | Option) -> bool:
             labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
             return lot.pin is None or labels.get(lot.pin[0]) == lot.pin[1]
 
-        self.place_at(lot.group, lot.level, admits, lot.count)
+        self.place_at(lot.group, lot.level, admits, lot.count, is_dealt=True)
 
-    def place_at(self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED) -> None:
+    def place_at(
+        self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED, *, is_dealt: bool = False
+    ) -> None:
         """Place up to ``most`` replicas with the preferences of one level, where ``admits`` says so."""
         stop_at = max(0, self.state.remaining[group.index] - most)
         for bin_ in list(self.state.bins):
             if self.state.remaining[group.index] <= stop_at:
                 return
             if bin_.alternatives & group.alternatives[level] and self._is_open(bin_, group, admits):
-                self.fill_bin(bin_, group, level, stop_at)
-        while self.state.remaining[group.index] > stop_at and self._open_one(group, level, admits, stop_at):
+                self._fill_bin(bin_, group, level, stop_at, is_dealt)
+        while self.state.remaining[group.index] > stop_at and self._open_one(group, level, admits, stop_at, is_dealt):
             pass
 
     @staticmethod
@@ -82,18 +87,19 @@ class Placer:
         is_capped = group.workload.max_price_micro_usd_per_hour is not None
         return not (is_capped and bin_.option is not None and bin_.option.reservation is None)
 
-    def fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int = 0) -> None:
+    def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, is_dealt: bool) -> None:
         """Put as many as possible on the nodes of one bin."""
         state = self.state
         while (wanted := state.remaining[group.index] - stop_at) > 0:
-            room = self._with_choice(bin_, group, level, min(wanted, state.room(bin_, group, level)))
+            room = min(wanted, state.room(bin_, group, level, is_dealt=is_dealt))
+            room = self._with_choice(bin_, group, level, room)
             if room == 0:
                 return
-            nodes = self._nodes_at_once(bin_, group, level, room, wanted)
+            nodes = min(bin_.count, wanted // room) if is_dealt or self._is_by_host(group, level) else 1
             rest = bin_.count - nodes
             target = bin_ if rest == 0 else state.split_bin(bin_, nodes)
             state.place(target, group, room, level)
-            if rest == 0 and self.state.room(bin_, group, level) == 0:
+            if rest == 0 and self.state.room(bin_, group, level, is_dealt=is_dealt) == 0:
                 return
 
     def _with_choice(self, bin_: Bin, group: Group, level: int, room: int) -> int:
@@ -111,13 +117,12 @@ class Placer:
             room //= 2
         return 0
 
-    def _nodes_at_once(self, bin_: Bin, group: Group, level: int, room: int, wanted: int) -> int:
-        """How many of a bin's nodes can take the same number without looking at topology again in between."""
+    def _is_by_host(self, group: Group, level: int) -> bool:
+        """Whether equal nodes can be filled at once, without looking at topology again in between."""
         constraints = group.constraints[level]
-        over_domains = any(key != HOSTNAME for key in constraints.topology_keys())
-        return 1 if over_domains or constraints.affinity else min(bin_.count, wanted // room)
+        return not constraints.affinity and all(key == HOSTNAME for key in constraints.topology_keys())
 
-    def _open_one(self, group: Group, level: int, admits: Admits | None, stop_at: int) -> bool:
+    def _open_one(self, group: Group, level: int, admits: Admits | None, stop_at: int, is_dealt: bool) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""
         wanted = self.state.remaining[group.index] - stop_at
         best: tuple[OrderKey, Option, int] | None = None
@@ -127,7 +132,7 @@ class Placer:
                 continue
             if self._nodes_left(option, group) == 0:
                 continue
-            room, crowding = self._fresh_room(option, group, level, rooms)
+            room, crowding = self._fresh_room(option, group, level, rooms, is_dealt)
             copies = min(wanted, fitting, room)
             while copies and not self._min_values.holds(
                 option, [asked * copies for asked in group.request], (group.alternatives[level],)
@@ -141,8 +146,8 @@ class Placer:
         if best is None:
             return False
         _, option, copies = best
-        probe = Bin(0, labels={}, alternatives=0, free=[], count=UNLIMITED)
-        nodes = min(self._nodes_at_once(probe, group, level, copies, wanted), self._nodes_left(option, group))
+        nodes = wanted // copies if is_dealt or self._is_by_host(group, level) else 1
+        nodes = min(nodes, self._nodes_left(option, group))
         opened = self.state.open_bin(option, nodes)
         self.state.place(opened, group, copies, level)
         return True
@@ -171,12 +176,14 @@ class Placer:
         return known
 
     def _fresh_room(
-        self, option: Option, group: Group, level: int, rooms: dict[object, tuple[int, int]]
+        self, option: Option, group: Group, level: int, rooms: dict[object, tuple[int, int]], is_dealt: bool
     ) -> tuple[int, int]:
         """Return topology's room on a fresh node and how crowded its domains are; one computation per domain."""
         constraints = group.constraints[level]
         if not group.matching and constraints.is_free:
             return UNLIMITED, 0
+        if is_dealt:
+            return self.state.host_room(group, constraints, None), 0
         labels = self.state.labels_of(option)
         domains = tuple(labels.get(counts.topology_key) for counts in self.state.ledger.by_term.values())
         known = rooms.get(domains)
@@ -186,7 +193,9 @@ class Placer:
                 for term in constraints.spread
                 if term.topology_key != HOSTNAME
             )
-            room = self.state.topology_room(labels, group, constraints, None)
+            room = min(
+                self.state.domain_room(labels, group, constraints), self.state.host_room(group, constraints, None)
+            )
             known = rooms[domains] = (room, crowding)
         return known
 

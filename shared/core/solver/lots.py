@@ -5,7 +5,7 @@ are all *simple* is packed by counts: its replicas are dealt out to domains befo
 every affinity has one domain. All other parts take the general path, replica by replica.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
 
@@ -44,11 +44,18 @@ class Dealt:
     general: list[Group]
 
 
-def general_groups(groups: Sequence[Group]) -> set[int]:
-    """Return the groups that must take the general path from the start: gangs, price caps, and who is tied to them."""
+def general_groups(groups: Sequence[Group], one_by_one: Set[int]) -> set[int]:
+    """Return the groups that must take the general path from the start, with all who are tied to them by terms.
+
+    Those are gangs, price caps, and ``one_by_one``: what could not be dealt out.
+    """
     found: set[int] = set()
     for part in _parts(groups):
-        alone = [group for group in part.groups if group.workload.gang is not None or group.is_price_capped]
+        alone = [
+            group
+            for group in part.groups
+            if group.workload.gang is not None or group.is_price_capped or group.index in one_by_one
+        ]
         # Terms that reach over priorities would have to be kept between two packings.
         mixed = part.terms and len({group.priority for group in part.groups}) > 1
         found.update(group.index for group in (part.groups if mixed or (alone and part.terms) else alone))

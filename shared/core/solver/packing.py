@@ -3,26 +3,19 @@
 Existing room first, then reserved units, which go to what is dearest elsewhere, then what must be paid for.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
 
-from shared.core.solver.bits import iter_bits
 from shared.core.solver.filling import Contents, Filler
 from shared.core.solver.preference import WORTH_A_SLOT
-from shared.core.solver.shapes import Candidate, Candidates, Shape
+from shared.core.solver.shapes import Candidate, Shape
 from shared.core.solver.state import Bin
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
 
-# A rule about hosts decides how many nodes there must be; so many prices are tried for a node that one replica opens.
-_ANCHOR_SIZES = 7
-_ANCHOR_SIZES_KEPT = 4
-_ANCHOR_STEP = 1.25
 _NEAR_ENOUGH = 0.001
-_SMALLER_FIRST = 0.05
 
 
 @dataclass(slots=True)
@@ -85,10 +78,12 @@ class Packing:
 
     # -- bookkeeping
 
-    def _repeats(self, content: Contents) -> int:
+    def repeats(self, content: Contents) -> int:
+        """How often the demand that is left allows the content."""
         return min(self.left[index] // count for index, count in content)
 
-    def _apply(self, candidate: Candidate, content: Contents, count: int) -> None:
+    def apply(self, candidate: Candidate, content: Contents, count: int) -> None:
+        """Plan ``count`` nodes with this content."""
         self.supply.take(candidate.option, count)
         room = list(candidate.option.allocatable)
         for index, copies in content:
@@ -99,24 +94,16 @@ class Packing:
 
     def repeat(self, candidate: Candidate, content: Contents, wanted: int) -> int:
         """Plan a given pattern up to ``wanted`` times, as far as demand and supply last; return how often."""
-        count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
+        count = min(wanted, self.repeats(content), self.supply.nodes_left(candidate.option))
         if count > 0:
-            self._apply(candidate, content, count)
+            self.apply(candidate, content, count)
         return count
 
     def repeat_in_part(self, candidate: Candidate, content: Contents) -> None:
         """Plan a given pattern once with as much of its content as is left."""
         part = tuple((index, min(count, self.left[index])) for index, count in content if self.left[index])
         if part and self.supply.nodes_left(candidate.option):
-            self._apply(candidate, part, 1)
-
-    def buy_rest(self, candidates: Candidates) -> None:
-        """Buy nodes for everything that is left."""
-        everyone = (1 << len(self.shapes)) - 1
-        if self.active:
-            self.open_anchored(candidates, everyone)
-            self.buy(candidates, everyone)
-        self.fit_sizes(candidates)
+            self.apply(candidate, part, 1)
 
     @property
     def active(self) -> int:
@@ -145,7 +132,7 @@ class Packing:
                 _, content = self.filler.fill(bin_.free, mask & active)
                 if not content:
                     break
-                count = min(nodes, self._repeats(content))
+                count = min(nodes, self.repeats(content))
                 room = list(bin_.free)
                 self._use(room, content)
                 self.patterns.append(Pattern(bin_, None, dict(content), count, mask, room))
@@ -173,7 +160,7 @@ class Packing:
             _, content = self.filler.fill(pattern.room, takers)
             if not content:
                 continue
-            count = min(pattern.count, self._repeats(content))
+            count = min(pattern.count, self.repeats(content))
             if count < pattern.count:
                 rest = Pattern(
                     pattern.bin,
@@ -205,7 +192,7 @@ class Packing:
             if units == 0:
                 continue
             worth, content = contents[position]
-            if not content or self._repeats(content) == 0:
+            if not content or self.repeats(content) == 0:
                 takers = candidate.mask & self.active & among
                 worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
                 contents[position] = (worth, content)
@@ -216,7 +203,7 @@ class Packing:
                 if heap and (score, rank) > heap[0][:2]:
                     heappush(heap, (score, rank, position))
                     continue
-            self._apply(candidate, content, min(units, self._repeats(content)))
+            self.apply(candidate, content, min(units, self.repeats(content)))
             heappush(heap, (score, rank, position))
 
     def use_reserved_in_order(self, reserved: Sequence[Candidate], among: int) -> None:
@@ -232,7 +219,7 @@ class Packing:
                     worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
                     if worth <= 0.0 or not (takes_tiny or self._share(candidate, content) * WORTH_A_SLOT >= 1):
                         break
-                    self._apply(candidate, content, min(units, self._repeats(content)))
+                    self.apply(candidate, content, min(units, self.repeats(content)))
 
     def _share(self, candidate: Candidate, content: Contents) -> float:
         """Return the part of a node that a content uses of the resource it uses most."""
@@ -248,142 +235,6 @@ class Packing:
             return self.filler.fill(candidate.option.allocatable, needy) if needy else (0.0, ())
         return worth, content
 
-    def _is_anchor(self, shape: Shape) -> bool:
-        return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)
-
-    def _share_out(self) -> None:
-        """Give each node opened by an anti-affine replica its share of the carriers of inexact rules, no more."""
-        anchors = carriers = 0
-        for shape, left in zip(self.shapes, self.left, strict=True):
-            if shape.host is not None:
-                if shape.host.is_exact:
-                    anchors += left if shape.host.cap == 1 else 0
-                else:
-                    carriers += left
-        for shape in self.shapes:
-            if shape.host is not None and not shape.host.is_exact:
-                self.filler.host_caps[shape.host.number] = max(1, -(-carriers // anchors) if anchors else 1)
-
-    def _waiting(self, takers: int) -> float:
-        """How much could share a node with these takers, carriers of host rules counted more."""
-        urgency, left = self.filler.urgency, self.left
-        return sum([urgency[index] * left[index] for index in iter_bits(takers)])
-
-    def open_anchored(self, candidates: Candidates, among: int) -> None:
-        """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
-        ordered = sorted(
-            self.shapes,
-            key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
-        )
-        for shape in ordered:
-            if not self._is_anchor(shape) or not among >> shape.index & 1:
-                continue
-            self._open_for(shape, _anchor_families(shape, candidates), among)
-
-    def _open_for(self, shape: Shape, families: list[list[Candidate]], among: int) -> None:
-        """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
-        while self.left[shape.index] > 0 and families and not self.expired():
-            self._share_out()
-            active = self.active & among
-            waiting = [self._waiting(family[0].mask & active) for family in families]
-            family = families[waiting.index(max(waiting))]
-            scored = self._scored_anchors(shape, family, active)
-            if not scored:
-                families.remove(family)
-                continue
-            score, candidate, content = scored[0]
-            least = _SMALLER_FIRST * family[0].price
-            for other in scored[1:]:
-                if other[0] > score + least:
-                    score, candidate, content = other
-            # The same few sizes go on being the best for a shape, so only they are looked at again.
-            kept = sorted(scored, key=lambda item: (-item[0], item[1].price))[:_ANCHOR_SIZES_KEPT]
-            family[:] = sorted((item[1] for item in kept), key=lambda item: (item.price, item.option.index))
-            wanted = max(1, -(-self.left[shape.index] // 3))
-            count = min(wanted, self._repeats(content), self.supply.nodes_left(candidate.option))
-            self._apply(candidate, content, count)
-
-    def _scored_anchors(
-        self, shape: Shape, family: Sequence[Candidate], active: int
-    ) -> list[tuple[float, Candidate, Contents]]:
-        """Return what each size would hold besides one replica of the shape, scored by what the node loses.
-
-        The node must be opened anyway, so its loss counts, not its worth for money.
-        """
-        scored = []
-        for candidate in family:
-            if self.supply.nodes_left(candidate.option):
-                size = candidate.option.allocatable
-                worth, content = self.filler.fill(size, candidate.mask & active, ((shape.index, 1),))
-                scored.append((worth - candidate.price, candidate, content))
-        return scored
-
-    def buy(self, candidates: Candidates, among: int) -> None:
-        """Buy nodes by worth for money until nothing is left that anything could hold."""
-        filler = self.filler
-        # Large nodes and inexact host rules do not go together: those carriers were anchors, the rest is left over.
-        among &= ~sum(1 << item.index for item in self.shapes if item.host is not None and not item.host.is_exact)
-        heap: list[tuple[float, int]] = []
-        contents: list[Contents] = [()] * len(candidates.paid)
-        for position, candidate in enumerate(candidates.paid):
-            bound = filler.bound(candidate.option.allocatable, candidate.mask & among)
-            if bound > 0:
-                heap.append((-bound / candidate.price, position))
-        heapify(heap)
-        while heap and not self.expired():
-            score, position = heappop(heap)
-            candidate = candidates.paid[position]
-            units = self.supply.nodes_left(candidate.option)
-            if units == 0:
-                continue
-            content = contents[position]
-            if not content or self._repeats(content) == 0:
-                worth, content = filler.fill(candidate.option.allocatable, candidate.mask & among)
-                contents[position] = content
-                if worth <= 0.0:
-                    continue
-                score = -worth / candidate.price
-                # A bound is rarely reached, so what comes this near to the best bound is taken at once.
-                if heap and score > heap[0][0] * (1 - _NEAR_ENOUGH):
-                    heappush(heap, (score, position))
-                    continue
-            self._apply(candidate, content, min(units, self._repeats(content)))
-            heappush(heap, (score, position))
-
-    def fit_sizes(self, candidates: Candidates) -> None:
-        """Move each bought pattern to the cheapest candidate that holds it."""
-        prices = [item.price for item in candidates.unthinned]
-        for pattern in self.patterns:
-            candidate = pattern.candidate
-            if candidate is None or candidate.option.reservation is not None:
-                continue
-            size = candidate.option.allocatable
-            load = [whole - free for whole, free in zip(size, pattern.room, strict=True)]
-            content = sum(1 << index for index in pattern.content)
-            for other in candidates.unthinned[: bisect_left(prices, candidate.price)]:
-                if content & ~other.mask or any(a > b for a, b in zip(load, other.option.allocatable, strict=True)):
-                    continue
-                self.supply.take(candidate.option, -pattern.count)
-                if self.supply.nodes_left(other.option) < pattern.count:
-                    self.supply.take(candidate.option, pattern.count)
-                    continue
-                self.supply.take(other.option, pattern.count)
-                pattern.candidate = other
-                pattern.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
-                break
-
 
 def _largest_first(shapes: Sequence[Shape], dimension: int) -> list[Shape]:
     return sorted(shapes, key=lambda shape: -shape.request[dimension])
-
-
-def _anchor_families(shape: Shape, candidates: Candidates) -> list[list[Candidate]]:
-    """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
-    families: dict[int, list[Candidate]] = {}
-    for item in candidates.unthinned:  # cheapest first
-        if (item.mask & candidates.eligibility.fitting(item.option.allocatable)) >> shape.index & 1:
-            family = families.setdefault(item.mask, [])
-            if len(family) < 3 or (len(family) < _ANCHOR_SIZES and item.price >= family[-1].price * _ANCHOR_STEP):
-                family.append(item)
-    cheapest = min((family[0].price for family in families.values()), default=0.0)
-    return [family for family in families.values() if family[0].price <= cheapest * _ANCHOR_STEP]

@@ -9,12 +9,25 @@ units are, so a few strengths are tried and the one that leaves the least to pay
 from collections.abc import Sequence
 from math import inf
 
+from shared.core.solver.anchors import anchor_reserved, has_anchors
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import OrderKey, reserved_key
-from shared.core.solver.shapes import Candidate, Shape
+from shared.core.solver.shapes import Candidate, Candidates, Shape
 
 STRENGTHS = (0.2, 0.8)
+
+
+def with_reserved(
+    packing: Packing, candidates: Candidates, worth: Sequence[float], strengths: Sequence[float]
+) -> list[Packing]:
+    """Return packings with reserved units in use; which is the cheapest shows when the rest is bought."""
+    found = [use_reserved(packing, candidates.reserved, worth, strengths)]
+    if has_anchors(packing):
+        anchored = packing.fork(worth)
+        anchor_reserved(anchored, [item for item, _ in _ordered(anchored, candidates.reserved)], candidates)
+        found.append(use_reserved(anchored, candidates.reserved, worth, strengths))
+    return found
 
 
 def use_reserved(
@@ -22,7 +35,7 @@ def use_reserved(
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     everyone = (1 << len(packing.shapes)) - 1
-    ordered = sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
+    ordered = _ordered(packing, reserved)
     access = _access(packing.shapes, reserved)
     best = packing
     if _may_suffice(packing, reserved, access):
@@ -55,6 +68,10 @@ def _may_suffice(packing: Packing, reserved: Sequence[Candidate], access: Sequen
         if asked > free:
             return False
     return True
+
+
+def _ordered(packing: Packing, reserved: Sequence[Candidate]) -> list[tuple[Candidate, OrderKey]]:
+    return sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
 
 
 def _order(candidate: Candidate, packing: Packing) -> OrderKey:

@@ -236,8 +236,11 @@ class State:
                 spent += bin_.option.price * bin_.count
         return cap * ATTO_USD_PER_MICRO_USD - spent
 
-    def room(self, bin_: Bin, group: Group, level: int) -> int:
-        """How many replicas of the group ONE node of the bin takes: wishes, resources, topology."""
+    def room(self, bin_: Bin, group: Group, level: int, *, is_dealt: bool = False) -> int:
+        """How many replicas of the group ONE node of the bin takes: wishes, resources, topology.
+
+        ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
+        """
         if not bin_.alternatives & group.alternatives[level]:
             return 0
         fitting = copies_that_fit(group.request, bin_.free)
@@ -246,10 +249,11 @@ class State:
         constraints = group.constraints[level]
         if not (group.matching or constraints.anti_mask or not constraints.is_free):
             return fitting
-        return min(fitting, self.topology_room(bin_.labels, group, constraints, bin_))
+        domain_room = UNLIMITED if is_dealt else self.domain_room(bin_.labels, group, constraints)
+        return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
 
-    def topology_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints, bin_: Bin | None) -> int:
-        """How many replicas topology allows on one node with these labels (``bin_`` None: a fresh node)."""
+    def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:
+        """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
         ledger = self.ledger
         if group.matching and ledger.inverse_blocked(labels, group.matching):
             return 0
@@ -259,16 +263,13 @@ class State:
         for spread in constraints.spread:
             if room == 0:
                 return 0
-            if spread.topology_key == HOSTNAME:
-                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
-                allowed = spread.max_skew - there
-                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
-            else:
+            if spread.topology_key != HOSTNAME:
                 room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
-        return min(room, self._host_room(group, constraints, bin_)) if room else 0
+        return room
 
-    def _host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
-        room = UNLIMITED
+    def host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+        """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
+        room = self._host_spread_room(constraints, bin_)
         for near in constraints.anti:
             if near.topology_key == HOSTNAME:
                 if bin_ is not None and self._matched_on(bin_, near.term):
@@ -282,6 +283,15 @@ class State:
                     return 0
         if bin_ is not None and group.matching & self.ledger.host_mask:
             room = min(room, self._inverse_host_room(bin_, group))
+        return room
+
+    def _host_spread_room(self, constraints: Constraints, bin_: Bin | None) -> int:
+        room = UNLIMITED
+        for spread in constraints.spread:
+            if spread.topology_key == HOSTNAME:
+                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
+                allowed = spread.max_skew - there
+                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
         return room
 
     def _inverse_host_room(self, bin_: Bin, group: Group) -> int:

@@ -7,8 +7,8 @@ from shared.core.resources import CPU, MEMORY, PODS, Resources
 
 Vector = tuple[int, ...]
 
-# A type that does not say how many pods it holds holds any number; more than this is never asked for.
-MANY_PODS: Final = 1 << 30
+# How often a replica that asks for nothing would fit.
+_MANY: Final = 1 << 30
 
 
 class Dimensions:
@@ -25,13 +25,13 @@ class Dimensions:
         return tuple(max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names)
 
     def capacity(self, resources: Resources) -> Vector:
-        """Return what a node has."""
-        return tuple(MANY_PODS if name == PODS and PODS not in resources else resources[name] for name in self.names)
+        """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
+        return tuple(resources[name] for name in self.names)
 
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
     """How many times ``request`` fits into ``free``; a resource that is not asked for never limits."""
-    fitting = MANY_PODS
+    fitting = _MANY
     for asked, available in zip(request, free, strict=True):
         if asked > 0:
             copies = available // asked

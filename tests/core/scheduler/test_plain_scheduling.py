@@ -165,6 +165,16 @@ def test_apart_under_a_limit(limit: dict[str, int], replicas: int, placed: int) 
     assert placed_count(planned(with_demand(snapshot, demand(wanted, replicas)))) == placed
 
 
+@pytest.mark.parametrize("replicas", [10, 100])
+def test_spread_stays_even_when_a_limit_cuts_it_short(replicas: int) -> None:
+    limited = (pool(limits=Resources.of({"cpu": 400 * replicas})),)
+    wanted = workload(cpu=900, topology_spread=(spread(labels.ZONE),))
+    plan = planned(with_demand(plain(*fx_ladder(4), node_pools=limited), demand(wanted, replicas)))
+    counts = replicas_by(plan, labels.ZONE)
+    assert sum(counts) == replicas * 4 // 10
+    assert max(counts) - min(counts) <= 1
+
+
 # -- labels, taints, preferences
 
 

@@ -7,6 +7,7 @@ should be used. Rounding down leaves a small rest, which a greedy pass packs aga
 from collections.abc import Iterable, Sequence
 from math import floor
 
+from shared.core.solver.buying import buy_rest
 from shared.core.solver.filling import Contents, Filler
 from shared.core.solver.packing import Packing
 from shared.core.solver.polish.highs import INFINITY, LinearProgram
@@ -154,6 +155,6 @@ def _rounded(columns: _Columns, base: Packing, worth: Sequence[float], candidate
         if candidates.reserved and packing.active:
             packing = use_reserved(packing, candidates.reserved, marginal, _STRENGTHS)
             packing.filler.reprice(worth)
-        packing.buy_rest(candidates)
+        buy_rest(packing, candidates)
         packings.append(packing)
     return min(packings, key=lambda item: (sum(item.left), item.cost()))

@@ -1,0 +1,150 @@
+"""Nodes for *anchors*: replicas that need a node each (host rules), every node topped up with what may share it.
+
+How many such nodes there must be is settled by the rules, so what counts is which of them are reserved, how small the
+others can be, and how little of them is lost.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+from shared.core.solver.bits import iter_bits
+from shared.core.solver.filling import Contents
+from shared.core.solver.packing import Packing
+from shared.core.solver.shapes import Candidate, Candidates, Shape
+
+# So many prices are tried for a node that one replica opens.
+_SIZES = 7
+_SIZES_KEPT = 4
+_STEP = 1.25
+_SMALLER_FIRST = 0.05
+
+
+def has_anchors(packing: Packing) -> bool:
+    """Whether some replicas that are left need a node each."""
+    return any(_is_exact(shape) and packing.left[shape.index] for shape in packing.shapes)
+
+
+def _is_exact(shape: Shape) -> bool:
+    return shape.host is not None and shape.host.is_exact and shape.host.cap == 1
+
+
+def _is_anchor(shape: Shape) -> bool:
+    return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)
+
+
+def _share_out(packing: Packing, nodes: int) -> None:
+    """Give each node opened by an anti-affine replica its share of the carriers of inexact rules, no more."""
+    inexact = [shape for shape in packing.shapes if shape.host is not None and not shape.host.is_exact]
+    carriers = sum(packing.left[shape.index] for shape in inexact)
+    for shape in inexact:
+        assert shape.host is not None
+        packing.filler.host_caps[shape.host.number] = max(1, -(-carriers // nodes) if nodes else 1)
+
+
+def _anchors_left(packing: Packing) -> int:
+    return sum(packing.left[shape.index] for shape in packing.shapes if _is_exact(shape))
+
+
+# -- reserved
+
+
+def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates: Candidates) -> None:
+    """Give a reserved unit each to the anchors that are dearest elsewhere, and fill it with what may share it.
+
+    For worlds in which units are fewer than nodes that there must be: each unit without an anchor is a node bought.
+    """
+    units = {item.option.reservation.id for item in reserved if item.option.reservation is not None}
+    free = sum(packing.supply.units[name] for name in units)
+    _share_out(packing, min(free, _anchors_left(packing)))
+    prices = {shape.index: _price_elsewhere(shape, candidates) for shape in packing.shapes if _is_exact(shape)}
+    dearest_first = sorted(prices, key=lambda index: (-prices[index], index))
+    for candidate in reserved:
+        size = candidate.option.allocatable
+        takers = candidate.mask & candidates.eligibility.fitting(size)
+        while units_left := packing.supply.nodes_left(candidate.option):
+            fitting = takers & packing.active
+            anchor = next((index for index in dearest_first if fitting >> index & 1), None)
+            if anchor is None:
+                break
+            _, content = packing.filler.fill(size, fitting, ((anchor, 1),))
+            packing.apply(candidate, content, min(units_left, packing.repeats(content)))
+
+
+def _price_elsewhere(shape: Shape, candidates: Candidates) -> float:
+    found = (item.price for item in candidates.unthinned if _holds(item, shape, candidates))  # cheapest first
+    return next(found, inf)
+
+
+def _holds(candidate: Candidate, shape: Shape, candidates: Candidates) -> bool:
+    return bool((candidate.mask & candidates.eligibility.fitting(candidate.option.allocatable)) >> shape.index & 1)
+
+
+# -- paid
+
+
+def open_anchored(packing: Packing, candidates: Candidates) -> None:
+    """Buy nodes for replicas that need a node each, every one topped up with what may share it."""
+    ordered = sorted(
+        packing.shapes,
+        key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
+    )
+    for shape in ordered:
+        if _is_anchor(shape):
+            _open_for(packing, shape, _families(shape, candidates))
+
+
+def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -> None:
+    """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
+    while packing.left[shape.index] > 0 and families and not packing.expired():
+        _share_out(packing, _anchors_left(packing))
+        active = packing.active
+        waiting = [_waiting(packing, family[0].mask & active) for family in families]
+        family = families[waiting.index(max(waiting))]
+        scored = _scored(packing, shape, family, active)
+        if not scored:
+            families.remove(family)
+            continue
+        score, candidate, content = scored[0]
+        least = _SMALLER_FIRST * family[0].price
+        for other in scored[1:]:
+            if other[0] > score + least:
+                score, candidate, content = other
+        # The same few sizes go on being the best for a shape, so only they are looked at again.
+        kept = sorted(scored, key=lambda item: (-item[0], item[1].price))[:_SIZES_KEPT]
+        family[:] = sorted((item[1] for item in kept), key=lambda item: (item.price, item.option.index))
+        wanted = max(1, -(-packing.left[shape.index] // 3))
+        packing.repeat(candidate, content, wanted)
+
+
+def _waiting(packing: Packing, takers: int) -> float:
+    """How much could share a node with these takers, carriers of host rules counted more."""
+    urgency, left = packing.filler.urgency, packing.left
+    return sum([urgency[index] * left[index] for index in iter_bits(takers)])
+
+
+def _scored(
+    packing: Packing, shape: Shape, family: Sequence[Candidate], active: int
+) -> list[tuple[float, Candidate, Contents]]:
+    """Return what each size would hold besides one replica of the shape, scored by what the node loses.
+
+    The node must be opened anyway, so its loss counts, not its worth for money.
+    """
+    scored = []
+    for candidate in family:
+        if packing.supply.nodes_left(candidate.option):
+            size = candidate.option.allocatable
+            worth, content = packing.filler.fill(size, candidate.mask & active, ((shape.index, 1),))
+            scored.append((worth - candidate.price, candidate, content))
+    return scored
+
+
+def _families(shape: Shape, candidates: Candidates) -> list[list[Candidate]]:
+    """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
+    families: dict[int, list[Candidate]] = {}
+    for item in candidates.unthinned:  # cheapest first
+        if _holds(item, shape, candidates):
+            family = families.setdefault(item.mask, [])
+            if len(family) < 3 or (len(family) < _SIZES and item.price >= family[-1].price * _STEP):
+                family.append(item)
+    cheapest = min((family[0].price for family in families.values()), default=0.0)
+    return [family for family in families.values() if family[0].price <= cheapest * _STEP]
