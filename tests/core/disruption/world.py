@@ -42,7 +42,7 @@ def instance_type(name: str, cpus: int, *, on_demand: int | None, spot: int | No
             Requirement.new(labels.ARCH, Operator.IN, ("amd64",)),
             Requirement.new(labels.OS, Operator.IN, ("linux",)),
         ),
-        capacity=Resources.of({"cpu": cpus * 1000, "memory": 4 * cpus * GIB}),
+        capacity=Resources.of({"cpu": cpus * 1000, "memory": 4 * cpus * GIB, "pods": 110}),
         overhead=Resources.of({}),
         offerings=tuple(Offering("zone-1", "z1", market, price) for market, price in offered if price is not None),
         on_demand_price_micro_usd_per_hour=on_demand,
