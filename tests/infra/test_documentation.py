@@ -1,0 +1,156 @@
+"""What documents tell of the stack is what the template says."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from infra.app import ROOT
+from infra.config import FUNCTIONS, StackConfig
+from shared.names import Function, Queue, Table, output_name
+from tests.infra.reading import Resources, of_type, statements
+
+HOURS_A_MONTH = 730
+SCHEDULED = {f: s.every_min for f, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}  # through its queue
+LAMBDA_USD_PER_GB_S, LAMBDA_USD_PER_REQUEST, ALARM_USD = 0.0000133334, 0.20e-6, 0.10
+
+
+def page(name: str) -> str:
+    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+
+
+def rows(text: str, heading: str) -> Iterator[list[str]]:
+    """Yield the rows of the table whose first column has this heading."""
+    lines = text.splitlines()
+    start = next(index for index, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            return
+        yield [cell.strip() for cell in line.strip("|").split(" | ")]
+
+
+def coded(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def number(cell: str) -> float:
+    return float(cell.replace(",", ""))
+
+
+def names_of_functions(text: str) -> set[str]:
+    return {function.value for function in Function if re.search(rf"\b{function.value}\b", text)}
+
+
+def holder(policy: str) -> str:
+    """Return the function whose role a policy belongs to."""
+    for function in Function:
+        if policy.startswith(f"{output_name(function)}Role"):
+            return function.value
+    return "the timers' role" if policy.startswith("DrainTimers") else policy
+
+
+def told_holders(cell: str) -> set[str]:
+    if cell == "the timers' role":
+        return {cell}
+    exceptions = set(cell.removeprefix("all but ").split(", ")) if cell.startswith("all but ") else set()
+    return {f.value for f in Function} - exceptions if cell.startswith("all") else set(cell.split(", "))
+
+
+def test_the_security_page_tells_every_statement_its_holders_and_its_actions(resources: Resources) -> None:
+    told = {
+        coded(row[0])[0]: (told_holders(row[1]), set(coded(row[2]))) for row in rows(page("security.md"), "statement")
+    }
+    true: dict[str, tuple[set[str], set[str]]] = {}
+    for statement in statements(resources):
+        if statement.sid:  # those without are the CDK's: logs, and the function's own queue
+            holders, actions = true.setdefault(statement.sid, (set(), set()))
+            holders.add(holder(statement.policy))
+            actions.update(statement.actions)
+    assert told == true
+
+
+def test_statements_without_a_name_are_the_two_that_the_page_mentions(resources: Resources) -> None:
+    unnamed = {action.split(":")[0] for s in statements(resources) if not s.sid for action in s.actions}
+    assert unnamed == {"logs", "sqs"}
+
+
+def test_the_architecture_page_tells_who_writes_which_table(resources: Resources) -> None:
+    told = {row[0]: names_of_functions(row[3]) for row in rows(page("architecture.md"), "table")}
+    true: dict[str, set[str]] = {output_name(table.name): set() for table in Table}
+    for statement in statements(resources):
+        if statement.sid == "WriteState":
+            for name in true:
+                if any(arn.startswith(f"<State{name}") for arn in statement.resources):
+                    true[name].add(holder(statement.policy))
+    assert told == true
+
+
+def test_the_architecture_page_tells_every_function_and_its_schedule() -> None:
+    told = {coded(row[0])[0]: row[1] for row in rows(page("architecture.md"), "function")}
+    assert set(told) == set(Function)
+    for function, every_min in SCHEDULED.items():
+        period = {1: "every minute"}.get(every_min, f"every {every_min} minutes")
+        period = f"every {every_min // 60} h" if every_min >= 60 else period
+        assert period in told[function], function
+
+
+def test_the_runbook_has_a_row_for_each_alarm_and_no_other(resources: Resources) -> None:
+    told = set()
+    for row in rows(page("runbook.md"), "alarm"):
+        assert len(row) == 3, row
+        assert all(row), row
+        (name,) = coded(row[0])
+        told |= {name.replace("<Queue>", output_name(queue.name)) for queue in Queue} if "<Queue>" in name else set()
+        told |= {name.replace("<Function>", output_name(f)) for f in Function} if "<Function>" in name else set()
+        told |= {name} if "<" not in name else set()
+    alarms = {name.removeprefix("Observability")[:-8] for name in of_type(resources, "AWS::CloudWatch::Alarm")}
+    assert told == alarms
+
+
+def test_the_deploying_page_tells_every_context_key_with_its_default() -> None:
+    told = {coded(row[0])[0]: row[1].strip("`") for row in rows(page("deploying.md"), "key")}
+    true = {}
+    for field in fields(StackConfig):
+        words = field.name.split("_")
+        default = "none" if field.default is None else str(field.default)
+        default = default.lower() if isinstance(field.default, bool) else default
+        true[words[0] + "".join(word.title() for word in words[1:])] = default
+    del true["embedded"]  # not for accounts
+    assert told == true
+
+
+@pytest.mark.parametrize("name", ["README.md", *sorted(path.name for path in (ROOT / "docs").glob("*.md"))])
+def test_context_keys_in_commands_exist(name: str) -> None:
+    text = (ROOT / "README.md").read_text() if name == "README.md" else page(name)
+    keys = {coded(row[0])[0] for row in rows(page("deploying.md"), "key")}
+    assert set(re.findall(r"(?:--context|\s-c) (\w+)=", text)) <= keys
+
+
+def alarm_metrics(alarm: Mapping[str, Any]) -> int:
+    return sum("MetricStat" in metric for metric in alarm.get("Metrics", ())) or 1
+
+
+def test_the_idle_cost_follows_from_the_schedules(resources: Resources) -> None:
+    text = page("deploying.md")
+    told = {coded(row[0])[0]: [number(cell) for cell in row[1:]] for row in rows(text, "function")}
+    assert set(told) == set(SCHEDULED)
+    gb_s = passes = 0.0
+    for function, every_min in SCHEDULED.items():
+        runs = round(HOURS_A_MONTH * 60 / every_min)
+        memory = FUNCTIONS[function].memory_mib
+        seconds = told[function][2]
+        assert told[function] == [runs, memory, seconds, round(runs * memory / 1024 * seconds)]
+        gb_s += told[function][3]
+        passes += runs
+    costs = {row[0]: (row[1], number(row[2])) for row in rows(text, "what")}
+    how, usd = costs["Lambda, arm64"]
+    assert how.startswith(f"{gb_s:,.0f} GB-s")
+    assert f"{passes:,.0f} requests" in how
+    assert usd == round(gb_s * LAMBDA_USD_PER_GB_S + passes * LAMBDA_USD_PER_REQUEST, 2)
+    metrics = sum(alarm_metrics(alarm) for alarm in of_type(resources, "AWS::CloudWatch::Alarm").values())
+    assert abs(costs["CloudWatch alarms"][1] - metrics * ALARM_USD) <= 0.5, f"{metrics} metrics are watched"
+    total = re.search(r"about \*\*([0-9.]+) USD\*\*", text)
+    assert total is not None
+    assert abs(float(total[1]) - sum(usd for _, usd in costs.values())) <= 0.1
