@@ -1,13 +1,14 @@
 """What can be chosen at deployment (CDK context), and the settings of each function."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from constructs import Node
 
-from shared.names import DEFAULT_STACK, Function, Queue
+from shared.names import DEFAULT_STACK, INSTANCE_STATUS_POLICIES, REBALANCE_POLICIES, Function, Queue
 
 DEFAULT_INSTANCE_ROLE: Final = "reservoir-*"
 DEFAULT_IMAGE_PARAMETERS: Final = "/images/*"
@@ -28,6 +29,10 @@ class StackConfig:
     instance_role: str = DEFAULT_INSTANCE_ROLE
     # Name pattern of the SSM parameters, beside AWS's public ones, that EC2NodeClasses may take their image from.
     image_parameters: str = DEFAULT_IMAGE_PARAMETERS
+    # What a spot rebalance recommendation does; unless it does something, nobody is told of one.
+    rebalance_policy: str = REBALANCE_POLICIES[0]
+    # What failed status checks and planned maintenance do.
+    instance_status_policy: str = INSTANCE_STATUS_POLICIES[0]
     # Create AWSServiceRoleForEC2Spot; an account that has used Spot already has it, and a second one is an error.
     spot_service_linked_role: bool = False
 
@@ -50,6 +55,8 @@ class StackConfig:
                 " parameter that it matches can be read"
             )
             raise ValueError(message)
+        _require_one_of("rebalancePolicy", self.rebalance_policy, REBALANCE_POLICIES)
+        _require_one_of("instanceStatusPolicy", self.instance_status_policy, INSTANCE_STATUS_POLICIES)
 
     @property
     def event_bus_name(self) -> str:
@@ -66,9 +73,17 @@ class StackConfig:
             "manifests": _folder(node.try_get_context("manifests")),
             "instance_role": node.try_get_context("instanceRole"),
             "image_parameters": node.try_get_context("imageParameters"),
+            "rebalance_policy": node.try_get_context("rebalancePolicy"),
+            "instance_status_policy": node.try_get_context("instanceStatusPolicy"),
             "spot_service_linked_role": _switch(node, "spotServiceLinkedRole"),
         }
         return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+def _require_one_of(key: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        message = f"{key}: {value!r} must be one of {', '.join(known)}"
+        raise ValueError(message)
 
 
 def _switch(node: Node, key: str) -> bool | None:

@@ -31,21 +31,28 @@ RESERVATION_CALLS: Final = (
 )
 
 
-def _instance_patterns() -> Mapping[str, events.EventPattern]:
-    return {
+def _instance_patterns(*, with_rebalance: bool) -> Mapping[str, events.EventPattern]:
+    patterns = {
         "InstanceStateChange": events.EventPattern(
-            source=["aws.ec2"], detail_type=["EC2 Instance State-change Notification"]
+            source=["aws.ec2"],
+            detail_type=["EC2 Instance State-change Notification"],
+            detail={"state": events.Match.anything_but("pending")},  # a launch tells of itself
         ),
         "SpotInterruption": events.EventPattern(
             source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]
         ),
-        "RebalanceRecommendation": events.EventPattern(
-            source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
-        ),
         "Health": events.EventPattern(
-            source=["aws.health"], detail_type=["AWS Health Event"], detail={"service": ["EC2"]}
+            source=["aws.health"],
+            detail_type=["AWS Health Event"],
+            # Maintenance, and notices such as that of a reservation which is hardly used; no issues of the service.
+            detail={"service": ["EC2"], "eventTypeCategory": ["scheduledChange", "accountNotification"]},
         ),
     }
+    if with_rebalance:
+        patterns["RebalanceRecommendation"] = events.EventPattern(
+            source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
+        )
+    return patterns
 
 
 def _reservation_patterns() -> Mapping[str, events.EventPattern]:
@@ -105,12 +112,13 @@ class AwsEvents(Construct):
         reactions: sqs.IQueue,
         undelivered: sqs.IQueue,
         discover_reservations: lambda_.IFunction,
+        with_rebalance: bool,
     ) -> None:
         super().__init__(scope, construct)
         react = targets.SqsQueue(reactions, dead_letter_queue=undelivered)
         # The minute's schedule makes up for a lost wake-up; a late one would tell nothing new.
         discover = targets.LambdaFunction(discover_reservations, retry_attempts=0, max_event_age=Duration.minutes(1))
-        for name, pattern in _instance_patterns().items():
+        for name, pattern in _instance_patterns(with_rebalance=with_rebalance).items():
             events.Rule(self, name, event_pattern=pattern, targets=[react])
         for name, pattern in _reservation_patterns().items():
             events.Rule(self, name, event_pattern=pattern, targets=[react, discover])

@@ -1,6 +1,7 @@
 """What tells an operator that something is wrong, and the page where to look."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -8,11 +9,20 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from shared.names import Function, Queue, output_name
+from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
 
 MINUTE = Duration.minutes(1)
 OLDEST_MESSAGE_S = 600  # demand waits in the tables, not in the queues: ten minutes in a queue is a stuck function
 DISCOVERY_MISSES_MIN = 5  # reservations are re-read every minute
+
+# Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
+COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
+    "LaunchesBlocked": ("EC2 refuses everything that a class asks for: it launches nothing.", (Function.LAUNCH,)),
+    "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
+    "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
+    "OrphansSpared": ("Too many instances have no claim: none was terminated.", (Function.COLLECT,)),
+    "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
+}
 
 
 class Observability(Construct):
@@ -58,6 +68,8 @@ class Observability(Construct):
                 minutes=3,
                 text="Lambda's concurrency is used up.",
             )
+        for metric, (text, writers) in COUNTED.items():
+            self._alarm(metric, _counted(metric, writers), threshold=0, text=text)
         self._stale_discovery(functions[Function.DISCOVER_RESERVATIONS])
         self._dashboard(functions, queues, dead_letters)
 
@@ -123,3 +135,21 @@ class Observability(Construct):
                 left=[function.metric_duration(period=MINUTE, statistic="p99") for function in functions.values()],
             ),
         )
+
+
+def _counted(name: str, writers: Sequence[Function]) -> cloudwatch.IMetric:
+    """Return a counter, added up over the functions that write it; a function without one has counted nothing."""
+    parts: dict[str, cloudwatch.IMetric] = {
+        f"m{number}": cloudwatch.Metric(
+            namespace=METRICS_NAMESPACE,
+            metric_name=name,
+            dimensions_map={"service": writer.value},
+            statistic="Sum",
+            period=MINUTE,
+        )
+        for number, writer in enumerate(writers)
+    }
+    if len(parts) == 1:
+        return parts["m0"]
+    total = " + ".join(f"FILL({part}, 0)" for part in parts)
+    return cloudwatch.MathExpression(expression=total, using_metrics=parts, label=name, period=MINUTE)

@@ -184,13 +184,14 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
         # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
-        describes=("AvailabilityZones", "CapacityReservations", "Instances"),
+        # A node that ends before it ran may tell of a broken machine of a block.
+        describes=("AvailabilityZones", "CapacityBlockStatus", "CapacityReservations", "Instances"),
         more=(ec2_permissions.end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
         writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
-        describes=("AvailabilityZones", "CapacityReservations", "Instances", "InstanceStatus"),
+        describes=("AvailabilityZones", "CapacityBlockStatus", "CapacityReservations", "Instances", "InstanceStatus"),
         more=(set_timers, ec2_permissions.end_instances),
     ),
     Function.DISRUPT: Duty(
@@ -203,7 +204,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        describes=("Instances", "LaunchTemplates"),
+        describes=("CapacityBlockStatus", "Instances", "LaunchTemplates"),
         more=(ec2_permissions.end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates),
     ),
     Function.APPLY: Duty(writes=(Table.POLICY,)),

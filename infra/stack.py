@@ -43,6 +43,7 @@ class ReservoirStack(Stack):
             reactions=self.queues.by_name[Queue.REACTIONS],
             undelivered=self.queues.dead_letters[Queue.REACTIONS],
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
+            with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
         )
         Schedules(self, "Schedules", functions=self.functions, planning=self.queues.by_name[Queue.PLANNING])
         Observability(
@@ -91,6 +92,8 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
             names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
             names.DEPLOYMENT: self.stack_name,
+            names.REBALANCE_POLICY: self.config.rebalance_policy,
+            names.INSTANCE_STATUS_POLICY: self.config.instance_status_policy,
         }
 
     def _functions(self) -> dict[Function, lambda_.Function]:

@@ -70,6 +70,12 @@ SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
+# Environment variables, and their values with the default first: what a spot rebalance recommendation does, and what
+# failed status checks and planned maintenance do.
+REBALANCE_POLICY: Final = "REBALANCE_POLICY"
+REBALANCE_POLICIES: Final = ("ignore", "launch-before-drain")
+INSTANCE_STATUS_POLICY: Final = "INSTANCE_STATUS_POLICY"
+INSTANCE_STATUS_POLICIES: Final = ("replace", "report")
 METRICS_NAMESPACE: Final = "Reservoir"
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.

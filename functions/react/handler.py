@@ -18,6 +18,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count(kind.value, number)
     count("EventsAboutOthers", report.foreign_count)
     count("NodesDrained", report.drained_count)
+    count("CapacitySuspected", report.suspected_count)
     failed = [name for name, notice in notices.items() if report.failed_instance_ids.intersection(notice.instance_ids)]
     if failed:
         logger.warning("events will be delivered again", extra={"instances": sorted(report.failed_instance_ids)})

@@ -1,7 +1,7 @@
-"""One-time schedules of EventBridge Scheduler, one a Capacity Block."""
+"""One-time schedules of EventBridge Scheduler: the drain of a Capacity Block, the start of a reservation."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from shared.adapters.aws_errors import map_client_errors
@@ -22,14 +22,22 @@ class SchedulerDrainTimers:
         self._target = {"RoleArn": role_arn, "Arn": target_arn}
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
+        """Fire when the block is to be drained."""
+        self._set(f"drain-{reservation_id}", reservation_id, at)
+
+    def set_start_timer(self, reservation_id: str, at: datetime) -> None:
+        """Fire when the reservation is to begin."""
+        self._set(f"start-{reservation_id}", reservation_id, at)
+
+    def _set(self, name: str, reservation_id: str, at: datetime) -> None:
         """Fire at ``at`` (Scheduler: within the minute that follows) and delete the schedule afterwards.
 
-        The name stands for the reservation, so a repeat changes nothing and a new end date moves the timer.
+        The name stands for the reservation, so a repeat changes nothing and a new date moves the timer.
         """
         request: Any = {
-            "Name": f"drain-{reservation_id}",
+            "Name": name,
             "GroupName": self._group,
-            "ScheduleExpression": f"at({at.astimezone(UTC).strftime('%Y-%m-%dT%H:%M:%S')})",
+            "ScheduleExpression": f"at({_whole_second(at).strftime('%Y-%m-%dT%H:%M:%S')})",
             "ScheduleExpressionTimezone": "UTC",
             "FlexibleTimeWindow": {"Mode": "OFF"},
             "ActionAfterCompletion": "DELETE",
@@ -43,3 +51,8 @@ class SchedulerDrainTimers:
                 raise
             with map_client_errors():
                 self._client.update_schedule(**request)
+
+
+def _whole_second(at: datetime) -> datetime:
+    """Round up: a timer that fires early finds nothing to do yet."""
+    return (at.astimezone(UTC) + timedelta(microseconds=999_999)).replace(microsecond=0)

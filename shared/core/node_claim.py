@@ -148,6 +148,7 @@ class NodeClaim:
     nominated_until: datetime | None = None  # replicas are on their way here: not to be disrupted before
     replaces: tuple[str, ...] = ()  # ids of the claims that this one makes superfluous
     expected: tuple[PlacedReplicas, ...] = ()  # replicas that move here when the claims in ``replaces`` drain
+    unhealthy_since: datetime | None = None  # an episode of failed checks that is only reported
     # Leased over a unit that the claim in ``replaces`` still uses: launched only once that unit is free.
     waits_for_slot: bool = False
     failure: str | None = None

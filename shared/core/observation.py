@@ -88,7 +88,7 @@ def rebought(
         offering=offering,
         labels=own,
         price_atto_usd_per_hour=_price(claim, capacity_type, catalogue),
-        drain_at=claim.drain_at if reservation_id is not None else None,
+        drain_at=None if reservation is None else reservation.drain_at(),
     )
 
 

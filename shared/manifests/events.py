@@ -225,6 +225,33 @@ class ReservationIdle(Event):
     idle_since: AwareDatetime
 
 
+class BlockStatusDetail(Part):
+    """What EC2 says about the machines of a Capacity Block (DescribeCapacityBlockStatus), in units."""
+
+    interconnect_status: str = Field(description="`ok`, `impaired` or `insufficient-data`.")
+    total_count: int
+    available_count: int
+    unavailable_count: int
+
+
+class CapacitySuspected(Event):
+    """Nodes launched into a Capacity Block fail to boot one after the other: some of its units seem to be broken."""
+
+    detail_type: ClassVar[str] = "Capacity Suspected"
+
+    capacity_reservation_id: str
+    capacity_block_id: str | None = None
+    instance_type: str
+    zone: str
+    zone_id: str
+    suspected_count: int = Field(description="Units that are left alone.")
+    rounds: int = Field(description="How often in a row nodes failed there.")
+    node_claims: list[str] = Field(description="Those that failed in the last round.")
+    instance_ids: list[str] = Field(description="The instances that failed now; tell them to AWS Support.")
+    unused_until: AwareDatetime = Field(description="The units are tried again then.")
+    block_status: BlockStatusDetail | None = Field(default=None, description="Absent when EC2 would not say.")
+
+
 class Change(StrEnum):
     """What happened to a policy object; events only tell of real changes."""
 
@@ -263,5 +290,6 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     LaunchesBlocked,
     ReservationExhausted,
     ReservationIdle,
+    CapacitySuspected,
     PolicyChanged,
 )

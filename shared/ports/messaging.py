@@ -60,8 +60,12 @@ class EventPublisher(Protocol):
 
 
 class DrainTimers(Protocol):
-    """Exact one-time timers, one a Capacity Block."""
+    """Exact one-time timers that fire the expire function: one a Capacity Block, one a reservation that is to come."""
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
-        """Fire the expire function at ``at``; replaces the reservation's earlier timer, a repeat changes nothing."""
+        """Fire when the block is to be drained; replaces its earlier timer, a repeat changes nothing."""
+        ...
+
+    def set_start_timer(self, reservation_id: str, at: datetime) -> None:
+        """Fire when the reservation is to begin; replaces its earlier start timer, a repeat changes nothing."""
         ...

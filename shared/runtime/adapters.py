@@ -4,6 +4,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from shared.adapters.clients import make_client, pricing_region
+from shared.adapters.dynamodb_boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb_decisions import StoredDecisions
 from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
@@ -11,6 +12,7 @@ from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
 from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
 from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.ec2_capacity_blocks import Ec2CapacityBlocks
 from shared.adapters.ec2_fleet import Ec2FleetLauncher
 from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
 from shared.adapters.ec2_instances import Ec2Instances
@@ -108,6 +110,11 @@ class Adapters:
         """Shortages, those that are over included."""
         return DynamoDbShortageHistory(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock)
 
+    @cached_property
+    def boot_failures(self) -> DynamoDbBootFailures:
+        """Nodes in Capacity Blocks that did not boot."""
+        return DynamoDbBootFailures(self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock)
+
     # messages
 
     @cached_property
@@ -144,6 +151,11 @@ class Adapters:
     def reservation_reader(self) -> Ec2ReservationReader:
         """DescribeCapacityReservations."""
         return Ec2ReservationReader(self.ec2, lambda: make_client("resource-groups"))
+
+    @cached_property
+    def capacity_blocks(self) -> Ec2CapacityBlocks:
+        """The machines of Capacity Blocks."""
+        return Ec2CapacityBlocks(self.ec2)
 
     @cached_property
     def launch_environment(self) -> Ec2LaunchEnvironment:

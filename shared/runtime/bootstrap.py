@@ -15,6 +15,7 @@ from shared.runtime.adapters import Adapters
 from shared.runtime.settings import Settings
 from shared.usecases.apply_policy import ApplyPolicy
 from shared.usecases.block_drains import BlockDrains
+from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
 from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.deploy_policy import DeployPolicy
@@ -35,6 +36,7 @@ from shared.usecases.provision import Provision
 from shared.usecases.react import React
 from shared.usecases.reject_demand import RejectDemand
 from shared.usecases.replace_nodes import ReplaceNodes
+from shared.usecases.reservation_starts import ReservationStarts
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.stored_policy import StoredPolicy
 from shared.usecases.workload_status import WorkloadStatus
@@ -121,8 +123,16 @@ def node_life() -> NodeLife:
         policy=stored_policy(),
         instances=outside.instances,
         draining=draining(),
+        broken=broken_capacity(),
         publisher=outside.publisher,
     )
+
+
+@cache
+def broken_capacity() -> BrokenCapacity:
+    """Return what suspects units of Capacity Blocks."""
+    outside = adapters()
+    return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
 
 
 @cache
@@ -170,7 +180,16 @@ def expire() -> Expire:
         life=node_life(),
         draining=draining(),
         blocks=block_drains(),
+        starts=ReservationStarts(
+            reservations=outside.reservations,
+            reader=outside.reservation_reader,
+            observer=ReservationObserver(outside.reservations, outside.node_claims),
+            timers=outside.timers,
+            queue=outside.queue,
+        ),
+        broken=broken_capacity(),
         clock=outside.clock,
+        instance_status=outside.settings.instance_status_policy,
     )
 
 
@@ -199,7 +218,12 @@ def snapshot_gatherer() -> SnapshotGatherer:
     """Return the reader of snapshots."""
     outside = adapters()
     return SnapshotGatherer(
-        outside.offerings, outside.reservations, outside.node_claims, outside.workloads, outside.policy
+        outside.offerings,
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.policy,
+        outside.boot_failures,
     )
 
 

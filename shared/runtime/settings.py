@@ -3,19 +3,21 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
-from typing import Final
+from typing import Final, TypeVar
 
 from shared import names
 from shared.names import Queue, Table
+from shared.usecases.expire import InstanceStatusPolicy
 from shared.usecases.react import RebalancePolicy
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
 VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
 _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
-# Optional: what a spot rebalance recommendation does, "ignore" or "launch-before-drain".
-REBALANCE_POLICY: Final = "REBALANCE_POLICY"
 
 REQUIRED: Final = (
     *Table,
@@ -51,6 +53,7 @@ class Settings:
     region: str
     vm_memory_overhead: Fraction
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
+    instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -70,15 +73,18 @@ class Settings:
             deployment=environment[names.DEPLOYMENT],
             region=environment[REGION],
             vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
-            rebalance_policy=_rebalance_policy(environment.get(REBALANCE_POLICY, RebalancePolicy.IGNORE)),
+            rebalance_policy=_choice(RebalancePolicy, names.REBALANCE_POLICY, environment, RebalancePolicy.IGNORE),
+            instance_status_policy=_choice(
+                InstanceStatusPolicy, names.INSTANCE_STATUS_POLICY, environment, InstanceStatusPolicy.REPLACE
+            ),
         )
 
 
-def _rebalance_policy(text: str) -> RebalancePolicy:
+def _choice(kind: type[Choice], name: str, environment: Mapping[str, str], default: Choice) -> Choice:
     try:
-        return RebalancePolicy(text)
+        return kind(environment.get(name) or default)
     except ValueError as error:
-        raise SettingsError(f"{REBALANCE_POLICY} must be one of {', '.join(RebalancePolicy)}") from error
+        raise SettingsError(f"{name} must be one of {', '.join(kind)}") from error
 
 
 def _part(text: str) -> Fraction:

@@ -1,6 +1,7 @@
 """Draining Capacity Blocks before EC2 reclaims them (DESIGN section 6)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -10,8 +11,9 @@ from shared.core.capacity_reservation import CapacityReservation
 from shared.core.drain import BlockDrain, block_drain
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.ports.discovery import ReservationReader
+from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers
-from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from shared.ports.state import ConflictError, NodeClaimStore, ReservationStore, WorkloadStore
 from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining, DrainWish
@@ -20,6 +22,14 @@ _DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 # Within this of a drain's start the end date is re-read from EC2: extensions move it without an event, and what was
 # discovered may be a minute old.
 _REREAD_WITHIN: Final = timedelta(minutes=2)
+
+
+@dataclass(slots=True)
+class BlockReport:
+    """``due_ids``: claims whose drain was due. ``unread_count``: blocks near their end whose end EC2 would not say."""
+
+    due_ids: frozenset[str] = frozenset()
+    unread_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,25 +43,50 @@ class BlockDrains:
     timers: DrainTimers
     draining: Draining
 
-    def run(self, claims: Collection[NodeClaim], now: datetime) -> frozenset[str]:
-        """Start the drains that are due, keep the others' times and timers right; return the ids of the due claims."""
+    def run(self, claims: Collection[NodeClaim], now: datetime) -> BlockReport:
+        """Start the drains that are due, then keep the others' times and timers right."""
         by_block = _by_block(claims)
+        report = BlockReport()
         if not by_block:
-            return frozenset()
+            return report
         periods = checkpoint_periods_s([claim for group in by_block.values() for claim in group], self.workloads)
         blocks = {block_id: block for block_id in by_block if (block := self._known(block_id)) is not None}
-        near = set()
-        for block_id, block in blocks.items():
-            if _earliest(_drains(block, by_block[block_id], periods)) - now < _REREAD_WITHIN:
-                near.add(block_id)
-        if near:
-            for shown in self.reader.list_visible():
-                if shown.id in near:
-                    blocks[shown.id] = replace(blocks[shown.id], end_at=shown.end_at)
-        due: set[str] = set()
+        near = {
+            block_id
+            for block_id, block in blocks.items()
+            if _earliest(_drains(block, by_block[block_id], periods)) - now < _REREAD_WITHIN
+        }
+        ends = self._read_ends(near, report)
+        drains = {}
         for block_id in sorted(blocks):
-            due |= self._watch(blocks[block_id], _drains(blocks[block_id], by_block[block_id], periods), now)
-        return frozenset(due)
+            block = replace(blocks[block_id], end_at=ends.get(block_id, blocks[block_id].end_at))
+            drains[block_id] = _drains(block, by_block[block_id], periods)
+        due = [
+            DrainWish(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline)
+            for found in drains.values()
+            for claim, drain in found
+            if drain.starts_at <= now
+        ]
+        if due:  # nothing that could fail comes before this, of any block
+            self.draining.begin_drains(due, now)
+        for block_id, found in drains.items():
+            self._watch(block_id, found, now, is_near=block_id in near)
+        report.due_ids = frozenset(wish.claim.id for wish in due)
+        return report
+
+    def _read_ends(self, near: Set[str], report: BlockReport) -> Mapping[str, datetime | None]:
+        """Re-read the ends of blocks from EC2.
+
+        Where EC2 does not answer, the end that was discovered a minute ago counts: a drain too many, of a block that
+        was extended meanwhile, costs less than instances that are reclaimed without a word.
+        """
+        if not near:
+            return {}
+        try:
+            return {shown.id: shown.end_at for shown in self.reader.list_visible() if shown.id in near}
+        except AwsError:
+            report.unread_count = len(near)
+            return {}
 
     def _known(self, block_id: str) -> CapacityReservation | None:
         record = self.reservations.get(block_id)
@@ -60,20 +95,17 @@ class BlockDrains:
         return record.reservation
 
     def _watch(
-        self, block: CapacityReservation, drains: Sequence[tuple[NodeClaim, BlockDrain]], now: datetime
-    ) -> set[str]:
-        due = [(claim, drain) for claim, drain in drains if drain.starts_at <= now]
+        self, block_id: str, drains: Sequence[tuple[NodeClaim, BlockDrain]], now: datetime, *, is_near: bool
+    ) -> None:
         later = [(claim, drain) for claim, drain in drains if drain.starts_at > now]
         moved = [(claim, drain) for claim, drain in later if claim.drain_at != drain.starts_at]
-        # The block's one timer belongs to the next drain: set again when it has fired, or the end has moved.
-        if later and (due or moved):
-            self.timers.set_timer(block.id, _earliest(later))
+        # The block's one timer belongs to the next drain: set again when it has fired, or the end has moved; and once
+        # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
+        if later and (moved or is_near or len(later) < len(drains)):
+            self.timers.set_timer(block_id, _earliest(later))
         for claim, drain in moved:
-            save_claim(self.claims, claim, partial(_with_drain_at, drain.starts_at))
-        if due:
-            ending = DrainReason.CAPACITY_BLOCK_ENDING
-            self.draining.begin_drains([DrainWish(claim, ending, drain.deadline) for claim, drain in due], now)
-        return {claim.id for claim, _ in due}
+            with suppress(ConflictError):  # whoever moves it this often will be seen by the next sweep
+                save_claim(self.claims, claim, partial(_with_drain_at, drain.starts_at))
 
 
 def _with_drain_at(drain_at: datetime, claim: NodeClaim) -> NodeClaim | None:

@@ -122,11 +122,18 @@ class DiscoverReservations:
     def _set_timer(
         self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
     ) -> None:
-        """Set the block's exact timer when it is new or was extended, before the facts that say so are saved."""
+        """Set exact timers for what is new or was moved, before the facts that say so are saved.
+
+        A reservation that is to come is looked at when it begins; a block drains in time, and later when extended.
+        """
+        known = None if before is None else before.reservation
+        start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
+        if start_at is not None and (known is None or known.start_at != start_at):
+            self.timers.set_start_timer(reservation.id, start_at)
         drain_at = reservation.drain_at()
         if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:
             return
-        if reservation.state in ENDED_STATES or (before is not None and before.reservation.drain_at() == drain_at):
+        if reservation.state in ENDED_STATES or (known is not None and known.drain_at() == drain_at):
             return
         self.timers.set_timer(reservation.id, drain_at)
 

@@ -3,9 +3,12 @@
 The same sweep finds what lost events would have told; the exact timer of a Capacity Block runs it as well.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from shared.core.drain import is_over
@@ -15,17 +18,28 @@ from shared.core.node_pool import DisruptionReason, NodePool
 from shared.core.observation import Meaning
 from shared.core.schedule import allowed_disruptions
 from shared.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
+from shared.ports.errors import AwsError
 from shared.ports.launches import LaunchPolicy
-from shared.ports.state import NodeClaimStore
+from shared.ports.state import ConflictError, NodeClaimStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
+from shared.usecases.broken_capacity import BOOT_WITHIN, BrokenCapacity
+from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining, DrainWish
 from shared.usecases.node_life import NodeLife
+from shared.usecases.reservation_starts import ReservationStarts
 
 # R-160: a check that has failed for two minutes is no hiccup any more.
 _IMPAIRED_FOR: Final = timedelta(seconds=120)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 _GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+
+
+class InstanceStatusPolicy(StrEnum):
+    """What failed status checks and planned maintenance, found by polling, do."""
+
+    REPLACE = "replace"
+    REPORT = "report"  # count each episode once, touch nothing
 
 
 @dataclass(slots=True)
@@ -38,7 +52,11 @@ class ExpireReport:
     block_drain_count: int = 0
     deadline_count: int = 0
     aged_count: int = 0
-    unhealthy_count: int = 0
+    unhealthy_count: int = 0  # nodes that have just become unhealthy, whether or not they are replaced
+    stuck_count: int = 0  # instances that never reached running
+    suspected_count: int = 0  # blocks that have become suspected of broken units
+    started_count: int = 0  # reservations that were seen to begin
+    unread_count: int = 0  # readings that EC2 refused; what was known before was used
     refused: dict[str, str] = field(default_factory=dict)
 
 
@@ -53,15 +71,19 @@ class Expire:
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
+    starts: ReservationStarts
+    broken: BrokenCapacity
     clock: Clock
+    instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     def run(self) -> ExpireReport:
         """Sweep once. Blocks come first: theirs is the one deadline that EC2 enforces."""
         now = self.clock.now()
         live = self.claims.list_live()
         report = ExpireReport(seen_count=len(live))
-        draining = self.blocks.run(live, now)
-        report.block_drain_count = len(draining)
+        blocks = self.blocks.run(live, now)
+        draining = blocks.due_ids
+        report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
         over = {claim.id: claim for claim in live if is_over(claim, now)}
         report.deadline_count = len(over)
         if over:
@@ -71,13 +93,21 @@ class Expire:
         shown = self._read(rest)
         followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
         report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
+        report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.suspected_count
         report.refused.update(followed.refused)
         gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
         steady = [claim for claim in rest if claim.id not in gone and claim.state in _STEADY]
-        report.unhealthy_count = self._drain_unhealthy(steady, now)
+        self._look_after(steady, report, now)
         leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
         report.aged_count = self._drain_aged(steady, leaving, now)
+        self._look_for_starts(report, now)
         return report
+
+    def _look_for_starts(self, report: ExpireReport, now: datetime) -> None:
+        try:
+            report.started_count = self.starts.run(now)
+        except AwsError:  # discovery reads the same each minute, and alarms when it cannot
+            report.unread_count += 1
 
     def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
         return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
@@ -104,15 +134,43 @@ class Expire:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
         return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest], now).moved)
 
-    def _drain_unhealthy(self, steady: Sequence[NodeClaim], now: datetime) -> int:
+    def _look_after(self, steady: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> None:
         """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160)."""
         by_instance = {claim.instance_id: claim for claim in steady}
-        wishes = []
+        wishes: dict[str, DrainWish] = {}
         for health in self.health.list_unhealthy():
             claim = by_instance.get(health.instance_id)
             wish = None if claim is None else _verdict(claim, health, now)
-            wishes += [] if wish is None else [wish]
-        return len(self.draining.begin_drains(wishes, now).moved) if wishes else 0
+            if wish is not None:
+                wishes[wish.claim.id] = wish
+        if self.instance_status is InstanceStatusPolicy.REPORT:
+            report.unhealthy_count = self._remember_episodes(steady, wishes.keys(), now)
+        elif wishes:
+            young = [wish.claim for wish in wishes.values() if _did_not_boot(wish, now)]
+            report.suspected_count += self.broken.note(young, now)
+            report.unhealthy_count = len(self.draining.begin_drains(list(wishes.values()), now).moved)
+
+    def _remember_episodes(self, steady: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
+        """Note on claims that an episode began or ended; return how many began."""
+        began = 0
+        for claim in steady:
+            is_unhealthy = claim.id in unhealthy_ids
+            if is_unhealthy == (claim.unhealthy_since is not None):
+                continue
+            with suppress(ConflictError):  # seen again by the next sweep
+                since = now if is_unhealthy else None
+                saved = save_claim(self.claims, claim, partial(_with_episode, since))
+                began += is_unhealthy and saved is not None
+        return began
+
+
+def _with_episode(since: datetime | None, claim: NodeClaim) -> NodeClaim | None:
+    return replace(claim, unhealthy_since=since) if claim.state in _STEADY else None
+
+
+def _did_not_boot(wish: DrainWish, now: datetime) -> bool:
+    launched_at = wish.claim.launched_at or wish.claim.created_at
+    return wish.reason is DrainReason.UNHEALTHY and now - launched_at <= BOOT_WITHIN
 
 
 def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:

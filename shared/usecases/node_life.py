@@ -13,6 +13,7 @@ from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
 from shared.usecases.announce import capacity_type_changed
+from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining
 
@@ -23,6 +24,7 @@ class LifeReport:
 
     by_meaning: dict[Meaning, int] = field(default_factory=dict)
     rebought_count: int = 0
+    suspected_count: int = 0  # blocks that have become suspected of broken units
     refused: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # ids of claims that others kept moving: look again later
 
@@ -41,6 +43,7 @@ class NodeLife:
     policy: LaunchPolicy
     instances: InstanceReader
     draining: Draining
+    broken: BrokenCapacity
     publisher: EventPublisher
 
     def follow(self, claims: Sequence[NodeClaim], now: datetime) -> LifeReport:
@@ -64,6 +67,9 @@ class NodeLife:
                 save_claim(self.claims, claim, partial(_running, now))
             except ConflictError:
                 report.lost.add(claim.id)
+        ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
+        never_ran = [claim for claim in ended if claim.state is ClaimState.LAUNCHED]
+        report.suspected_count = self.broken.note(never_ran, now)
         for moves in (
             self.draining.ended(found.get(Meaning.ENDED, ()), now),
             self.draining.terminate(found.get(Meaning.STOPPED, ()), now, failure="InstanceStopped"),
@@ -73,10 +79,10 @@ class NodeLife:
             report.lost.update(moves.lost)
             report.refused.update(moves.refused)
         alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
-        report.rebought_count = self._follow_purchases(alive, shown)
+        report.rebought_count = self._follow_purchases(alive, shown, report.lost)
         return report
 
-    def _follow_purchases(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance]) -> int:
+    def _follow_purchases(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], lost: set[str]) -> int:
         """Demote and promote claims whose instance left or entered a reservation."""
         moved = [
             claim
@@ -103,7 +109,10 @@ class NodeLife:
             if after is None:
                 continue
             self.publisher.publish([capacity_type_changed(claim, after)])
-            count += save_claim(self.claims, claim, bought) is not None
+            try:
+                count += save_claim(self.claims, claim, bought) is not None
+            except ConflictError:
+                lost.add(claim.id)
         return count
 
 

@@ -46,6 +46,7 @@ class ReactReport:
     by_kind: Counter[NoticeKind] = field(default_factory=Counter)
     foreign_count: int = 0
     drained_count: int = 0
+    suspected_count: int = 0  # blocks that have become suspected of broken units
     failed_instance_ids: set[str] = field(default_factory=set)
 
 
@@ -105,6 +106,7 @@ class React:
     ) -> None:
         shown = self.instances.get_many(known)
         followed = self.life.apply(list(known.values()), shown, now)
+        report.suspected_count = followed.suspected_count
         wishes = []
         for instance_id in sorted(known):
             about = [notice for notice in notices if instance_id in notice.instance_ids]

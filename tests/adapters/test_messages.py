@@ -178,3 +178,11 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert json.loads(schedule["Target"]["Input"]) == {"capacityReservationId": "cr-1"}
+
+    timers.set_start_timer("cr-1", START + timedelta(milliseconds=1))
+    assert {each["Name"] for each in scheduler.list_schedules(GroupName=group)["Schedules"]} == {
+        "drain-cr-1",
+        "start-cr-1",
+    }
+    starts = scheduler.get_schedule(GroupName=group, Name="start-cr-1")
+    assert starts["ScheduleExpression"] == "at(2026-01-15T12:00:01)"  # never before the time

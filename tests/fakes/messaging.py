@@ -55,8 +55,13 @@ class MemoryTimers:
     """Implements ``DrainTimers``."""
 
     at: dict[str, datetime] = field(default_factory=dict)
+    starts: dict[str, datetime] = field(default_factory=dict)
     set_count: int = 0
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
         self.at[reservation_id] = at
+        self.set_count += 1
+
+    def set_start_timer(self, reservation_id: str, at: datetime) -> None:
+        self.starts[reservation_id] = at
         self.set_count += 1

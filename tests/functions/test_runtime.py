@@ -16,6 +16,8 @@ from shared.ports.state import ConflictError
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.observability import count, observed
 from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings, SettingsError
+from shared.usecases.expire import InstanceStatusPolicy
+from shared.usecases.react import RebalancePolicy
 from shared.usecases.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
 
@@ -51,6 +53,22 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
         Settings.from_environment({**incomplete, Queue.DEMAND: ""})
 
     assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
+
+
+def test_the_policies_are_those_that_the_stack_offers_and_the_first_is_the_default() -> None:
+    assert tuple(RebalancePolicy) == names.REBALANCE_POLICIES
+    assert tuple(InstanceStatusPolicy) == names.INSTANCE_STATUS_POLICIES
+    settings = Settings.from_environment(ENVIRONMENT)
+    assert (settings.rebalance_policy, settings.instance_status_policy) == ("ignore", "replace")
+    chosen = {names.REBALANCE_POLICY: "launch-before-drain", names.INSTANCE_STATUS_POLICY: "report"}
+    settings = Settings.from_environment(ENVIRONMENT | chosen)
+    assert (settings.rebalance_policy, settings.instance_status_policy) == ("launch-before-drain", "report")
+
+
+@pytest.mark.parametrize("name", [names.REBALANCE_POLICY, names.INSTANCE_STATUS_POLICY])
+def test_a_policy_that_nobody_offers_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        Settings.from_environment(ENVIRONMENT | {name: "panic"})
 
 
 @pytest.mark.parametrize("text", ["much", "1.5", "-0.1"])

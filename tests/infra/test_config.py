@@ -47,6 +47,8 @@ def test_the_command_lines_text_is_understood() -> None:
         {"imageParameters": "/*"},
         {"imageParameters": "images/*"},
         {"manifests": "no/such/folder"},
+        {"rebalancePolicy": "drain"},
+        {"instanceStatusPolicy": "off"},
     ],
 )
 def test_a_wrong_choice_names_its_key(context: Mapping[str, Any]) -> None:
@@ -67,6 +69,17 @@ def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
     assert all("Staging" in name for name in chosen)
     for table in of_type(resources, "AWS::DynamoDB::Table").values():
         assert table["DeletionProtectionEnabled"] is False
+
+
+def test_rebalance_recommendations_are_asked_for_only_when_they_do_something(tmp_path: Path) -> None:
+    def rules(context: Mapping[str, Any]) -> list[list[str]]:
+        resources = synthesise(tmp_path / str(len(context)), {"embedded": True, **context})["Resources"]
+        found = of_type(resources, "AWS::Events::Rule").values()
+        return [kinds for rule in found for kinds in [rule.get("EventPattern", {}).get("detail-type")] if kinds]
+
+    recommended = ["EC2 Instance Rebalance Recommendation"]
+    assert recommended not in rules({})
+    assert recommended in rules({"rebalancePolicy": "launch-before-drain"})
 
 
 def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@ from typing import Any
 import pytest
 
 from infra.acknowledgements import as_reported
+from infra.app import ROOT
 from infra.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS, MAX_RECEIVE_COUNT
+from infra.observability import COUNTED
 from shared import names
 from shared.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, of_type
@@ -210,3 +212,22 @@ def test_every_dead_letter_queue_and_function_has_its_alarms(resources: Resource
     for name in of_type(resources, "AWS::Lambda::Function"):
         assert {("Errors", f"<{name}>"), ("Throttles", f"<{name}>")} <= watched
     assert any(alarm["TreatMissingData"] == "breaching" for alarm in alarms.values())
+
+
+def test_what_only_the_functions_can_count_has_an_alarm_and_a_line_in_the_runbook(resources: Resources) -> None:
+    runbook = (ROOT / "docs" / "runbook.md").read_text()
+    counted = {
+        (metric["MetricName"], dimension["Value"])
+        for alarm in of_type(resources, "AWS::CloudWatch::Alarm").values()
+        for metric in [
+            alarm,
+            *(part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part),
+        ]
+        if metric.get("Namespace") == names.METRICS_NAMESPACE
+        for dimension in metric["Dimensions"]
+    }
+    assert {name for name, _ in counted} == set(COUNTED)
+    for name, function in counted:
+        handler = (ROOT / "functions" / function / "handler.py").read_text()
+        assert f'count("{name}"' in handler, f"{function} does not write {name}"
+        assert f"| `{name}` |" in runbook

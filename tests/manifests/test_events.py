@@ -11,6 +11,8 @@ from shared.core.node_claim import DrainReason
 from shared.core.plan import ReasonCode
 from shared.manifests.events import (
     EVENTS,
+    BlockStatusDetail,
+    CapacitySuspected,
     Change,
     ChangedObject,
     Event,
@@ -91,6 +93,16 @@ ONE_OF_EACH: tuple[Event, ...] = (
     LaunchesBlocked(node_class="gpu", reason="AccessDenied", message="ec2:RunInstances is denied"),
     ReservationExhausted(**RESERVATION, total_count=4),
     ReservationIdle(**RESERVATION, total_count=4, idle_count=2, idle_since=AT),
+    CapacitySuspected(
+        **RESERVATION,
+        capacity_block_id="cb-1",
+        suspected_count=1,
+        rounds=2,
+        node_claims=["nc-1"],
+        instance_ids=["i-1"],
+        unused_until=AT,
+        block_status=BlockStatusDetail(interconnect_status="ok", total_count=4, available_count=4, unavailable_count=0),
+    ),
     PolicyChanged(changes=[ChangedObject(kind="NodePool", name="gpu", change=Change.CREATED, generation=1)]),
 )
 

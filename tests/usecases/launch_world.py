@@ -19,15 +19,19 @@ from shared.core.snapshot import PlacedReplicas
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
 from shared.usecases.block_drains import BlockDrains
+from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
 from shared.usecases.draining import Draining
-from shared.usecases.expire import Expire
+from shared.usecases.expire import Expire, InstanceStatusPolicy
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
 from shared.usecases.launch_gangs import LaunchGangs
 from shared.usecases.launch_reactions import LaunchReactions
 from shared.usecases.node_life import NodeLife
+from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.react import React, RebalancePolicy
+from shared.usecases.reservation_starts import ReservationStarts
+from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
@@ -132,6 +136,8 @@ class World:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.timers = MemoryTimers()
+        self.boot_failures: Any = MemoryBootFailures(self.clock)
+        self.blocks: Any = MemoryBlocks()
         self.effects = Effects()
         self.state.offerings.save_catalogue(CATALOGUE)
 
@@ -274,8 +280,12 @@ class World:
             policy=ports.policy,
             instances=self.ec2,
             draining=self._draining(ports),
+            broken=self._broken(ports),
             publisher=ports.bus,
         )
+
+    def _broken(self, ports: "Ports") -> BrokenCapacity:
+        return BrokenCapacity(self.boot_failures, self.blocks, ports.reservations, ports.bus)
 
     def _blocks(self, ports: "Ports") -> BlockDrains:
         return BlockDrains(
@@ -303,7 +313,7 @@ class World:
             rebalance=rebalance,
         )
 
-    def expire(self) -> Expire:
+    def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
         ports = self._ports()
         return Expire(
             claims=ports.claims,
@@ -313,7 +323,16 @@ class World:
             life=self._life(ports),
             draining=self._draining(ports),
             blocks=self._blocks(ports),
+            starts=ReservationStarts(
+                reservations=self.state.reservations,
+                reader=self.ec2,
+                observer=ReservationObserver(self.state.reservations, self.state.node_claims),
+                timers=ports.timers,
+                queue=ports.queue,
+            ),
+            broken=self._broken(ports),
             clock=self.clock,
+            instance_status=instance_status,
         )
 
     def collect(self) -> Collect:

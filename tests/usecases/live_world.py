@@ -4,10 +4,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from shared.adapters.ec2_capacity_blocks import Ec2CapacityBlocks
 from shared.core.node_claim import NodeClaim
 from shared.core.notice import Notice, parse_notice
 from shared.ports.messaging import LaunchBatch
 from tests.adapters.ec2_world import Ec2World
+from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.effects import Effects
 from tests.usecases.launch_world import PRICES, World, instance_type
 
@@ -20,6 +22,8 @@ class LiveWorld(World):
         self.aws = Ec2World()
         self.clock: Any = self.aws.cloud.clock
         self.state.clock = self.clock
+        self.boot_failures = MemoryBootFailures(self.clock)
+        self.blocks = Ec2CapacityBlocks(self.aws.cloud.ec2)
         self.templates: Any = self.aws.templates
         self.ec2: Any = _Ec2(self.aws)
         self.policy.classes["default"] = self.aws.node_class

@@ -11,6 +11,7 @@ from shared.core.ledger import COUNT_LAG, Balance
 from shared.core.node_claim import ClaimState, LeaseState, NodeClaim
 from shared.ports.errors import ThrottledError
 from shared.ports.policy import PolicyKind, PolicyObject
+from shared.usecases.stored_policy import StoredPolicy
 from tests.fakes.discovery import SUBNETS
 from tests.fakes.system import START
 from tests.fakes.values import reservation
@@ -269,6 +270,19 @@ def test_a_blocked_class_is_released_by_a_change_or_after_a_rest() -> None:
     assert reason_after(minutes=1) is None
 
 
+def test_a_block_by_a_launch_shows_in_the_conditions_and_outlives_the_next_discovery() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+
+    StoredPolicy(world.policy, world.clock).block_launches("default", "Permission: UnauthorizedOperation")
+
+    for _ in range(2):
+        shown = {str(condition.type): condition for condition in class_status(world).status.conditions}
+        assert shown["Ready"].status == "False"
+        assert shown["LaunchesPermitted"].message == "Permission: UnauthorizedOperation"
+        world.clock.advance(minutes=1)
+        world.discover()
+
+
 # Timers
 
 
@@ -292,6 +306,21 @@ def test_a_block_gets_one_exact_timer_that_moves_with_its_end() -> None:
 def test_an_ultra_server_block_drains_seventy_minutes_before_its_end() -> None:
     world = PlanningWorld().ready(block(ultra_server=True))
     assert world.timers.at == {"cr-1": START + timedelta(hours=22, minutes=50)}
+
+
+def test_a_reservation_that_is_to_come_gets_a_timer_at_its_start() -> None:
+    start = START + timedelta(hours=2)
+    coming = reservation(tags=TEAM, state="scheduled", start_at=start, total_count=0, available_count=0)
+    world = PlanningWorld().ready(coming)
+    assert world.timers.starts == {"cr-1": start}
+
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert world.timers.set_count == 1
+    world.reader.put(replace(coming, state="delayed", start_at=start + timedelta(hours=1)))
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert world.timers.starts == {"cr-1": start + timedelta(hours=1)}
 
 
 def test_an_odcr_that_expires_gets_no_timer() -> None:

@@ -5,9 +5,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from shared.core.capacity_reservation import CapacityReservation
 from shared.core.node_claim import ClaimState, DrainReason
 from shared.core.node_pool import Budget, Disruption
 from shared.ports.ec2 import InstanceHealth
+from shared.ports.errors import ThrottledError
+from shared.usecases.expire import InstanceStatusPolicy
+from tests.fakes.effects import Effects, Killed
 from tests.usecases.launch_world import World, on_demand, reserved
 
 
@@ -86,6 +90,79 @@ def test_within_a_block_the_workload_that_needs_more_notice_goes_first(world: Wo
     assert slow.drain.deadline - slow.drain.notified_at == timedelta(hours=1)
 
 
+def test_the_timer_is_right_whichever_batch_was_launched_last(world: World, end: datetime) -> None:
+    """A launch sets the block's timer for its own claims; shortly before the first drain the sweep puts that right."""
+    world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
+    world.running(1, reserved("cr-block"), batch_id="b-1", workload="research/slow")
+    world.running(1, reserved("cr-block"), batch_id="b-2")
+    first = end - timedelta(minutes=30 + 10 + 52)
+    assert world.timers.at["cr-block"] == end - timedelta(minutes=40)
+    world.clock.set(first - timedelta(seconds=90))
+    world.expire().run()
+    assert world.timers.at["cr-block"] == first
+
+
+def no_answer() -> tuple[CapacityReservation, ...]:
+    raise ThrottledError("RequestLimitExceeded", "DescribeCapacityReservations")
+
+
+def test_blocks_drain_by_what_was_discovered_when_ec2_does_not_answer(
+    world: World, end: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.running(2, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    monkeypatch.setattr(world.ec2, "list_visible", no_answer)
+    report = world.expire().run()
+    assert (report.block_drain_count, report.unread_count) == (2, 1)
+
+
+def test_drains_begin_before_timers_are_set(world: World, end: datetime) -> None:
+    world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
+    world.running(1, reserved("cr-block"), batch_id="b-1")
+    world.running(1, reserved("cr-block"), batch_id="b-2", workload="research/slow")
+    world.clock.set(end - timedelta(minutes=80))
+    world.effects = Effects(kill_before=4)  # announced, saved, the planner was woken; then the function dies
+    with pytest.raises(Killed, match="set_timer"):
+        world.expire().run()
+    assert world.state.claim_rows["b-2-nc-0000"].state is ClaimState.DRAINING
+    world.effects = Effects()
+    world.clock.set(end - timedelta(minutes=41))
+    world.expire().run()
+    assert world.timers.at["cr-block"] == end - timedelta(minutes=40)
+
+
+def coming(world: World) -> datetime:
+    """Let a reservation be known that begins in half an hour; the clock stands there."""
+    start = world.clock.now() + timedelta(minutes=30)
+    world.add_reservation("cr-new", state="scheduled", start_at=start, total_count=0, available_count=0)
+    return start
+
+
+def test_a_reservation_that_begins_is_seen_without_its_event(world: World) -> None:
+    start = coming(world)
+    world.clock.set(start - timedelta(seconds=1))
+    world.expire().run()
+    assert world.timers.starts == {}
+    world.clock.set(start)
+    assert world.expire().run().started_count == 0
+    assert world.timers.starts == {"cr-new": start + timedelta(seconds=10)}  # EC2 is late: look again soon
+    begun = replace(world.ec2.reservations["cr-new"], state="active", total_count=4, available_count=4)
+    world.ec2.reservations["cr-new"] = begun
+    world.clock.advance(seconds=10)
+    world.queue.wake_ups.clear()
+    assert world.expire().run().started_count == 1
+    assert world.free_units("cr-new") == 4
+    assert world.queue.wake_ups == ["reservation started"]
+    world.clock.advance(seconds=10)
+    assert world.expire().run().started_count == 0
+
+
+def test_a_sweep_is_through_although_starts_cannot_be_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.clock.set(coming(world))
+    monkeypatch.setattr(world.ec2, "list_visible", no_answer)
+    assert world.expire().run().unread_count == 1
+
+
 def test_reservations_that_end_never_drain_their_nodes(world: World) -> None:
     soon = world.clock.now() + timedelta(minutes=1)
     world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], end_at=soon)
@@ -133,6 +210,23 @@ def test_failed_checks_count_after_two_minutes(world: World) -> None:
     world.expire().run()
     assert reasons(world) == {DrainReason.UNHEALTHY}
     assert world.ec2.live() == []  # it does not wait for a machine that is broken
+
+
+def test_with_policy_report_each_episode_is_counted_once_and_nothing_is_touched(world: World) -> None:  # S-85
+    (claim,) = world.running(1, on_demand("m5.large"))
+
+    def sweep() -> int:
+        world.clock.advance(minutes=1)
+        return world.expire(InstanceStatusPolicy.REPORT).run().unhealthy_count
+
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    assert [sweep(), sweep(), sweep()] == [0, 1, 0]  # after two minutes, and once
+    world.ec2.unhealthy = []
+    assert sweep() == 0
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    assert [sweep(), sweep(), sweep()] == [0, 1, 0]  # a relapse is another episode
+    assert world.claims()[0].state is ClaimState.RUNNING
+    assert world.bus.of("Node Draining") == []
 
 
 def test_planned_maintenance_is_found_without_its_event(world: World) -> None:

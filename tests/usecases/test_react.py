@@ -10,6 +10,7 @@ from shared.core.capacity_reservation import ReservationKind
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
+from shared.core.offerings import reservation_labels
 from shared.usecases.react import RebalancePolicy
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
@@ -203,8 +204,27 @@ def test_an_instance_that_ec2_put_into_a_selected_reservation_is_promoted(world:
     world.expire().run()
     after = now_of(world, claim)
     assert after.offering == reserved()
+    wanted = reservation_labels(world.state.reservation_rows["cr-1"].reservation)
+    assert wanted.keys() <= after.labels.keys()
     assert after.labels[labels.CAPACITY_RESERVATION_ID] == "cr-1"
+    assert after.labels[labels.CAPACITY_TYPE] == "reserved"
     assert 0 < after.price_atto_usd_per_hour < 10**12
+    (event,) = world.bus.of("Node Capacity Type Changed")
+    assert (event["previous"], event["node"]["priceMicroUsdPerHour"]) == ("on-demand", 0)
+
+
+def test_an_instance_that_slides_within_a_group_keeps_its_price_and_changes_its_labels(world: World) -> None:
+    world.add_reservation("cr-block")  # selected, and a plain reservation here
+    (claim,) = world.running(1, reserved())
+    world.expire().run()
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-block")
+    world.expire().run()
+    after = now_of(world, claim)
+    assert after.offering == reserved("cr-block")
+    assert after.labels[labels.CAPACITY_RESERVATION_ID] == "cr-block"
+    assert after.drain_at is None
+    (event,) = world.bus.of("Node Capacity Type Changed")
+    assert (event["previousCapacityReservationId"], event["node"]["capacityReservationId"]) == ("cr-1", "cr-block")
 
 
 def test_an_instance_in_an_open_reservation_that_nobody_selected_stays_on_demand(world: World) -> None:

@@ -1,0 +1,41 @@
+"""What EC2 says about the machines of Capacity Blocks, and what we remember about those that did not boot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from shared.core.boot_failure import BootFailures
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStatus:
+    """DescribeCapacityBlockStatus of one block, in units. ``interconnect``: ok, impaired or insufficient-data."""
+
+    interconnect: str
+    total_count: int
+    available_count: int
+    unavailable_count: int
+
+
+class BlockStatusReader(Protocol):
+    """DescribeCapacityBlockStatus."""
+
+    def block_status(self, capacity_block_id: str) -> BlockStatus | None:
+        """Return the status of a block, None when EC2 leaves it out. Raises AwsError, for an unknown block too."""
+        ...
+
+
+class BootFailureStore(Protocol):
+    """Boot failures by reservation, for as long as a later one could follow from them."""
+
+    def get(self, reservation_id: str) -> BootFailures | None:
+        """Return what is remembered about the reservation (consistent read)."""
+        ...
+
+    def put(self, reservation_id: str, failures: BootFailures) -> None:
+        """Remember; the last writer wins, and one lost failure only makes the suspicion later."""
+        ...
+
+    def list_remembered(self) -> Mapping[str, BootFailures]:
+        """Return everything that is remembered, by reservation id; may lag a write by moments."""
+        ...

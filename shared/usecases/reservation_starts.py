@@ -1,0 +1,59 @@
+"""Reservations that begin: seen the moment they do, whether or not EC2's event arrives.
+
+Discovery sets a timer at the start of every reservation that it knows to come. The timer, like each minute's sweep,
+asks here; EC2 may be some seconds late, so the timer is then set again.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.capacity_reservation import ACTIVE, UPCOMING_STATES
+from shared.ports.discovery import ReservationReader
+from shared.ports.messaging import DrainTimers, WorkQueue
+from shared.ports.state import ReservationRecord, ReservationStore
+from shared.usecases.observe_reservation import ReservationObserver
+
+_ASK_AGAIN_AFTER: Final = timedelta(seconds=10)
+# One that is later than this is delayed; each minute's discovery will find it.
+_EXPECTED_WITHIN: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservationStarts:
+    """Looks for reservations whose time has come."""
+
+    reservations: ReservationStore
+    reader: ReservationReader
+    observer: ReservationObserver
+    timers: DrainTimers
+    queue: WorkQueue
+
+    def run(self, now: datetime) -> int:
+        """Observe what should have begun; wake the planner if anything has. Raises AwsError."""
+        due = {r.reservation.id: r for r in self.reservations.list_current() if _is_due(r, now)}
+        if not due:
+            return 0
+        opened = 0
+        for shown in self.reader.list_visible():
+            before = due.get(shown.id)
+            if before is None:
+                continue
+            if shown.state != ACTIVE:
+                self.timers.set_start_timer(shown.id, now + _ASK_AGAIN_AFTER)
+                continue
+            known = before.reservation
+            change = self.observer.observe(before, replace(shown, resource_group_arns=known.resource_group_arns), now)
+            opened += change is not None and change.opened(now)
+        if opened:
+            self.queue.wake_planner(reason="reservation started")
+        return opened
+
+
+def _is_due(record: ReservationRecord, now: datetime) -> bool:
+    start_at = record.reservation.start_at
+    return (
+        record.reservation.state in UPCOMING_STATES
+        and start_at is not None
+        and start_at <= now <= start_at + _EXPECTED_WITHIN
+    )
