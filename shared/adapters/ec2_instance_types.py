@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shared.adapters.aws_errors import map_client_errors
 from shared.core import labels
 from shared.core.catalogue import DiscoveredType
+from shared.core.efa import EFA, EfaCard
 from shared.core.instance_type import CapacityType, InstanceType, is_ultra_server
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
@@ -27,7 +28,7 @@ _ROOT_VOLUME_BYTES: Final = 20 << 30
 _GPU_RESOURCES: Final = {"NVIDIA": "nvidia.com/gpu", "AMD": "amd.com/gpu", "Habana": "habana.ai/gaudi"}
 _NEURON: Final = "aws.amazon.com/neuron"
 _NEURON_CORE: Final = "aws.amazon.com/neuroncore"
-_EFA: Final = "vpc.amazonaws.com/efa"
+_EFA_TYPES: Final = frozenset({"efa", "efa-only"})
 _NAME: Final = re.compile(r"(?P<category>[a-z]+)(-[0-9]+tb)?(?P<generation>[0-9]+)")
 
 
@@ -86,6 +87,7 @@ def parse(info: Mapping[str, Any], region: str, vm_memory_overhead: Fraction) ->
         capacity=Resources.of(capacity),
         overhead=Resources.of({MEMORY: overhead_mib * _MIB}),
         ultra_server=is_ultra_server(info["InstanceType"]),
+        efa_cards=_efa_cards(info["NetworkInfo"]),
     )
     usage = info.get("SupportedUsageClasses", [])
     markets = frozenset(market for market in (CapacityType.ON_DEMAND, CapacityType.SPOT) if market in usage)
@@ -125,8 +127,16 @@ def _accelerators(info: Mapping[str, Any]) -> dict[str, int]:
             found[_NEURON] = found.get(_NEURON, 0) + accelerator["Count"]
     efa = info["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     if efa:
-        found[_EFA] = efa
+        found[EFA] = efa
     return found
+
+
+def _efa_cards(network: Mapping[str, Any]) -> tuple[EfaCard, ...]:
+    """Read on which cards EFAs go; a description without interface types is older than cards that carry none."""
+    count = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    cards = sorted(network.get("NetworkCards", []), key=lambda card: card["NetworkCardIndex"])
+    able = [card for card in cards if _EFA_TYPES.intersection(card.get("InterfaceTypes") or _EFA_TYPES)]
+    return tuple(EfaCard(card["NetworkCardIndex"], card.get("MaximumNetworkInterfaces", 1)) for card in able[:count])
 
 
 def _requirements(info: Mapping[str, Any], region: str, architecture: str) -> Iterator[Requirement]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.efa import wants_efa, without_efa
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.node_claim import ClaimState, Lease, NodeClaim
 from shared.core.node_class import NodeClass
@@ -80,6 +81,7 @@ class ClaimFacts:
     node_classes: Mapping[str, NodeClass]
     instance_types: Mapping[str, InstanceType]
     reservations: Mapping[str, CapacityReservation]
+    workloads: Mapping[str, Workload]
 
 
 def planned_claims(
@@ -89,6 +91,9 @@ def planned_claims(
     pool = facts.node_pools[planned.node_pool_name]
     node_class = facts.node_classes[planned.node_class_name]
     reservation_id = planned.offering.reservation_id
+    room = facts.instance_types[planned.offering.instance_type].allocatable
+    if not any(wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements):
+        room = without_efa(room)
     template = NodeClaim(
         id="",
         state=ClaimState.PLANNED,
@@ -100,7 +105,7 @@ def planned_claims(
         offering=planned.offering,
         price_atto_usd_per_hour=planned.price_atto_usd_per_hour,
         placements=planned.placements,
-        allocatable=facts.instance_types[planned.offering.instance_type].allocatable,
+        allocatable=room,
         created_at=now,
         alternatives=planned.alternatives,
         labels=planned.labels,

@@ -72,10 +72,19 @@ def node_class_conditions(
         for condition_type, count, what in _lookups(node_class)
     ]
     found.append(_reservations_ready(make, node_class, reservations, discovery_errors))
-    found.append(_permitted(make, node_class))
+    found.append(_permitted(make, node_class.status.launch_blocked_reason))
     ready = _all_ready(make, found)
     limit = _limit(make, reservations, now)
     return tuple(sorted((*found, *limit, ready), key=_order))
+
+
+def launches_blocked(previous: Sequence[Condition], reason: str, now: datetime) -> tuple[Condition, ...]:
+    """Return a class's conditions after EC2 refused a launch for good; what was looked up stays as it was."""
+    make = _Maker(previous, now)
+    replaced = (ConditionType.LAUNCHES_PERMITTED, ConditionType.READY)
+    found = [condition for condition in previous if condition.type not in replaced]
+    found.append(_permitted(make, reason))
+    return tuple(sorted((*found, _all_ready(make, found)), key=_order))
 
 
 def node_pool_conditions(
@@ -157,8 +166,7 @@ def _reservations_ready(
     return make(kind, ConditionStatus.TRUE, "Found" if reservations else "NoneFound", f"{len(reservations)} found")
 
 
-def _permitted(make: Callable[..., Condition], node_class: NodeClass) -> Condition:
-    blocked = node_class.status.launch_blocked_reason
+def _permitted(make: Callable[..., Condition], blocked: str | None) -> Condition:
     if blocked is None:
         return make(ConditionType.LAUNCHES_PERMITTED, ConditionStatus.TRUE, "NotRefused")
     return make(ConditionType.LAUNCHES_PERMITTED, ConditionStatus.FALSE, "LaunchesBlocked", blocked)

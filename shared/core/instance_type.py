@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from shared.core.efa import EfaCard
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 
@@ -61,6 +62,7 @@ class InstanceType:
     offerings: tuple[Offering, ...] = ()
     on_demand_price_micro_usd_per_hour: int | None = None
     ultra_server: bool = False  # sold in Capacity Blocks as part of an UltraServer: EC2 reclaims 60 min before the end
+    efa_cards: tuple[EfaCard, ...] = ()  # sorted by index; as many as the type has EFAs
     allocatable: Resources = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from shared import names
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.efa import EfaCard, wants_efa
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.json_codec import dumps
 from shared.core.launch_pools import LaunchPool, NoLaunchablePoolError, launch_pools
@@ -92,9 +93,10 @@ def launch_key(claim: NodeClaim) -> tuple[object, ...]:
     """Return what two planned claims must have in common to share one batch, that is one CreateFleet call.
 
     Placements may differ: every alternative of a claim holds its replicas, and equal alternatives make the instances
-    of the call interchangeable.
+    of the call interchangeable. Instances with EFAs are others than those without.
     """
-    return (claim.node_pool_name, claim.node_class_name, claim.gang_key, claim.offering, claim.alternatives)
+    pools = (claim.offering, claim.alternatives)
+    return (claim.node_pool_name, claim.node_class_name, claim.gang_key, wants_efa(claim.allocatable), *pools)
 
 
 def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> LaunchRequest:
@@ -110,7 +112,7 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     first = claims[0]
     pools = launch_pools(first, facts.catalogue, facts.resting, facts.requirements)
     target = _target(first, facts)
-    configs = _configs(pools, facts, target)
+    configs = _configs(pools, facts, target, with_efa=wants_efa(first.allocatable))
     return LaunchRequest(
         node_class_name=first.node_class_name,
         configs=configs,
@@ -142,27 +144,28 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
 
 
 def _configs(
-    pools: Sequence[LaunchPool], facts: LaunchFacts, target: ReservationTarget | None
+    pools: Sequence[LaunchPool], facts: LaunchFacts, target: ReservationTarget | None, *, with_efa: bool
 ) -> tuple[LaunchConfig, ...]:
     subnets = best_subnets(facts.node_class.status.subnets)
     images = newest_images(facts.node_class.status.machine_images)
     if not images or not subnets:
         missing = "AMI" if not images else "subnet"
         raise NodeClassUnlaunchableError(f"no {missing} was found for the class")
-    overrides: dict[str, list[LaunchOverride]] = {}
+    overrides: dict[tuple[str, tuple[EfaCard, ...]], list[LaunchOverride]] = {}
     for priority, pool in enumerate(pools):
         subnet = subnets.get(pool.offering.zone_id)
         image = images.get(_architecture(pool.instance_type))
         if subnet is None or image is None:
             continue
-        overrides.setdefault(image.id, []).append(
+        efa_cards = pool.instance_type.efa_cards if with_efa else ()
+        overrides.setdefault((image.id, efa_cards), []).append(
             LaunchOverride(pool.offering.instance_type, subnet.zone, subnet.zone_id, subnet.id, priority)
         )
     if not overrides:
         raise NoLaunchablePoolError("the class has no subnet in the zone, or no AMI for the architecture")
     return tuple(
-        LaunchConfig(launch_template(facts.node_class, image_id, facts.deployment, target), tuple(group))
-        for image_id, group in overrides.items()
+        LaunchConfig(launch_template(facts.node_class, image_id, facts.deployment, target, efa_cards), tuple(group))
+        for (image_id, efa_cards), group in overrides.items()
     )
 
 

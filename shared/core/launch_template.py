@@ -15,6 +15,7 @@ from typing import Final
 
 from shared import names
 from shared.core.capacity_reservation import ReservationKind
+from shared.core.efa import EfaCard, network_interfaces
 from shared.core.node_class import FleetTargetingMode, NodeClass
 
 NODE_CLASS_HASH_TAG: Final = "reservoir:nodeclass-hash"
@@ -66,9 +67,15 @@ class StoredTemplate:
 
 
 def launch_template(
-    node_class: NodeClass, image_id: str, deployment: str, target: ReservationTarget | None
+    node_class: NodeClass,
+    image_id: str,
+    deployment: str,
+    target: ReservationTarget | None,
+    efa_cards: tuple[EfaCard, ...] = (),
 ) -> LaunchTemplate:
     """Build the template of a class for one image, on the plain market (``target`` None) or into one reservation.
+
+    ``efa_cards``: network cards of the type that get an EFA each.
 
     Raises
     ------
@@ -79,7 +86,7 @@ def launch_template(
         "ImageId": image_id,
         "MetadataOptions": {**_METADATA_DEFAULTS, **node_class.metadata_options},
         "Monitoring": {"Enabled": node_class.detailed_monitoring},
-        **_network(node_class),
+        **_network(node_class, efa_cards),
         **_identity(node_class),
         **_market(node_class, target),
     }
@@ -121,8 +128,10 @@ def checked_tags(node_class: NodeClass) -> dict[str, str]:
     return tags
 
 
-def _network(node_class: NodeClass) -> dict[str, object]:
+def _network(node_class: NodeClass, efa_cards: tuple[EfaCard, ...]) -> dict[str, object]:
     groups = list(node_class.status.security_group_ids)
+    if efa_cards:
+        return {"NetworkInterfaces": network_interfaces(efa_cards, groups, node_class.associate_public_ip_address)}
     if node_class.associate_public_ip_address is None:
         return {"SecurityGroupIds": groups} if groups else {}
     interface: dict[str, object] = {

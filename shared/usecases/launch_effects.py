@@ -11,6 +11,7 @@ from typing import Final
 
 from shared.core import labels
 from shared.core.drain import block_drain
+from shared.core.efa import wants_efa, without_efa
 from shared.core.instance_type import InstanceType
 from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
 from shared.core.money import ATTO_USD_PER_MICRO_USD
@@ -168,13 +169,14 @@ def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[st
         if o.zone_id == offering.zone_id and o.capacity_type is offering.capacity_type
     ]
     price = min(prices) * ATTO_USD_PER_MICRO_USD if prices else claim.price_atto_usd_per_hour
+    room = instance_type.allocatable if wants_efa(claim.allocatable) else without_efa(instance_type.allocatable)
     kept = {key: value for key, value in claim.labels.items() if key not in _TYPE_LABELS}
     return replace(
         claim,
         offering=offering,
         price_atto_usd_per_hour=price,
         labels={**kept, **instance_type.requirements.labels(), **own},
-        allocatable=instance_type.allocatable,
+        allocatable=room,
     )
 
 

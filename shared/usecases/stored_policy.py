@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, replace
 
+from shared.core.conditions import launches_blocked
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
-from shared.ports.policy import PolicyKind, PolicyStore
+from shared.ports.policy import PolicyKind, PolicyStatus, PolicyStore
 from shared.ports.system import Clock
 from shared.usecases.policy_objects import policy_of
 
@@ -35,10 +36,12 @@ class StoredPolicy:
         stored = self.store.get(PolicyKind.NODE_CLASS, node_class_name)
         if stored is None:
             return
+        now = self.clock.now()
         blocked = replace(
             stored.status.node_class,
             launch_blocked_reason=reason,
-            launch_blocked_at=self.clock.now(),
+            launch_blocked_at=now,
             launch_blocked_generation=stored.generation,
         )
-        self.store.save_status(stored.kind, stored.name, replace(stored.status, node_class=blocked))
+        conditions = launches_blocked(stored.status.conditions, reason, now)
+        self.store.save_status(stored.kind, stored.name, PolicyStatus(conditions, blocked))

@@ -14,6 +14,7 @@ from shared.adapters.ec2_network import Ec2LaunchEnvironment, newest_by_architec
 from shared.adapters.ec2_reservations import Ec2ReservationReader, parse
 from shared.adapters.pricing import AwsPriceReader, micro_usd, parse_product
 from shared.core.capacity_reservation import ReservationKind
+from shared.core.efa import EfaCard
 from shared.core.node_class import MachineImage, SelectorTerm
 from shared.ports.errors import ThrottledError
 from tests.embedded.ec2.support import Cloud
@@ -278,6 +279,21 @@ def test_neuron_devices_and_cores_are_counted(types: Any) -> None:
     trainium = types["trn1.32xlarge"].instance_type
     assert (trainium.capacity["aws.amazon.com/neuron"], trainium.capacity["aws.amazon.com/neuroncore"]) == (16, 32)
     assert trainium.requirements.labels()["karpenter.k8s.aws/instance-accelerator-manufacturer"] == "aws"
+
+
+@pytest.mark.parametrize(
+    ("name", "cards"),
+    [
+        ("m5.large", ()),
+        ("c5n.18xlarge", (EfaCard(0, 15),)),
+        ("p4d.24xlarge", tuple(EfaCard(index, 15) for index in range(4))),
+        ("p6-b300.48xlarge", tuple(EfaCard(index, 4) for index in range(1, 17))),  # the first card carries none
+    ],
+)
+def test_the_cards_that_carry_efas_are_known(types: Any, name: str, cards: tuple[EfaCard, ...]) -> None:
+    found = types[name].instance_type
+    assert found.efa_cards == cards
+    assert found.capacity["vpc.amazonaws.com/efa"] == len(cards)
 
 
 def test_every_type_of_the_region_can_be_read(types: Any) -> None:

@@ -9,6 +9,7 @@ from shared.core.conditions import (
     Condition,
     ConditionStatus,
     ConditionType,
+    launches_blocked,
     node_class_conditions,
     node_pool_conditions,
 )
@@ -160,6 +161,17 @@ def test_what_is_missing_counts_more_than_what_is_unknown() -> None:
     status = replace(READY_CLASS.status, subnets=(), machine_images=())
     found = of_class(replace(READY_CLASS, status=status), errors={ConditionType.AMIS_READY: "Throttling"})
     assert found[ConditionType.READY].status is ConditionStatus.FALSE
+
+
+def test_a_refused_launch_shows_at_once_and_keeps_the_rest() -> None:
+    before = of_class(READY_CLASS, reservation(1))
+    after = {c.type: c for c in launches_blocked(tuple(before.values()), "Configuration: InvalidAMIID.NotFound", LATER)}
+    assert after.keys() == before.keys()
+    for kind in (ConditionType.LAUNCHES_PERMITTED, ConditionType.READY):
+        assert after[kind].status is ConditionStatus.FALSE
+        assert after[kind].last_transition_at == LATER
+    assert after[ConditionType.READY].message == "LaunchesPermitted: Configuration: InvalidAMIID.NotFound"
+    assert after[ConditionType.SUBNETS_READY] == before[ConditionType.SUBNETS_READY]
 
 
 def test_a_class_without_a_role_needs_no_instance_profile() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from shared.adapters.ec2_fleet import create_fleet_parameters
 from shared.core.capacity_reservation import ReservationKind
+from shared.core.efa import EFA, EfaCard
 from shared.core.instance_type import CapacityType
 from shared.core.json_codec import dumps, loads
 from shared.core.launch_outcome import (
@@ -22,11 +23,13 @@ from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus
 from shared.core.plan import OfferingKey
 from shared.core.requirements import Requirements
+from shared.core.resources import Resources
 from shared.names import NODE_CLAIM_TAG
 from tests.fakes.system import START
 from tests.fakes.values import reservation
 from tests.usecases.launch_world import CATALOGUE, World, node_class, on_demand, reserved, spot
 
+ONE_EFA = Resources.of({EFA: 1})
 TYPES = {instance_type.name: instance_type for instance_type in CATALOGUE}
 
 
@@ -176,6 +179,34 @@ def test_claims_share_a_batch_only_when_their_instances_are_interchangeable() ->
     keys = [launch_key(claim) for claim in world.claims()]
     assert keys[0] == keys[1]
     assert len(set(keys)) == 3
+
+
+def test_types_with_efas_have_templates_of_their_own_where_efas_are_asked_for() -> None:
+    large, xlarge = TYPES["m5.large"], TYPES["m5.xlarge"]
+    with_efa = {
+        "m5.large": replace(large, capacity=large.capacity + ONE_EFA, efa_cards=(EfaCard(0, 3),)),
+        "m5.xlarge": replace(xlarge, capacity=xlarge.capacity + ONE_EFA, efa_cards=(EfaCard(0, 3), EfaCard(1, 3))),
+    }
+
+    def interfaces(allocatable: Resources) -> list[int]:
+        world = World()
+        world.add_workload(replicas=10)
+        world.plan(2, on_demand("m5.large"), on_demand("m5.xlarge"))
+        claims = [replace(claim, allocatable=allocatable) for claim in world.claims()]
+        facts = LaunchFacts(node_class(), with_efa, Requirements.of(), "prod", START)
+        configs = build_launch_request(claims, facts).configs
+        return [len(config.template.data.get("NetworkInterfaces", ())) for config in configs]  # type: ignore[arg-type] # a list
+
+    assert interfaces(ONE_EFA) == [1, 2]
+    assert interfaces(Resources.of({"cpu": 1000})) == [0]
+
+
+def test_claims_with_and_without_efas_do_not_share_a_batch() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    world.plan(1, on_demand("m5.large"))
+    (claim,) = world.claims()
+    assert launch_key(claim) != launch_key(replace(claim, allocatable=claim.allocatable + ONE_EFA))
 
 
 def outcome(*kinds: LaunchErrorKind, instances: int = 0, adopted: bool = False) -> LaunchOutcome:

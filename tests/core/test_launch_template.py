@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from shared.core.capacity_reservation import ReservationKind
+from shared.core.efa import EfaCard
 from shared.core.launch_template import (
     NODE_CLASS_HASH_TAG,
     RESERVATION_TAG,
@@ -101,6 +102,16 @@ def test_a_public_address_moves_the_security_groups_into_the_interface() -> None
     made = data(replace(CLASS, associate_public_ip_address=True))
     assert "SecurityGroupIds" not in made
     assert made["NetworkInterfaces"] == [{"DeviceIndex": 0, "AssociatePublicIpAddress": True, "Groups": ["sg-1"]}]
+
+
+def test_efas_replace_the_security_groups_beside_the_interfaces() -> None:
+    cards = (EfaCard(0, 15), EfaCard(1, 15))
+    made = launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK), cards)
+    assert "SecurityGroupIds" not in made.data
+    interfaces = made.data["NetworkInterfaces"]
+    assert isinstance(interfaces, list)
+    assert [each["InterfaceType"] for each in interfaces] == ["efa", "efa-only"]
+    assert made.name != launch_template(CLASS, "ami-1", "prod", to(ReservationKind.CAPACITY_BLOCK)).name
 
 
 def test_blocks_go_without_a_placement_group() -> None:

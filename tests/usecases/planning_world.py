@@ -7,6 +7,7 @@ from shared.core import checker, scheduler
 from shared.core import labels as known
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.catalogue import DiscoveredType
+from shared.core.efa import EFA, EfaCard
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
@@ -24,7 +25,6 @@ from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision, ProvisionReport
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.workload_status import WorkloadStatus
-from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.discovery import (
     MemoryInstanceTypes,
     MemoryLaunchEnvironment,
@@ -45,14 +45,16 @@ ON_DEMAND = {"p5.48xlarge": 55_040_000, "m5.large": 96_000, "m5.4xlarge": 768_00
 SPOT = {(name, f"us-east-1{letter}"): price * 3 // 10 for name, price in ON_DEMAND.items() for letter in "abc"}
 
 
-def instance_type(name: str, cpu: int, memory_gib: int, gpu: int = 0) -> DiscoveredType:
+def instance_type(name: str, cpu: int, memory_gib: int, gpu: int = 0, efa: int = 0) -> DiscoveredType:
     """A type with the labels that matter here."""
     found = Requirements.from_labels(
         {known.INSTANCE_TYPE: name, known.ARCH: "amd64", known.OS: "linux", known.REGION: "us-east-1"}
     )
-    capacity = {"cpu": cpu * 1000, "memory": memory_gib << 30, "pods": 200} | ({"nvidia.com/gpu": gpu} if gpu else {})
+    capacity = {"cpu": cpu * 1000, "memory": memory_gib << 30, "pods": 200}
+    capacity |= {name: count for name, count in (("nvidia.com/gpu", gpu), (EFA, efa)) if count}
+    cards = tuple(EfaCard(index, 2) for index in range(efa))
     return DiscoveredType(
-        InstanceType(name, found, Resources.of(capacity), Resources.of({})),
+        InstanceType(name, found, Resources.of(capacity), Resources.of({}), efa_cards=cards),
         frozenset({CapacityType.ON_DEMAND, CapacityType.SPOT}),
     )
 
@@ -60,7 +62,7 @@ def instance_type(name: str, cpu: int, memory_gib: int, gpu: int = 0) -> Discove
 TYPES = (
     instance_type("m5.4xlarge", 16, 64),
     instance_type("m5.large", 2, 8),
-    instance_type("p5.48xlarge", 192, 2048, 8),
+    instance_type("p5.48xlarge", 192, 2048, 8, efa=32),
 )
 
 
@@ -112,7 +114,6 @@ class PlanningWorld:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.timers = MemoryTimers()
-        self.boot_failures = MemoryBootFailures(self.clock)
         self.policy = MemoryPolicyStore()
         self.reader = MemoryReservationReader()
         self.environment = MemoryLaunchEnvironment()
@@ -151,7 +152,6 @@ class PlanningWorld:
                 self.state.node_claims,
                 self.state.workloads,
                 self.policy,
-                self.boot_failures,
             ),
             "committer": PlanCommitter(self.state.node_claims, self.ids),
             "status": WorkloadStatus(self.state.workloads, self.bus),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shared.core.efa import EFA
 from shared.core.instance_type import CapacityType
 from shared.core.json_codec import loads
 from shared.core.ledger import Balance
@@ -57,6 +58,22 @@ def test_equal_claims_share_a_launch_batch() -> None:
     assert {claim_id for batch in world.queue.launches for claim_id in batch.claim_ids} == {
         claim.id for claim in world.state.node_claims.list_live()
     }
+
+
+def test_a_node_has_efas_only_if_its_replicas_ask_for_them() -> None:
+    world = world_with(2, capacity_types=("reserved",))
+    world.submit("plain", replicas=1)
+    world.plan()
+    (plain,) = world.state.node_claims.list_live()
+    assert plain.allocatable[EFA] == 0
+
+    one_gpu = {"cpu": 1000, "nvidia.com/gpu": 1}
+    world.submit("fabric", replicas=1, requests=Resources.of({**one_gpu, EFA: 4}))
+    world.plan()
+
+    fabric = next(claim for claim in world.state.node_claims.list_live() if claim.id != plain.id)
+    assert fabric.allocatable[EFA] == 32  # although the other node had room for everything else
+    assert fabric.placements[0].workload_key == "research/fabric"
 
 
 def test_placements_and_exhaustion_are_told() -> None:
