@@ -5,11 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from shared.core.boot_failure import without_suspected
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.snapshot import Snapshot
 from shared.core.workload import Demand, Workload
+from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyStore
 from shared.ports.state import (
     NodeClaimStore,
@@ -54,6 +57,7 @@ class SnapshotGatherer:
     node_claims: NodeClaimStore
     workloads: WorkloadStore
     policy: PolicyStore
+    boot_failures: BootFailureStore
 
     def has_work(self) -> bool:
         """Whether any workload has too few or too many replicas; costs one query."""
@@ -75,7 +79,7 @@ class SnapshotGatherer:
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
         snapshot = Snapshot(
             instance_types=instance_types,
-            reservations=tuple(reservations[key].reservation for key in sorted(reservations)),
+            reservations=self._promisable(reservations, now),
             node_pools=policy.node_pools,
             node_classes=tuple(map(_as_ready, policy.node_classes)),
             nodes=tuple(node_of(claims[key], workloads, held=is_held(claims[key], claims)) for key in sorted(claims)),
@@ -83,6 +87,13 @@ class SnapshotGatherer:
             workloads=workloads,
         )
         return Gathered(snapshot, claims, records, reservations)
+
+    def _promisable(self, records: Mapping[str, ReservationRecord], now: datetime) -> tuple[CapacityReservation, ...]:
+        """Return the reservations, by id, without the units that are suspected to be broken."""
+        found = tuple(records[key].reservation for key in sorted(records))
+        if all(reservation.kind is not ReservationKind.CAPACITY_BLOCK for reservation in found):
+            return found
+        return without_suspected(found, self.boot_failures.list_remembered(), now)
 
 
 def _as_ready(node_class: NodeClass) -> NodeClass:

@@ -25,6 +25,7 @@ from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision, ProvisionReport
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.workload_status import WorkloadStatus
+from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.discovery import (
     MemoryInstanceTypes,
     MemoryLaunchEnvironment,
@@ -114,6 +115,7 @@ class PlanningWorld:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.timers = MemoryTimers()
+        self.boot_failures = MemoryBootFailures(self.clock)
         self.policy = MemoryPolicyStore()
         self.reader = MemoryReservationReader()
         self.environment = MemoryLaunchEnvironment()
@@ -152,6 +154,7 @@ class PlanningWorld:
                 self.state.node_claims,
                 self.state.workloads,
                 self.policy,
+                self.boot_failures,
             ),
             "committer": PlanCommitter(self.state.node_claims, self.ids),
             "status": WorkloadStatus(self.state.workloads, self.bus),

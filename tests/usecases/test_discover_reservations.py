@@ -308,6 +308,21 @@ def test_an_ultra_server_block_drains_seventy_minutes_before_its_end() -> None:
     assert world.timers.at == {"cr-1": START + timedelta(hours=22, minutes=50)}
 
 
+def test_a_reservation_that_is_to_come_gets_a_timer_at_its_start() -> None:
+    start = START + timedelta(hours=2)
+    coming = reservation(tags=TEAM, state="scheduled", start_at=start, total_count=0, available_count=0)
+    world = PlanningWorld().ready(coming)
+    assert world.timers.starts == {"cr-1": start}
+
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert world.timers.set_count == 1
+    world.reader.put(replace(coming, state="delayed", start_at=start + timedelta(hours=1)))
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert world.timers.starts == {"cr-1": start + timedelta(hours=1)}
+
+
 def test_an_odcr_that_expires_gets_no_timer() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM, end_at=START + timedelta(hours=24)))
     assert world.timers.at == {}
