@@ -154,3 +154,4 @@ def test_the_idle_cost_follows_from_the_schedules(resources: Resources) -> None:
     total = re.search(r"about \*\*([0-9.]+) USD\*\*", text)
     assert total is not None
     assert abs(float(total[1]) - sum(usd for _, usd in costs.values())) <= 0.1
+    assert f"about {total[1]} USD" in (ROOT / "README.md").read_text()
