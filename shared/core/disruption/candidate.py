@@ -82,17 +82,25 @@ def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[
     return None
 
 
+def settling_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:
+    """Say that the node changed too recently (R-165), or None. A pool that never consolidates has no such time."""
+    after_s = pool.disruption.consolidate_after_s
+    since = claim.placements_changed_at or claim.running_at or claim.created_at
+    if after_s is not None and now - since < timedelta(seconds=after_s):
+        return f"changed less than consolidateAfter ({after_s} s) ago"
+    return None
+
+
 def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None:
     """Say why consolidation (not drift) must leave the node alone, or None (R-165, R-166)."""
-    pool, claim = candidate.pool, candidate.claim
+    pool = candidate.pool
     if pool.replicas is not None:
         return f"NodePool {pool.name} is static"
-    after_s = pool.disruption.consolidate_after_s
-    if after_s is None:
+    if pool.disruption.consolidate_after_s is None:
         return f"NodePool {pool.name} never consolidates"
-    since = claim.placements_changed_at or claim.running_at or claim.created_at
-    if now - since < timedelta(seconds=after_s):
-        return f"changed less than consolidateAfter ({after_s} s) ago"
+    settling = settling_reason(candidate.claim, pool, now)
+    if settling is not None:
+        return settling
     if pool.disruption.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY and not candidate.is_empty:
         return f"NodePool {pool.name} consolidates empty nodes only"
     return None

@@ -1,39 +1,39 @@
 """Consolidation: the same work on cheaper capacity, or on less of it (R-173 to R-185).
 
 Candidates stand in one order (most saved per disruption first), so on-demand and spot nodes come before anything
-prepaid. Two questions are asked of prefixes of that order: is there anything cheaper to launch (nodes that stay are
-filled first, so this often launches nothing)? and: can the nodes that stay hold the replicas alone? Feasibility of a
-prefix is nearly monotone, so the longest good one is found by bisection; then single nodes are tried. Unlike upstream,
-several nodes may be replaced by several. Reserved nodes are grouped apart, lest the saving on a paid node pays for
-moving a reserved one to paid capacity.
+prepaid; reserved nodes are grouped apart, lest the saving on a paid node pays for moving a reserved one. Three kinds of
+moves are proposed, cheaply, and each is simulated by the scheduler before it is believed:
+
+* nodes that could be emptied into the room of those that stay;
+* groups, whose replicas together may need fewer or cheaper nodes, or go to free reserved units. Unlike upstream,
+  several nodes may be replaced by several. What is accepted or refused as a whole says little of its parts, so a group
+  that is refused is halved, and the next one is as large as the last that was accepted;
+* single nodes, for which something cheaper exists.
+
+The effort of a pass is bounded. Groups and single nodes begin at another node each minute, so that none is starved.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
-from itertools import product
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
+from shared.core.disruption.outlook import Outlook
 from shared.core.disruption.price_rule import PriceRule
-from shared.core.disruption.screen import Screen
 from shared.core.disruption.simulation import World
 from shared.core.node_pool import DisruptionReason
 from shared.core.plan import Plan
 
 COMMAND_NODES_MAX: Final = 100  # R-182; also what one transaction can mark
-SINGLE_TRIALS_MAX: Final = 20  # full simulations of single nodes in a pass; the rest have their turn in later passes
-
-_DELETE_EXPLANATION: Final = "its replicas fit on nodes that stay"
-_REPLACE_EXPLANATION: Final = "cheaper capacity can hold its replicas"
+_REFUSED_GROUPS_MAX: Final = 8  # of each kind of move; halving a hundred takes seven
+_LATER: Final = "its turn comes in a later pass"
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
     removed: tuple[Candidate, ...]
     plan: Plan
-    explanation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,97 +46,139 @@ class Consolidation:
     refusals: tuple[Refusal, ...]
 
 
-def consolidate(world: World, candidates: Sequence[Candidate], rule: PriceRule, screen: Screen) -> Consolidation:
+def consolidate(world: World, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
     """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may."""
-    commands: list[DisruptionCommand] = []
-    removed: list[Candidate] = []
-    refusals: dict[str, str] = {}
-    left = list(candidates)
-    for reserved, attempt in product((False, True), (_try_replace, _try_delete)):
-        while len(group := [candidate for candidate in left if candidate.is_reserved is reserved]) > 1:
-            trial = _longest_prefix(group[:COMMAND_NODES_MAX], partial(attempt, world, rule))
-            if not isinstance(trial, _Trial) or len(trial.removed) == 1:
-                break  # single nodes are tried below, each for itself
-            world, left = _apply(trial, world, left, commands, removed)
-    for candidate in left:
-        reason = screen.refusal(candidate)
-        if reason is not None:
-            refusals[candidate.id] = reason
-    promising = _rotated([candidate for candidate in left if candidate.id not in refusals], world)
-    for candidate in promising[:SINGLE_TRIALS_MAX]:
-        if candidate not in left:
-            continue  # an earlier command made it a destination
-        trial = _try_single(world, candidate, rule)
-        if isinstance(trial, _Trial):
-            world, left = _apply(trial, world, left, commands, removed)
-        else:
-            refusals[candidate.id] = trial
-    for candidate in promising[SINGLE_TRIALS_MAX:]:
-        refusals.setdefault(candidate.id, "its turn comes in a later pass")
-    gone = {candidate.id for candidate in removed}
+    search = _Search(world, candidates, rule)
+    if candidates:
+        for reserved in (False, True):
+            search.run(reserved)
+    gone = {candidate.id for candidate in search.removed}
     return Consolidation(
-        tuple(commands),
-        world,
-        tuple(removed),
-        tuple(Refusal(key, reason) for key, reason in sorted(refusals.items()) if key not in gone),
+        tuple(search.commands),
+        search.world,
+        tuple(search.removed),
+        tuple(Refusal(key, reason) for key, reason in sorted(search.refusals.items()) if key not in gone),
     )
 
 
-def _rotated(candidates: list[Candidate], world: World) -> list[Candidate]:
-    """Begin at another node each minute, so that a pass that cannot try all of them starves none."""
-    if len(candidates) <= SINGLE_TRIALS_MAX:
-        return candidates
-    start = int(world.now.timestamp()) // 60 * SINGLE_TRIALS_MAX % len(candidates)
-    return candidates[start:] + candidates[:start]
+class _Search:
+    """The state of one pass of consolidation."""
+
+    def __init__(self, world: World, candidates: Sequence[Candidate], rule: PriceRule) -> None:
+        self.world = world
+        self.commands: list[DisruptionCommand] = []
+        self.removed: list[Candidate] = []
+        self.refusals = {candidate.id: _LATER for candidate in candidates}
+        self._left = list(candidates)
+        self._rule = rule
+        self._outlook = Outlook(world, candidates)
+
+    def run(self, reserved: bool) -> None:
+        """Try every kind of move for the paid or the reserved nodes."""
+        moves = [self._empty_nodes, self._replace_groups]
+        # Work that goes to prepaid units anyway is not moved onto paid nodes first.
+        for move in reversed(moves) if self._outlook.has_free_units else moves:
+            move(reserved)
+        self._replace_single_nodes(reserved)
+
+    # -- moves
+
+    def _empty_nodes(self, reserved: bool) -> None:
+        chosen = self._outlook.emptiable(self._outlook.rooms(self.world), self._group(reserved))
+        refused = 0
+        waiting = list(_chunks(chosen))
+        while waiting and refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
+            group = self._still_left(waiting.pop(0))
+            # Those whose turn comes next take nothing, or they would have to stay.
+            next_ones = frozenset(candidate.id for chunk in waiting for candidate in chunk)
+            if group and not self._attempted(group, launches=False, closed=next_ones):
+                refused += 1
+                waiting[:0] = _halves(group)
+
+    def _replace_groups(self, reserved: bool) -> None:
+        refused, start, size = 0, 0, COMMAND_NODES_MAX
+        group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
+        while refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
+            group = self._still_left(group)
+            window = group[start : start + size]
+            if len(window) < 2:
+                return  # single nodes are tried each for itself
+            if self._attempted(window):
+                size = min(2 * size, COMMAND_NODES_MAX)
+            else:
+                refused += 1
+                size = len(window) // 2
+                if size < 2:
+                    start, size = start + 1, 2  # it is the first that stands in the way
+
+    def _replace_single_nodes(self, reserved: bool) -> None:
+        rooms = self._outlook.rooms(self.world)
+        hopeful = []
+        for candidate in self._group(reserved):
+            reason = self._rule.hopeless(candidate) or self._outlook.refusal(rooms, candidate)
+            if reason is None:
+                hopeful.append(candidate)
+            else:
+                self.refusals[candidate.id] = reason
+        for candidate in self._rotated(hopeful, max(1, self.world.effort.left // (1 + len(self.world.snapshot.nodes)))):
+            if self.world.effort.is_spent:
+                return
+            if self._still_left([candidate]):
+                self._attempted([candidate])
+
+    # -- helpers
+
+    def _group(self, reserved: bool) -> list[Candidate]:
+        return [candidate for candidate in self._left if candidate.is_reserved is reserved]
+
+    def _still_left(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        left = {candidate.id for candidate in self._left}
+        return [candidate for candidate in candidates if candidate.id in left]
+
+    def _rotated(self, candidates: list[Candidate], at_once: int) -> list[Candidate]:
+        """Begin at another node each minute when there are more than can be tried at once."""
+        if len(candidates) <= at_once:
+            return candidates
+        start = int(self.world.now.timestamp()) // 60 * at_once % len(candidates)
+        return candidates[start:] + candidates[:start]
+
+    def _attempted(self, group: Sequence[Candidate], *, launches: bool = True, closed: Set[str] = frozenset()) -> bool:
+        """Simulate the removal and, if it is an improvement, make it a command."""
+        trial = self._trial(tuple(group), launches, closed)
+        if isinstance(trial, str):
+            if len(group) == 1:
+                self.refusals[group[0].id] = trial
+            return False
+        what = (
+            "cheaper capacity can hold its replicas" if trial.plan.launches else "its replicas fit on nodes that stay"
+        )
+        self.commands.append(command_of(DisruptionReason.UNDERUTILIZED, trial.removed, trial.plan, what))
+        self.removed.extend(trial.removed)
+        destinations = {placed.claim_id for placed in trial.plan.existing}
+        self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
+        busy = {candidate.id for candidate in trial.removed} | destinations
+        self.world = self.world.after(trial.removed, trial.plan)
+        self._left = [candidate for candidate in self._left if candidate.id not in busy]
+        return True
+
+    def _trial(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> _Trial | str:
+        plan = self.world.without(removed, launches=launches, closed=closed)
+        if plan.unplaced and not launches:
+            return "the nodes that stay cannot hold its replicas"
+        if plan.unplaced:
+            return f"its replicas would not all be placed: {plan.unplaced[0].message}"
+        refusal = self._rule.refusal(removed, plan)
+        if refusal is None:
+            capped = self._rule.capped(removed, plan)
+            refusal = self._rule.inflexible(plan, capped)
+        return _Trial(removed, capped) if refusal is None else refusal
 
 
-def _apply(
-    trial: _Trial,
-    world: World,
-    left: list[Candidate],
-    commands: list[DisruptionCommand],
-    removed: list[Candidate],
-) -> tuple[World, list[Candidate]]:
-    """Record a trial as a command; its nodes and its destinations are candidates no more."""
-    commands.append(command_of(DisruptionReason.UNDERUTILIZED, trial.removed, trial.plan, trial.explanation))
-    removed.extend(trial.removed)
-    busy = {candidate.id for candidate in trial.removed} | {placed.claim_id for placed in trial.plan.existing}
-    return world.after(trial.removed, trial.plan), [candidate for candidate in left if candidate.id not in busy]
+def _chunks(candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
+    for start in range(0, len(candidates), COMMAND_NODES_MAX):
+        yield candidates[start : start + COMMAND_NODES_MAX]
 
 
-def _longest_prefix(
-    candidates: Sequence[Candidate], attempt: Callable[[tuple[Candidate, ...]], _Trial | str]
-) -> _Trial | str:
-    """Bisect for the longest prefix that ``attempt`` accepts; feasibility is taken to be monotone (R-182)."""
-    best: _Trial | str = "no group of nodes can go together"
-    low, high = 1, len(candidates)
-    while low <= high:
-        middle = (low + high + 1) // 2
-        trial = attempt(tuple(candidates[:middle]))
-        if isinstance(trial, _Trial):
-            best = trial
-            low = middle + 1
-        else:
-            high = middle - 1
-    return best
-
-
-def _try_delete(world: World, rule: PriceRule, removed: tuple[Candidate, ...]) -> _Trial | str:
-    plan = world.without(removed, launches=False)
-    if plan.unplaced:
-        return f"the nodes that stay cannot hold its replicas: {plan.unplaced[0].message}"
-    refusal = rule.refusal(removed, plan)
-    return refusal if refusal is not None else _Trial(removed, plan, _DELETE_EXPLANATION)
-
-
-def _try_replace(world: World, rule: PriceRule, removed: tuple[Candidate, ...]) -> _Trial | str:
-    plan = world.without(removed)
-    if plan.unplaced:
-        return f"its replicas would not all be placed: {plan.unplaced[0].message}"
-    refusal = rule.refusal(removed, plan)
-    return refusal if refusal is not None else _Trial(removed, rule.capped(removed, plan), _REPLACE_EXPLANATION)
-
-
-def _try_single(world: World, candidate: Candidate, rule: PriceRule) -> _Trial | str:
-    deleted = _try_delete(world, rule, (candidate,))
-    return deleted if isinstance(deleted, _Trial) else _try_replace(world, rule, (candidate,))
+def _halves(group: Sequence[Candidate]) -> list[Sequence[Candidate]]:
+    middle = len(group) // 2
+    return [group[:middle], group[middle:]] if middle else []

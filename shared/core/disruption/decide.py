@@ -1,6 +1,6 @@
 """One pass of voluntary disruption (R-163): emptiness, drift, consolidation; each sees the world the last one left."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,6 +12,7 @@ from shared.core.disruption.candidate import (
     make_candidate,
     not_consolidatable_reason,
     protected_reason,
+    settling_reason,
 )
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
 from shared.core.disruption.consolidation import consolidate
@@ -20,7 +21,6 @@ from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_e
 from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.replacement import replace_drifted
-from shared.core.disruption.screen import Screen
 from shared.core.disruption.simulation import Solve, World
 from shared.core.node_claim import NodeClaim
 from shared.core.node_pool import DisruptionReason
@@ -43,12 +43,28 @@ def decide_disruption(given: DisruptionInput, solve: Solve, *, now: datetime) ->
     On-demand and spot nodes that are empty go first; then drifted nodes are replaced; then consolidation moves work,
     empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
     """
-    decider = _Pass(given, World(given.snapshot, solve, now))
+    decider = _Pass(given, World.of(given.snapshot, solve, now, _closed(given, now)))
+    decider.expect_pending()
     decider.remove_empty_paid()
     decider.replace_drifted()
     decider.consolidate()
     decider.return_empty_reserved()
     return decider.decision()
+
+
+def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
+    """Yield nodes onto which nothing may be moved.
+
+    They do not run yet and may never do so, their room is promised to others, or they changed less than
+    consolidateAfter ago: what settles down is left to do so (R-173).
+    """
+    pools = {pool.name: pool for pool in given.snapshot.node_pools}
+    for node in given.snapshot.nodes:
+        claim, pool = given.claims.get(node.claim_id), pools.get(node.node_pool_name)
+        if claim is None or pool is None:
+            continue
+        if blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
+            yield node.claim_id
 
 
 class _Pass:
@@ -62,6 +78,7 @@ class _Pass:
         self._refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
+        self._totals: dict[str, PoolTotals] = {}
         self._sort_out()
         self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
 
@@ -73,11 +90,12 @@ class _Pass:
             claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
             if claim is None or pool is None:
                 continue
+            candidate = make_candidate(node, claim, pool, snapshot.workloads)
+            self._count(candidate)
             blocked = blocked_reason(claim, self._world.now)
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            candidate = make_candidate(node, claim, pool, snapshot.workloads)
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name))
             protected = protected_reason(claim.placements, snapshot.workloads)
             if drifted is not None and (protected is None or pool.termination_grace_period_s is not None):
@@ -88,11 +106,29 @@ class _Pass:
                 self._candidates.append(candidate)
         self._candidates.sort(key=lambda candidate: candidate.order)
 
+    def _count(self, candidate: Candidate) -> None:
+        """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""
+        name = candidate.pool.name
+        so_far = self._totals.get(name, PoolTotals(0, 0))
+        self._totals[name] = PoolTotals(so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost)
+
     def _may_consolidate(self, candidate: Candidate) -> bool:
         reason = not_consolidatable_reason(candidate, self._world.now)
         if reason is not None:
             self._refusals[candidate.id] = reason
         return reason is None
+
+    def expect_pending(self) -> None:
+        """Leave the room that demand which waits will take, and the nodes that it will take it on."""
+        if not self._given.snapshot.demands:
+            return
+        plan = self._world.pending()
+        self._world = self._world.after((), plan)
+        expecting = {placement.claim_id for placement in plan.existing}
+        for candidate in self._consolidatable:
+            if candidate.id in expecting:
+                self._refusals[candidate.id] = "replicas that wait will be placed on it"
+        self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
 
     def remove_empty_paid(self) -> None:
         """Delete empty on-demand and spot nodes, in one command."""
@@ -110,12 +146,8 @@ class _Pass:
         """Move work onto cheaper capacity or less of it."""
         reason = DisruptionReason.UNDERUTILIZED
         occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
-        within = self._headroom.within(occupied, reason)
-        for candidate in occupied:
-            if candidate not in within:
-                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
-        rule = PriceRule.of(self._world.snapshot, self._pool_totals())
-        outcome = consolidate(self._world, within, rule, Screen(self._world, rule))
+        within = self._within_budgets(occupied, reason)
+        outcome = consolidate(self._world, within, PriceRule.of(self._world.snapshot, self._totals))
         self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._headroom.spend(outcome.removed)
@@ -135,10 +167,7 @@ class _Pass:
         self._delete_empty(going, "empty; the unit goes back to its reservation")
 
     def _delete_empty(self, candidates: list[Candidate], explanation: str) -> None:
-        going = tuple(self._headroom.within(candidates, DisruptionReason.EMPTY))
-        for candidate in candidates:
-            if candidate not in going:
-                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+        going = tuple(self._within_budgets(candidates, DisruptionReason.EMPTY))
         if not going:
             return
         self._commands.append(command_of(DisruptionReason.EMPTY, going, Plan(), explanation))
@@ -152,20 +181,14 @@ class _Pass:
         for claim_id in gone:
             self._refusals.pop(claim_id, None)
 
-    def _pool_totals(self) -> dict[str, PoolTotals]:
-        """Price and disruption cost of every pool's nodes, candidates or not (R-191)."""
-        totals: dict[str, PoolTotals] = {}
-        pools = {pool.name: pool for pool in self._given.snapshot.node_pools}
-        for node in self._given.snapshot.nodes:
-            claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
-            if claim is None or pool is None:
-                continue
-            candidate = make_candidate(node, claim, pool, self._given.snapshot.workloads)
-            so_far = totals.get(pool.name, PoolTotals(0, 0))
-            totals[pool.name] = PoolTotals(
-                so_far.price + candidate.price, so_far.disruption + candidate.disruption_cost
-            )
-        return totals
+    def _within_budgets(self, candidates: list[Candidate], reason: DisruptionReason) -> list[Candidate]:
+        """Return those that budgets let go, and note it of the others."""
+        within = self._headroom.within(candidates, reason)
+        chosen = {candidate.id for candidate in within}
+        for candidate in candidates:
+            if candidate.id not in chosen:
+                self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+        return within
 
     def decision(self) -> DisruptionDecision:
         """Return the commands in the order they were found, and a refusal for every node that stays."""

@@ -8,6 +8,7 @@ from shared.core.disruption.balanced import PoolTotals, approves
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.command import launch_cost
 from shared.core.instance_type import CapacityType
+from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_pool import ConsolidationPolicy
 from shared.core.plan import OfferingKey, Plan, PlannedNodes
@@ -20,10 +21,12 @@ SPOT_TO_SPOT_TYPES_MIN: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class PriceRule:
-    """Prices of spot and on-demand offerings, and pool totals for the Balanced policy."""
+    """Prices of spot and on-demand offerings, pool totals for the Balanced policy, and minValues of the pools."""
 
     prices: Mapping[OfferingKey, int]  # atto-USD an hour
     totals: Mapping[str, PoolTotals]
+    min_values: Mapping[str, Mapping[str, int]]  # of pools that ask for any: how many distinct values of which label
+    type_labels: Mapping[str, Mapping[str, str]]
 
     @classmethod
     def of(cls, snapshot: Snapshot, totals: Mapping[str, PoolTotals]) -> "PriceRule":
@@ -35,7 +38,16 @@ class PriceRule:
             for kind in snapshot.instance_types
             for offering in kind.offerings
         }
-        return cls(prices, totals)
+        min_values = {
+            pool.name: {key: wanted.min_values for key, wanted in pool.requirements.items() if wanted.min_values}
+            for pool in snapshot.node_pools
+        }
+        type_labels = {kind.name: kind.requirements.labels() for kind in snapshot.instance_types}
+        return cls(prices, totals, {name: wanted for name, wanted in min_values.items() if wanted}, type_labels)
+
+    def hopeless(self, candidate: Candidate) -> str | None:
+        """Say why not even removing the node for nothing in return would be worth it, or None (R-194)."""
+        return self._balanced_refusal((candidate,), candidate.price, candidate.price)
 
     def refusal(self, removed: tuple[Candidate, ...], plan: Plan) -> str | None:
         """Say why the plan is no improvement on the removed nodes, or None when it is one."""
@@ -47,12 +59,14 @@ class PriceRule:
         if washed:
             return f"a node like it ({min(key.instance_type for key in washed)}) would be launched again"
         if plan.launches and all(candidate.node.capacity_type is CapacityType.SPOT for candidate in removed):
-            refusal = self._spot_to_spot_refusal(price, plan)
+            refusal = self._spot_to_spot_refusal(removed, price, plan)
             if refusal is not None:
                 return refusal
         return self._balanced_refusal(removed, price, savings)
 
-    def _spot_to_spot_refusal(self, price: int, plan: Plan) -> str | None:
+    def _spot_to_spot_refusal(self, removed: tuple[Candidate, ...], price: int, plan: Plan) -> str | None:
+        if sum(nodes.count for nodes in plan.launches) < len(removed):
+            return None  # fewer nodes, not only a cheaper pool
         for nodes in plan.launches:
             if nodes.offering.capacity_type is not CapacityType.SPOT:
                 continue
@@ -82,12 +96,16 @@ class PriceRule:
         """Drop alternatives that could make the replacement as dear as what it replaces (R-26: worst launch price).
 
         The saving, less one, is split evenly over the nodes to launch: even if each of them ends up at its ceiling,
-        something is saved.
+        something is saved. Of spot for spot only the cheapest types stay (R-181), or the next pass would find the node
+        among dearer ones and move it again.
         """
         saving = sum(candidate.price for candidate in removed) - launch_cost(plan)
         node_count = sum(nodes.count for nodes in plan.launches)
         slack = max(0, saving - 1) // max(1, node_count)
-        return replace(plan, launches=tuple(self._capped_nodes(nodes, slack) for nodes in plan.launches))
+        launches = tuple(self._capped_nodes(nodes, slack) for nodes in plan.launches)
+        if len(removed) == 1 and removed[0].node.capacity_type is CapacityType.SPOT:
+            launches = tuple(self._cheapest_types(nodes) for nodes in launches)
+        return replace(plan, launches=launches)
 
     def _capped_nodes(self, nodes: PlannedNodes, slack: int) -> PlannedNodes:
         ceiling = nodes.price_atto_usd_per_hour + slack
@@ -100,6 +118,28 @@ class PriceRule:
             and not (spot_only and key.capacity_type is CapacityType.ON_DEMAND)
         )
         return replace(nodes, alternatives=kept)
+
+    def _cheapest_types(self, nodes: PlannedNodes) -> PlannedNodes:
+        most = max((SPOT_TO_SPOT_TYPES_MIN, *self.min_values.get(nodes.node_pool_name, {}).values()))
+        names = dict.fromkeys(key.instance_type for key in (nodes.offering, *nodes.alternatives))
+        kept = set(list(names)[:most])
+        return replace(nodes, alternatives=tuple(key for key in nodes.alternatives if key.instance_type in kept))
+
+    def inflexible(self, plan: Plan, capped: Plan) -> str | None:
+        """Say which pool's minValues the dropped alternatives were needed for, or None (R-174)."""
+        for before, after in zip(plan.launches, capped.launches, strict=True):
+            for key, least in self.min_values.get(before.node_pool_name, {}).items():
+                if self._distinct(before, key) >= least > self._distinct(after, key):
+                    return f"minValues of NodePool {before.node_pool_name} leave too few cheaper offerings ({key})"
+        return None
+
+    def _distinct(self, nodes: PlannedNodes, key: str) -> int:
+        found = {self._label(offering, key) for offering in (nodes.offering, *nodes.alternatives)}
+        return len(found - {None})
+
+    def _label(self, offering: OfferingKey, key: str) -> str | None:
+        own = {ZONE: offering.zone, ZONE_ID: offering.zone_id, CAPACITY_TYPE: offering.capacity_type.value}
+        return own.get(key) or self.type_labels[offering.instance_type].get(key)
 
 
 def _offering_of(candidate: Candidate) -> OfferingKey:

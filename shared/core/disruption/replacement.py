@@ -43,9 +43,13 @@ def replace_drifted(
         for claim in claims.values()
         if (claim.disruption is not None and claim.disruption.terminate_first) or fills_freed_slot(claim, claims)
     }
+    half = world.effort.left // 2  # the other half is left to consolidation
     for candidate, reason in sorted(drifted, key=_drift_order):
         if not headroom.within([candidate], DisruptionReason.DRIFTED):
             refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
+            continue
+        if world.effort.left < half:
+            refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
             continue
         outcome = _replacement(
             world, candidate, reason, may_terminate_first=candidate.pool.name not in terminating_first

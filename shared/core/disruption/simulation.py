@@ -1,38 +1,81 @@
 """The edited snapshot: the world without some nodes, their replicas as demand; and the world after a command."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
+from shared.core.disruption.effort import Effort
 from shared.core.plan import Plan
-from shared.core.resources import Resources
+from shared.core.resources import NODES, Resources
 from shared.core.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.workload import Demand
 
 # Replicas that run already have climbed their fallback ladder: every rung is open to their replacement. What they may
 # not do is end up dearer, and that is the price rule's business.
-_LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+# The pools stay, because rules over zones look at every zone that they could launch into.
+_NO_MORE_NODES: Final = Resources.of({NODES: 0})
 
 Solve = Callable[[Snapshot], Plan]
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The snapshot that the pass has reached, and the scheduler to ask."""
+    """The snapshot that the pass has reached, and the scheduler to ask.
+
+    ``closed`` are nodes that receive nothing in a simulation although they run: their room is promised, or they changed
+    less than consolidateAfter ago (R-173).
+    """
 
     snapshot: Snapshot
     solve: Solve
     now: datetime
+    effort: Effort = field(default_factory=Effort)
+    closed: frozenset[str] = frozenset()
+    has_rules: bool = True  # about where workloads stand to each other; without any, who else runs does not matter
 
-    def without(self, removed: Iterable[Candidate], *, launches: bool = True, credit_slots: bool = False) -> Plan:
+    @classmethod
+    def of(cls, snapshot: Snapshot, solve: Solve, now: datetime, closed: Iterable[str] = ()) -> "World":
+        """Return the world at the beginning of a pass."""
+        has_rules = any(
+            workload.topology_spread or workload.affinity or workload.anti_affinity
+            for workload in (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
+        )
+        return cls(snapshot, solve, now, closed=frozenset(closed), has_rules=has_rules)
+
+    def without(
+        self,
+        removed: Iterable[Candidate],
+        *,
+        launches: bool = True,
+        credit_slots: bool = False,
+        closed: Set[str] = frozenset(),
+    ) -> Plan:
         """Plan for the removed nodes' replicas in a world without those nodes.
 
         ``launches=False`` asks whether the nodes that stay can hold them. ``credit_slots`` gives a reserved node's unit
-        back to its reservation, which only holds if the node goes before its replacement comes (R-178).
+        back to its reservation, which only holds if the node goes before its replacement comes (R-178). ``closed``:
+        further nodes that receive nothing.
         """
-        return self.solve(edited(self.snapshot, tuple(removed), launches=launches, credit_slots=credit_slots))
+        snapshot = edited(self.snapshot, tuple(removed), launches=launches, credit_slots=credit_slots)
+        return self._solved(snapshot, self.closed | closed)
+
+    def pending(self) -> Plan:
+        """Plan for the demand that waits already: it has the first right to what is free."""
+        return self._solved(self.snapshot, frozenset())
+
+    def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
+        self.effort.spend(len(snapshot.nodes), len(snapshot.demands))
+        nodes = tuple(
+            # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
+            replace(node, drain_at=self.now) if node.claim_id in closed else node
+            for node in snapshot.nodes
+        )
+        asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
+        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if self.has_rules else asking))
 
     def after(self, removed: Iterable[Candidate], plan: Plan) -> "World":
         """Return the world once the nodes are gone and the replicas are where the plan put them."""
@@ -43,14 +86,15 @@ class World:
             for node in self.snapshot.nodes
             if node.claim_id not in gone
         )
-        reservations = self.snapshot.reservations
+        taken: dict[str | None, int] = {}
         for planned in plan.launches:
-            reservations = tuple(
-                replace(reservation, free_units=reservation.free_units - planned.count)
-                if reservation.id == planned.offering.reservation_id
-                else reservation
-                for reservation in reservations
-            )
+            taken[planned.offering.reservation_id] = taken.get(planned.offering.reservation_id, 0) + planned.count
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units - taken[reservation.id])
+            if reservation.id in taken
+            else reservation
+            for reservation in self.snapshot.reservations
+        )
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
 
     def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:
@@ -80,15 +124,16 @@ def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, launches: bool, 
         for candidate in removed:
             if candidate.node.reservation_id is not None:
                 credited[candidate.node.reservation_id] = credited.get(candidate.node.reservation_id, 0) + 1
+    demands = tuple(
+        Demand(snapshot.workloads[placed.workload_key], placed.count, LADDER_CLIMBED)
+        for placed in homeless
+        if placed.workload_key in snapshot.workloads
+    )
     return replace(
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.claim_id not in gone),
-        demands=tuple(
-            Demand(snapshot.workloads[placed.workload_key], placed.count, _LADDER_CLIMBED)
-            for placed in homeless
-            if placed.workload_key in snapshot.workloads
-        ),
-        node_pools=snapshot.node_pools if launches else (),
+        demands=demands,
+        node_pools=tuple(pool if launches else replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools),
         reservations=tuple(
             replace(reservation, free_units=reservation.free_units + credited[reservation.id])
             if reservation.id in credited
@@ -96,13 +141,3 @@ def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, launches: bool, 
             for reservation in snapshot.reservations
         ),
     )
-
-
-def total_requests(candidate: Candidate, snapshot: Snapshot) -> Resources:
-    """Add up what the replicas of a node ask for."""
-    requests = (
-        snapshot.workloads[placed.workload_key].requests * placed.count
-        for placed in candidate.claim.placements
-        if placed.workload_key in snapshot.workloads
-    )
-    return sum(requests, start=Resources.of({}))

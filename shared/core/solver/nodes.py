@@ -12,6 +12,16 @@ from shared.core.taint import binding_taints, tolerates_all
 from shared.core.workload import Workload
 
 
+def fill_order(node: Node) -> tuple[bool, int, str]:
+    """Sort nodes as they are filled: initialised ones first (R-45), then those that consolidation would remove last.
+
+    That is what saves least for each replica that must move: reserved nodes, then cheap or crowded ones. Replicas that
+    are put on a node about to be removed would have to move again.
+    """
+    replicas = sum(placed.count for placed in node.placements)
+    return (not node.initialized, node.price_atto_usd_per_hour // (1 + replicas), node.claim_id)
+
+
 class NodeFacts:
     """What a solve must know of the nodes of its snapshot."""
 
@@ -30,8 +40,8 @@ class NodeFacts:
         self._resident: dict[str, tuple[int, int]] = {}
 
     def ordered(self) -> Sequence[Node]:
-        """Return the nodes, initialised ones first, then by name (R-45)."""
-        return sorted(self._nodes, key=lambda node: (not node.initialized, node.claim_id))
+        """Return the nodes in the order in which they are filled."""
+        return sorted(self._nodes, key=fill_order)
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""

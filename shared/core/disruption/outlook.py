@@ -1,0 +1,170 @@
+"""A quick look at where the replicas of nodes could go, which spares simulations that would come to nothing.
+
+It sees sizes, wishes, taints, markets and prices; it knows nothing of rules between workloads, of limits or minValues.
+Whatever it proposes, the scheduler simulates before anything is decided; what it takes for hopeless is merely left
+alone until the world changes.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from shared.core.disruption.candidate import Candidate
+from shared.core.disruption.rooms import Place, Rooms
+from shared.core.disruption.simulation import LADDER_CLIMBED, World
+from shared.core.policy import PreferencePolicy, SchedulingPolicy
+from shared.core.solver.groups import gather
+from shared.core.solver.market import Market
+from shared.core.solver.nodes import NodeFacts, fill_order
+from shared.core.solver.vectors import Vector
+from shared.core.workload import Demand, Workload
+
+# Looks at a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
+LOOKS_MAX: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What ``count`` replicas of one workload need: each this size, on a node that meets one of these wishes."""
+
+    size: Vector
+    wishes: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    price: int
+    size: Vector
+    wishes: int
+
+
+class Outlook:
+    """What stays the same during a pass: how large and how choosy workloads are, and what can be launched for them."""
+
+    def __init__(self, world: World, candidates: Iterable[Candidate]) -> None:
+        keys = sorted({placed.workload_key for candidate in candidates for placed in candidate.claim.placements})
+        workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]
+        kinds: dict[object, list[Workload]] = {}
+        for workload in workloads:
+            kinds.setdefault(_kind(workload), []).append(workload)
+        examples = tuple(_bare_demand(alike[0]) for alike in kinds.values())
+        asked = replace(world.snapshot, demands=examples, workloads={})
+        demands = gather(asked, world.now, PreferencePolicy.IGNORE)
+        market = Market(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.alternatives)
+        wishes = {key: group.alternatives[-1] for group in demands.groups for key, _, _ in group.members}
+        request = demands.dimensions.request
+        self._facts = NodeFacts(market, demands)
+        self._asks = {
+            workload.key: (request(workload.requests), wishes[alike[0].key])
+            for alike in kinds.values()
+            for workload in alike
+        }
+        self._least = tuple(min(amounts) for amounts in zip(*(size for size, _ in self._asks.values()), strict=True))
+        offers = {_Offer(option.price, option.allocatable, option.alternatives): option for option in market.options}
+        paid = [offer for offer, option in offers.items() if option.reservation is None]
+        self._paid = sorted(paid, key=lambda offer: (offer.price, offer.size, offer.wishes))
+        self._paid_prices = [offer.price for offer in self._paid]
+        self._units = [offer for offer, option in offers.items() if option.reservation is not None]
+        self.looks_left = LOOKS_MAX
+
+    @property
+    def has_free_units(self) -> bool:
+        """Whether some reservation had a unit to launch into when the pass began."""
+        return bool(self._units)
+
+    def rooms(self, world: World) -> Rooms:
+        """Return what is free on the world's nodes, in the order in which the scheduler fills them."""
+        places = (
+            Place(node.claim_id, self._facts.alternatives(node), self._facts.free(node))
+            for node in sorted(world.snapshot.nodes, key=fill_order)
+            if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
+        )
+        return Rooms(places, self._least)
+
+    def asks(self, candidate: Candidate) -> list[Ask]:
+        """Return what the node's replicas need, the largest first."""
+        known = ((self._asks.get(placed.workload_key), placed.count) for placed in candidate.claim.placements)
+        found = [Ask(*ask, count) for ask, count in known if ask is not None]
+        return sorted(found, key=lambda ask: ask.size, reverse=True)
+
+    def emptiable(self, rooms: Rooms, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Choose nodes that could go together because those that stay have room; they are gone from ``rooms`` then.
+
+        A node that takes replicas stays, and one that cannot be emptied does not stand in the way of the next.
+        """
+        chosen = []
+        for candidate in candidates:
+            if self.looks_left <= 0:
+                break
+            if rooms.has_arrivals(candidate.id):
+                continue
+            if self._try(rooms, candidate):
+                rooms.take_back()
+            else:
+                rooms.close(candidate.id)
+                chosen.append(candidate)
+        return chosen
+
+    def refusal(self, rooms: Rooms, candidate: Candidate) -> str | None:
+        """Say why simulating the node's removal is not worth it, or None when it is."""
+        if self.looks_left <= 0:
+            return None
+        left_over = self._try(rooms, candidate)
+        rooms.take_back()
+        if not left_over or self._has_cheaper(candidate, left_over):
+            return None
+        return "nothing cheaper would hold its replicas, and the nodes that stay have no room for them"
+
+    def _try(self, rooms: Rooms, candidate: Candidate) -> list[Ask]:
+        """Put the node's replicas elsewhere as far as there is room; return what has none."""
+        left_over = []
+        for ask in self.asks(candidate):
+            left, looks = rooms.put(ask.size, ask.wishes, ask.count, besides=candidate.id)
+            self.looks_left -= looks
+            if left:
+                left_over.append(replace(ask, count=left))
+        return left_over
+
+    def _has_cheaper(self, candidate: Candidate, asks: Sequence[Ask]) -> bool:
+        """Whether one new node that is cheaper than this one holds all of it, or a free unit at least some of it."""
+        for unit in self._units:
+            if unit.price < candidate.price and any(_holds(unit, ask.size, (ask,)) for ask in asks):
+                return True
+        load = tuple(sum(amounts) for amounts in zip(*([n * ask.count for n in ask.size] for ask in asks), strict=True))
+        cheaper = bisect_left(self._paid_prices, candidate.price)
+        return any(_holds(offer, load, asks) for offer in self._paid[:cheaper])
+
+
+def _holds(offer: _Offer, load: Vector, asks: Sequence[Ask]) -> bool:
+    return all(offer.wishes & ask.wishes for ask in asks) and all(
+        asked <= whole for asked, whole in zip(load, offer.size, strict=True)
+    )
+
+
+def _kind(workload: Workload) -> object:
+    """Tell workloads apart by what decides where they may run, sizes apart."""
+    return (
+        workload.node_selector,
+        workload.required_node_terms,
+        workload.tolerations,
+        workload.fallback,
+        workload.duration_s,
+        workload.checkpoint_period_s,
+        tuple(workload.requests),
+    )
+
+
+def _bare_demand(workload: Workload) -> Demand:
+    """Ask for one replica without its rules about others."""
+    bare = replace(
+        workload,
+        topology_spread=(),
+        affinity=(),
+        anti_affinity=(),
+        preferred_node_terms=(),
+        gang=None,
+        max_price_micro_usd_per_hour=None,
+    )
+    return Demand(bare, 1, LADDER_CLIMBED)

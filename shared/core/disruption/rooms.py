@@ -1,0 +1,79 @@
+"""Free room on nodes, filled first fit while a proposal is put together; the last try can be taken back."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shared.core.solver.vectors import Vector, copies_that_fit
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A node as a destination: the wishes that it meets, what is free on it, and how many replicas were put there."""
+
+    claim_id: str
+    wishes: int
+    free: list[int]
+    arrivals: int = 0
+
+    def change(self, size: Vector, count: int) -> None:
+        """Put replicas here (negative: take them off)."""
+        for dimension, asked in enumerate(size):
+            self.free[dimension] -= asked * count
+        self.arrivals += count
+
+
+class Rooms:
+    """What is free on the nodes of one moment of a pass."""
+
+    def __init__(self, places: Iterable[Place], least: Vector) -> None:
+        """``least``: what any replica takes of each resource; a node with less room is not looked at."""
+        self._least = least
+        self._by_id = {place.claim_id: place for place in places}
+        self._places = [place for place in self._by_id.values() if self._has_room(place)]
+        # Free room only shrinks, so nothing larger than this in some resource ever fits anywhere.
+        self._roof = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
+        self._tried: list[tuple[Place, Vector, int]] = []
+
+    def has_arrivals(self, claim_id: str) -> bool:
+        """Whether replicas were put on the node."""
+        place = self._by_id.get(claim_id)
+        return place is not None and place.arrivals > 0
+
+    def close(self, claim_id: str) -> None:
+        """Keep what was tried last, and take the node itself away."""
+        over = {id(place) for place, _, _ in self._tried if not self._has_room(place)}
+        self._tried.clear()
+        over.add(id(self._by_id.pop(claim_id, None)))
+        self._places = [place for place in self._places if id(place) not in over]
+
+    def _has_room(self, place: Place) -> bool:
+        return all(free >= least for free, least in zip(place.free, self._least, strict=True))
+
+    def take_back(self) -> None:
+        """Undo what was put anywhere since the last node was closed or undone."""
+        for place, size, count in self._tried:
+            place.change(size, -count)
+        self._tried.clear()
+
+    def put(self, size: Vector, wishes: int, count: int, *, besides: str) -> tuple[int, int]:
+        """Put replicas of this size where they fit, but not on the node ``besides``.
+
+        Return how many found no room, and how many nodes were looked at.
+        """
+        if any(asked > most for asked, most in zip(size, self._roof, strict=False)):
+            return count, 0
+        cpu, memory = size[0], size[1]
+        looks = 0
+        for place in self._places:
+            looks += 1
+            free = place.free
+            if free[0] < cpu or free[1] < memory or not place.wishes & wishes or place.claim_id == besides:
+                continue
+            fitting = min(count, copies_that_fit(size, free))
+            if fitting:
+                place.change(size, fitting)
+                self._tried.append((place, size, fitting))
+                count -= fitting
+                if not count:
+                    break
+        return count, looks
