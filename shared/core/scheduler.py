@@ -17,7 +17,7 @@ from shared.core.solver.lots import general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
-from shared.core.solver.repair import empty_paid_nodes
+from shared.core.solver.repair import empty_paid_nodes, grow_nodes
 from shared.core.solver.spot_share import spread_spot
 from shared.core.solver.state import State
 
@@ -27,6 +27,7 @@ _TACTICS = (
     Tactic(counts=False),
     Tactic(counts=False, is_frugal=True),
     Tactic(counts=False, is_frugal=True, order="largest"),
+    Tactic(counts=False, is_frugal=True, is_roomy=True),
     Tactic(counts=False, order="largest"),
     Tactic(counts=False, order="smallest"),
     Tactic(counts=False, is_frugal=True, order="smallest"),
@@ -97,6 +98,8 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
             return counted.short
         _place_generally(placer, counted.general)
         _place_leftovers(placer, level)
+        if not placer.tactic.counts and placer.state.supply.limits:
+            grow_nodes(placer, level)
     empty_paid_nodes(placer)
     spread_spot(placer.state)
     return set()

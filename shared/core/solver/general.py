@@ -24,12 +24,13 @@ from shared.core.solver.vectors import copies_that_fit
 class Tactic:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
-    ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money. ``order``: who goes first among
-    equal priorities.
+    ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money; ``is_roomy``: as if others came to
+    fill the node. ``order``: who goes first among equal priorities.
     """
 
     counts: bool = True
     is_frugal: bool = False
+    is_roomy: bool = False
     order: str = "dearest"
 
 
@@ -141,6 +142,10 @@ class Placer:
             if copies == 0 or self._is_below_floor(option, group, level, copies):
                 continue
             key = self._key(option, group, copies, crowding)
+            if self.tactic.is_frugal:
+                # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
+                hoped = fitting if self.tactic.is_roomy else copies
+                key = (self._limited_use(option, hoped), -hoped, *key)
             if best is None or key < best[0]:
                 best = (key, option, copies)
         if best is None:
@@ -237,8 +242,7 @@ class Placer:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
             units = self.state.supply.units[option.reservation.id]
             key = (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
-        # Under a limit even a free unit can cost too much: it may use up what a larger node would share better.
-        return (self._limited_use(option, copies), *key) if self.tactic.is_frugal else key
+        return key
 
 
 def _flexibility(state: State) -> dict[int, int]:

@@ -1,18 +1,22 @@
-"""Emptying nodes that are paid for: what is on them may have room elsewhere (rule 3, and tails of the packing).
+"""Changing nodes that are paid for once all is placed: emptying them (rule 3, and tails of the packing), growing them.
 
 Packing by counts closes nodes one kind at a time, so a last node may hold a few replicas that earlier ones, or units
 left free, could have taken. Each such node is emptied on trial; if everything finds a place that costs nothing more,
-the node is not launched.
+the node is not launched. Where a pool's limits leave no new node, a larger one may hold what is left over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from operator import is_
 
 from shared.core.solver.alternatives import counted_keys
 from shared.core.solver.general import Placer
+from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
-from shared.core.solver.state import Bin
+from shared.core.solver.state import Bin, State, total_load
 
-# Trials look at every node, so their number is bounded by work, not by share.
+# Trials look at every node, so their number is bounded by work, not by share; 20,000 looks take some 50 ms.
 _LOOKS_MAX = 20_000
 _TRIALS_MIN = 8
 
@@ -62,3 +66,51 @@ def _empty(placer: Placer, victim: Bin) -> bool:
             return False
     state.close_bin(victim)
     return True
+
+
+def grow_nodes(placer: Placer, groups: Iterable[Group]) -> None:
+    """Make paid nodes larger for what is left over, one replica at a time."""
+    looks = iter(range(_LOOKS_MAX))
+    for group in groups:
+        if group.workload.gang is None and not group.is_price_capped:
+            while placer.state.remaining[group.index] and _grow_one(placer, group, looks):
+                pass
+
+
+def _grow_one(placer: Placer, group: Group, looks: Iterator[int]) -> bool:
+    state, level = placer.state, len(group.levels) - 1
+    options = [option for option, _ in placer.candidates(group, level)]
+    options.sort(key=lambda option: (option.price, option.index))
+    before = state.remaining[group.index]
+    for _, (bin_, option) in zip(looks, product(list(state.bins), options), strict=False):
+        if _may_become(state, bin_, option):
+            mark = state.mark()
+            node = state.split_bin(bin_, 1)
+            state.change_option(node, option)
+            placer.place_at(group, level, partial(is_, node), 1)
+            if state.remaining[group.index] < before:
+                return True
+            state.undo(mark)
+    return False
+
+
+def _may_become(state: State, bin_: Bin, option: Option) -> bool:
+    """Whether one of the bin's nodes could be launched as this option instead, as far as limits and content go."""
+    now = bin_.option
+    if now is None or now.reservation is not None or option.reservation is not None or option.entry is not now.entry:
+        return False
+    groups = [state.groups[index] for index in bin_.contents]
+    if any(group.workload.gang is not None or group.is_price_capped for group in groups):
+        return False
+    if not all(option.alternatives & state.groups[index].alternatives[level] for index, level in bin_.levels.items()):
+        return False
+    labels = state.labels_of(option)
+    if any(labels.get(key) != bin_.labels.get(key) for key in counted_keys(state, bin_)):
+        return False
+    load = total_load(state.groups, bin_.contents, len(option.allocatable))
+    if any(used > whole for used, whole in zip(load, option.allocatable, strict=True)):
+        return False
+    state.supply.take(now, -1)
+    has_room = state.supply.nodes_left(option) > 0
+    state.supply.take(now, 1)
+    return has_room

@@ -161,12 +161,16 @@ class State:
 
     def change_option(self, bin_: Bin, option: Option) -> None:
         """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
-        assert bin_.option is not None
-        self.supply.take(bin_.option, -bin_.count)
+        before = bin_.option
+        assert before is not None
+        self._become(bin_, before, option)
+        self._journal.append(lambda: self._become(bin_, option, before))
+
+    def _become(self, bin_: Bin, before: Option, option: Option) -> None:
+        self.supply.take(before, -bin_.count)
         self.supply.take(option, bin_.count)
         bin_.free = [
-            free + new - old
-            for free, new, old in zip(bin_.free, option.allocatable, bin_.option.allocatable, strict=True)
+            free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
         ]
         bin_.option = option
         bin_.labels = self.labels_of(option)
