@@ -30,8 +30,8 @@ def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, 
 
 
 def describe_capacity_block_status(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeCapacityBlockStatus; no hardware is ever unavailable but what is being scrubbed."""
-    readers: Readers[CapacityReservation] = {"interconnect-status": lambda _: "ok"}
+    """Answer DescribeCapacityBlockStatus; unavailable is what is being scrubbed, and what is admitted to be broken."""
+    readers: Readers[CapacityReservation] = {"interconnect-status": lambda r: r.interconnect_status}
     ids = parameters.get("CapacityBlockIds", [])
     found = select(_blocks(world, ids), parameters.get("Filters"), readers, lambda _: {})
     blocks, token = page(found, parameters, default=1000, maximum=1000)
@@ -99,14 +99,15 @@ def _block(world: World, block: CapacityReservation) -> dict[str, Any]:
 
 
 def _status(block: CapacityReservation) -> dict[str, Any]:
+    unavailable = min(block.total_count, len(block.scrubbing) + block.admitted_count)
     counts = {
         "TotalCapacity": block.total_count,
-        "TotalAvailableCapacity": block.total_count - len(block.scrubbing),
-        "TotalUnavailableCapacity": len(block.scrubbing),
+        "TotalAvailableCapacity": block.total_count - unavailable,
+        "TotalUnavailableCapacity": unavailable,
     }
     return {
         "CapacityBlockId": block.block_id,
-        "InterconnectStatus": "ok",
+        "InterconnectStatus": block.interconnect_status,
         **counts,
         "CapacityReservationStatuses": [{"CapacityReservationId": block.reservation_id, **counts}],
     }

@@ -93,6 +93,23 @@ def extend_block(
     return {"end": new_end.isoformat()}
 
 
+def break_units(
+    world: World,
+    *,
+    capacity_reservation_id: str,
+    count: int = 1,
+    admitted_count: int = 0,
+    interconnect_status: str = "ok",
+) -> dict[str, Any]:
+    """Let instances in so many units of a block stay pending for ever; 0 repairs all for the launches to come."""
+    block = world.reservation(capacity_reservation_id)
+    if block.kind is not ReservationKind.CAPACITY_BLOCK or not 0 <= count <= block.total_count:
+        raise invalid_value(f"{capacity_reservation_id} is not a block of at least {count} units")
+    block.broken_count, block.admitted_count = count, admitted_count
+    block.interconnect_status = interconnect_status
+    return {}
+
+
 def share_reservation(
     world: World,
     *,
@@ -226,6 +243,7 @@ def _add(
 ACTIONS: Final[Mapping[str, Action]] = {
     "purchase_capacity_block": purchase_capacity_block,
     "extend_block": extend_block,
+    "break_units": break_units,
     "share_reservation": share_reservation,
     "unshare_reservation": unshare_reservation,
     "create_interruptible": create_interruptible,

@@ -109,7 +109,9 @@ def _become_stopped(world: World, instance: Instance) -> None:
 
 
 def _become_running(world: World, instance: Instance) -> None:
-    if instance.state == "pending":
+    reservation = world.reservations.get(instance.reservation_id or "")
+    is_stuck = reservation is not None and instance.instance_id in reservation.stuck
+    if instance.state == "pending" and not is_stuck:
         _enter_state(world, instance, "running")
 
 

@@ -34,6 +34,9 @@ def join(world: World, instance: Instance, reservation: CapacityReservation) -> 
     """Let ``instance`` take a slot."""
     instance.reservation_id = reservation.reservation_id
     instance.block_id = reservation.block_id
+    sound_count = reservation.total_count - reservation.broken_count
+    if reservation.broken_count and len(reservation.occupants) - len(reservation.stuck) >= sound_count:
+        reservation.stuck.add(instance.instance_id)
     reservation.occupants[instance.instance_id] = world.now()
 
 
@@ -43,6 +46,7 @@ def leave(world: World, instance: Instance) -> None:
     if reservation is None:
         return
     reservation.occupants.pop(instance.instance_id, None)
+    reservation.stuck.discard(instance.instance_id)
     if reservation.kind is ReservationKind.CAPACITY_BLOCK and world.settings.block_scrub_s > 0:
         reservation.scrubbing.add(instance.instance_id)
         world.after(world.settings.block_scrub_s, lambda: reservation.scrubbing.discard(instance.instance_id))

@@ -81,6 +81,13 @@ class CapacityReservation:
     visible: bool = True
     occupants: dict[str, datetime] = field(default_factory=dict)
     scrubbing: set[str] = field(default_factory=set)
+    broken_count: int = 0
+    """Units of a block whose instances never boot; launches get them when the others are taken."""
+    admitted_count: int = 0
+    """How many units DescribeCapacityBlockStatus calls unavailable, whatever is true."""
+    interconnect_status: str = "ok"
+    stuck: set[str] = field(default_factory=set)
+    """Occupants of broken units."""
     available_history: list[tuple[datetime, int]] = field(default_factory=list)
 
     @property

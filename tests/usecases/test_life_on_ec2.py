@@ -111,6 +111,30 @@ def test_a_block_is_emptied_by_us_before_ec2_begins(world: LiveWorld) -> None:
     assert notified == {(end - timedelta(minutes=40)).isoformat().replace("+00:00", "Z")}
 
 
+def test_a_unit_of_a_block_that_boots_nothing_is_reported_with_ec2s_own_words(world: LiveWorld) -> None:
+    bought = world.aws.cloud.control(
+        "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=4, end_in_s=86_400
+    )
+    block = bought["capacity_reservation_id"]
+    world.aws.cloud.control("break_units", capacity_reservation_id=block, count=3, interconnect_status="impaired")
+    world.discover(block)
+    world.launched(1, world.aws.reserved(block), batch_id="b-sound")
+    for number in range(2):
+        (claim,) = world.launched(1, world.aws.reserved(block), batch_id=f"b-{number}")
+        world.aws.cloud.advance(minutes=16)
+        world.expire().run()
+        assert world.now_of(claim).state is ClaimState.TERMINATING
+        world.aws.cloud.advance(minutes=7)  # terminated and scrubbed
+        world.expire().run()
+        world.discover(block)
+    (event,) = world.bus.of("Capacity Suspected")
+    assert event["capacityBlockId"] == bought["capacity_block_id"]
+    assert event["blockStatus"]["interconnectStatus"] == "impaired"
+    assert event["blockStatus"]["totalCount"] == 4
+    assert world.boot_failures.get(block).suspected_count(world.clock.now()) == 1
+    assert len([c for c in world.claims() if c.state is ClaimState.RUNNING]) == 1
+
+
 def test_extending_a_block_spares_its_nodes(world: LiveWorld) -> None:
     block = world.aws.cloud.control(
         "purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=1, end_in_s=7_200

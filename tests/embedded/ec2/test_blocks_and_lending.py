@@ -127,6 +127,22 @@ def test_the_slot_of_a_block_is_scrubbed_before_it_is_free(cloud: Cloud) -> None
     assert cloud.available(block) == 1
 
 
+def test_instances_in_a_broken_unit_never_boot_and_ec2_tells_only_what_it_admits(cloud: Cloud) -> None:
+    block = buy(cloud, 2)
+    cloud.control("break_units", capacity_reservation_id=block, admitted_count=1, interconnect_status="impaired")
+    sound, broken = run_in(cloud, block), run_in(cloud, block)
+    cloud.advance(minutes=10)
+    assert [cloud.instance(each)["State"]["Name"] for each in (sound, broken)] == ["running", "pending"]
+    (status,) = cloud.ec2.describe_capacity_block_status()["CapacityBlockStatuses"]
+    assert (status["TotalUnavailableCapacity"], status["InterconnectStatus"]) == (1, "impaired")
+    cloud.ec2.terminate_instances(InstanceIds=[broken])
+    cloud.advance(minutes=10)
+    cloud.control("break_units", capacity_reservation_id=block, count=0)
+    replacement = run_in(cloud, block)
+    cloud.advance(minutes=10)
+    assert cloud.instance(replacement)["State"]["Name"] == "running"
+
+
 def test_an_extension_moves_the_end_once_it_is_paid_and_without_an_event(cloud: Cloud) -> None:
     end = START + timedelta(hours=2)
     block = buy(cloud, end=end.isoformat())
