@@ -44,7 +44,7 @@ class Listed:
     problem: str | None
     least: Mapping[str, int]  # of each resource, over all of them
     zone_ids: frozenset[str]
-    accepted: dict[int, bool] = field(default_factory=dict)  # by kind of workload
+    accepted: dict[int, bool] = field(default_factory=dict)  # by manner of workload
 
 
 class Offers(Wishes):
@@ -54,22 +54,30 @@ class Offers(Wishes):
         super().__init__(snapshot, plan, now, policy)
         self._descriptions: dict[tuple[str, OfferingKey], Requirements | None] = {}
         self._bases: dict[tuple[str, str], Requirements | None] = {}
+        self._type_facts: dict[tuple[str, str], Requirements] = {}
+        self._wishes: dict[int, tuple[tuple[Requirements, Requirements], ...]] = {}
         self._fitting: dict[tuple[str, str, int], tuple[Requirements, ...]] = {}
+        self._places: dict[tuple[object, ...], bool] = {}
+        self._offerings: dict[str, dict[tuple[str, str, CapacityType], Offering]] = {}
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
         self._tuples: dict[int, tuple[OfferingKey, ...]] = {}
         self._equal: dict[tuple[OfferingKey, ...], tuple[OfferingKey, ...]] = {}
         self._listed: dict[tuple[str, OfferingKey, int, int], Listed] = {}
+        self._min_values: dict[str, Mapping[str, int]] = {}
         self._bought: dict[str, tuple[OfferingKey, ...]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
 
     def offering(self, key: OfferingKey) -> Offering | None:
         """Return the spot or on-demand offering that the key names."""
-        instance_type = self.types.get(key.instance_type)
-        for offering in () if instance_type is None else instance_type.offerings:
-            named = (offering.zone, offering.zone_id, offering.capacity_type)
-            if named == (key.zone, key.zone_id, key.capacity_type):
-                return offering
-        return None
+        name = key.instance_type
+        known = self._offerings.get(name)
+        if known is None:
+            offerings = self.types[name].offerings if name in self.types else ()
+            # Of offerings with one name the first counts.
+            known = self._offerings[name] = {
+                (item.zone, item.zone_id, item.capacity_type): item for item in reversed(offerings)
+            }
+        return known.get((key.zone, key.zone_id, key.capacity_type))
 
     def reservation_problem(self, reservation: CapacityReservation, node_class: NodeClass) -> str | None:
         """Say why nothing of this class can be launched into the reservation now, or None."""
@@ -158,6 +166,7 @@ class Offers(Wishes):
             labels.CAPACITY_RESERVATION_ID: reservation_id,
             labels.CAPACITY_RESERVATION_TYPE: str(block if kind is block else ReservationKind.DEFAULT),
             labels.CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if kind is ReservationKind.INTERRUPTIBLE else "false",
+            labels.CAPACITY_RESERVATION_SETTING: "target",  # a planned launch names its reservation
         }
         for name, value in facts.items():
             yield Requirement.new(name, Operator.IN, (value,))
@@ -249,19 +258,33 @@ class Offers(Wishes):
 
     def accepts(self, pool: NodePool, key: OfferingKey, workload: Workload) -> bool:
         """Whether requirements and ladder let a replica run on a node of the pool from the offering."""
-        if key.capacity_type not in self.markets(workload) or not self._place_allows(pool.requirements, key):
+        if key.capacity_type not in self.markets(workload):
             return False
-        known = (pool.name, key.instance_type, self.kind(workload))
+        kind = self.kind(workload)
+        known = (pool.name, key.instance_type, kind)
         fitting = self._fitting.get(known)
         if fitting is None:
-            base = self._base(pool, key.instance_type)
-            fitting = self._fitting[known] = tuple(
-                term
-                for term in self.terms(workload)
-                if base is not None
-                and base.without(_OF_A_PLACE).compatible(term.without(_OF_A_PLACE), labels.WELL_KNOWN) is None
-            )
-        return any(self._place_allows(term, key) for term in fitting)
+            fitting = self._fitting[known] = tuple(self._find_fitting(pool, key.instance_type, workload, kind))
+        where = (pool.name, fitting, key.zone, key.zone_id, key.capacity_type, key.reservation_id)
+        allowed = self._places.get(where)
+        if allowed is None:
+            wanted = any(self._place_allows(term, key) for term in fitting)
+            allowed = self._places[where] = wanted and self._place_allows(pool.requirements, key)
+        return allowed
+
+    def _find_fitting(self, pool: NodePool, type_name: str, workload: Workload, kind: int) -> Iterator[Requirements]:
+        """Yield the terms that the pool's nodes of this type meet, wherever they are."""
+        base = self._base(pool, type_name)
+        if base is None:
+            return
+        wishes = self._wishes.get(kind)
+        if wishes is None:
+            wishes = self._wishes[kind] = tuple((term.without(_OF_A_PLACE), term) for term in self.terms(workload))
+        known = (pool.name, type_name)
+        facts = self._type_facts.get(known)
+        if facts is None:
+            facts = self._type_facts[known] = base.without(_OF_A_PLACE)
+        yield from (term for rest, term in wishes if facts.admits(rest, labels.WELL_KNOWN))
 
     def listed(self, pool: NodePool, launch: PlannedNodes) -> Listed:
         """Return what can be said about a launch's alternatives, whatever is to run on them."""
@@ -295,9 +318,19 @@ class Offers(Wishes):
             lowest = price
         return None
 
-    def all_accept(self, pool: NodePool, listed: Listed, workload: Workload) -> bool:
+    def all_accept(self, pool: NodePool, listed: Listed, workload_key: str) -> bool:
         """Whether every alternative of the list may run the workload."""
-        kind = self.kind(workload)
-        if kind not in listed.accepted:
-            listed.accepted[kind] = all(self.accepts(pool, key, workload) for key in listed.keys)
-        return listed.accepted[kind]
+        manner = self.manner(workload_key)
+        known = listed.accepted.get(manner)
+        if known is None:
+            workload = self.workloads[workload_key]
+            known = listed.accepted[manner] = all(self.accepts(pool, key, workload) for key in listed.keys)
+        return known
+
+    def min_values(self, pool: NodePool) -> Mapping[str, int]:
+        """Return how many distinct values the pool asks for, by label."""
+        known = self._min_values.get(pool.name)
+        if known is None:
+            wanted = {key: least for key, item in sorted(pool.requirements.items()) if (least := item.min_values)}
+            known = self._min_values[pool.name] = wanted
+        return known

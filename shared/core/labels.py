@@ -109,8 +109,13 @@ KNOWN_VALUES: Final = {
     CAPACITY_TYPE: ("on-demand", "reserved", "spot"),
     CAPACITY_RESERVATION_TYPE: ("capacity-block", "default"),
     CAPACITY_RESERVATION_INTERRUPTIBLE: ("false", "true"),
+    CAPACITY_RESERVATION_SETTING: ("open", "target"),
     INSTANCE_TENANCY: ("dedicated", "default"),
 }
+
+# How a node came into its reservation: launched into it by id, or as a plain launch that EC2 matched to an open one.
+RESERVATION_SETTING_TARGET: Final = "target"
+RESERVATION_SETTING_OPEN: Final = "open"
 
 # Older names of the same thing, rewritten wherever a requirement is made.
 _STABLE_KEYS: Final = {
@@ -123,9 +128,8 @@ _STABLE_KEYS: Final = {
 }
 _STABLE_VALUES: Final = {ARCH: {"x86_64": "amd64", "aarch64": "arm64"}}
 
-_RESTRICTED_DOMAINS: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "karpenter.k8s.aws")
-# Sub-domains of the restricted ones that carry ordinary user labels.
-_DOMAIN_EXCEPTIONS: Final = ("kops.k8s.io", "node.kubernetes.io", "node-restriction.kubernetes.io")
+# What is under these is Karpenter's own; anything else, also under kubernetes.io, may be a team's label.
+_RESTRICTED_DOMAINS: Final = ("karpenter.sh", "karpenter.k8s.aws")
 
 
 def stable_key(key: str) -> str:
@@ -152,8 +156,6 @@ def restriction(key: str) -> str | None:
     if key in WELL_KNOWN:
         return None
     label_domain = domain(key)
-    if any(_is_within(label_domain, exception) for exception in _DOMAIN_EXCEPTIONS):
-        return None
     for restricted in _RESTRICTED_DOMAINS:
         if _is_within(label_domain, restricted):
             return f"the domain {restricted} is reserved and {key} is not one of its known labels"

@@ -82,7 +82,8 @@ def rebought(
     own[labels.CAPACITY_TYPE] = capacity_type.value
     reservation = None if reservation_id is None else reservations.get(reservation_id)
     if reservation is not None:
-        own |= reservation_labels(reservation)
+        # Nothing but an open match puts what was launched elsewhere into a reservation.
+        own |= reservation_labels(reservation, _setting(claim))
     return replace(
         claim,
         offering=offering,
@@ -90,6 +91,11 @@ def rebought(
         price_atto_usd_per_hour=_price(claim, capacity_type, catalogue),
         drain_at=None if reservation is None else reservation.drain_at(),
     )
+
+
+def _setting(claim: NodeClaim) -> str:
+    before = claim.labels.get(labels.CAPACITY_RESERVATION_SETTING, labels.RESERVATION_SETTING_TARGET)
+    return labels.RESERVATION_SETTING_OPEN if claim.offering.reservation_id is None else before
 
 
 def _price(claim: NodeClaim, capacity_type: CapacityType, catalogue: Mapping[str, InstanceType]) -> int:

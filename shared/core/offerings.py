@@ -10,8 +10,10 @@ from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.labels import (
     CAPACITY_RESERVATION_ID,
     CAPACITY_RESERVATION_INTERRUPTIBLE,
+    CAPACITY_RESERVATION_SETTING,
     CAPACITY_RESERVATION_TYPE,
     CAPACITY_TYPE,
+    RESERVATION_SETTING_TARGET,
     ZONE,
     ZONE_ID,
 )
@@ -28,6 +30,7 @@ OFFERING_LABELS: Final = frozenset(
         CAPACITY_RESERVATION_ID,
         CAPACITY_RESERVATION_TYPE,
         CAPACITY_RESERVATION_INTERRUPTIBLE,
+        CAPACITY_RESERVATION_SETTING,
     }
 )
 
@@ -91,14 +94,20 @@ def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[Ca
     return tuple(chosen[key] for key in sorted(chosen))
 
 
-def reservation_labels(reservation: CapacityReservation) -> Mapping[str, str]:
-    """Return the labels that only nodes in this reservation carry (seed labels, R-23)."""
+def reservation_labels(
+    reservation: CapacityReservation, setting: str = RESERVATION_SETTING_TARGET
+) -> Mapping[str, str]:
+    """Return the labels that only nodes in this reservation carry (the ODCR RFCs' labels, R-23).
+
+    ``setting`` is how the node came into it: "target", as every launch into a reservation is one, or "open".
+    """
     interruptible = reservation.kind is ReservationKind.INTERRUPTIBLE
     kind = ReservationKind.DEFAULT if interruptible else reservation.kind
     return {
         CAPACITY_RESERVATION_ID: reservation.id,
         CAPACITY_RESERVATION_TYPE: str(kind.value),
         CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if interruptible else "false",
+        CAPACITY_RESERVATION_SETTING: setting,
     }
 
 

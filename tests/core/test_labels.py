@@ -5,7 +5,17 @@ from shared.core import labels
 
 @pytest.mark.parametrize(
     "key",
-    [labels.ZONE, labels.CAPACITY_TYPE, labels.CAPACITY_RESERVATION_ID, "team", "example.com/team", "kops.k8s.io/x"],
+    [
+        labels.ZONE,
+        labels.CAPACITY_TYPE,
+        labels.CAPACITY_RESERVATION_ID,
+        labels.CAPACITY_RESERVATION_SETTING,
+        "team",
+        "example.com/team",
+        "topology.kubernetes.io/rack",
+        "node-role.kubernetes.io/worker",
+        "a.k8s.io/x",
+    ],
 )
 def test_keys_that_users_may_require(key: str) -> None:
     assert labels.restriction(key) is None
@@ -13,14 +23,13 @@ def test_keys_that_users_may_require(key: str) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [labels.HOSTNAME, "karpenter.sh/custom", "karpenter.k8s.aws/custom", "kubernetes.io/x", "a.k8s.io/x"],
+    [labels.HOSTNAME, "karpenter.sh/custom", "karpenter.k8s.aws/custom", "sub.karpenter.sh/x"],
 )
 def test_keys_that_are_reserved(key: str) -> None:
     assert labels.restriction(key) is not None
 
 
 def test_a_domain_that_only_ends_alike_is_not_reserved() -> None:
-    assert labels.restriction("notkubernetes.io/x") is None
     assert labels.restriction("mykarpenter.sh/x") is None
 
 
