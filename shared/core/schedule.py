@@ -11,7 +11,7 @@ from shared.core.node_pool import Budget, DisruptionReason
 
 UNLIMITED: Final = 2**31 - 1  # what Karpenter reports when no budget is active
 
-_MACROS: Final = {
+MACROS: Final = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -98,9 +98,9 @@ class CronSchedule:
         ScheduleError
             The expression or the time zone cannot be read, or no date ever matches.
         """
-        fields = _MACROS.get(text, text).split() if len(text) <= _LONGEST_TEXT else []
+        fields = MACROS.get(text, text).split() if len(text) <= _LONGEST_TEXT else []
         if len(fields) != 5:
-            raise ScheduleError(f"a schedule has five fields, or is one of {', '.join(_MACROS)}")
+            raise ScheduleError(f"a schedule has five fields, or is one of {', '.join(MACROS)}")
         minute, hour, day, month, weekday = fields
         schedule = cls(
             minutes=_MINUTE.parse(minute),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, Field
@@ -26,7 +27,7 @@ def _check_topology_key(key: str) -> str:
     key = labels.stable_key(key)
     if key not in TOPOLOGY_KEYS:
         known = ", ".join(sorted(TOPOLOGY_KEYS))
-        raise broken("topology-key", f"must be one of {known}", labels.closest(key, TOPOLOGY_KEYS))
+        raise broken("topology-key", f"must be one of {known}", partial(labels.closest, key, TOPOLOGY_KEYS))
     return key
 
 

@@ -1,15 +1,19 @@
 """Objects that are valid one by one and cannot work together: warnings that say "can never launch because"."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from shared.core import labels
 from shared.core.instance_type import CapacityType
 from shared.core.node_class import NodeClass, SelectorTerm
 from shared.core.node_pool import NodePool
-from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, binding_taints, tolerates_all
+from shared.core.requirements import Requirements
+from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
 from shared.core.workload import Workload
+from shared.manifests import nearest
+from shared.manifests.fields import EC2_RESOURCES
 from shared.manifests.load import Document
 from shared.manifests.problems import Problem, Severity, path_of
 
@@ -53,22 +57,63 @@ class World:
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
+# Bounds of the work that one megabyte of input can cause.
+_MOST_DOUBTS: Final = 100
+_MOST_COMPARED_NAMES: Final = 2_000
+_MOST_PAIRS: Final = 50_000  # of a workload and a pool
+_MOST_REASONS: Final = 5  # pools named in one message
+
+
+class _Names:
+    """Finds the nearest name as long as that is worth the while."""
+
+    def __init__(self) -> None:
+        self._left = _MOST_COMPARED_NAMES
+
+    def nearest(self, name: str, known: Collection[str]) -> str | None:
+        if len(known) > self._left or len(name) > nearest.LONGEST:
+            return None
+        self._left -= len(known)
+        return labels.closest(name, known)
 
 
 def cross_check(world: World) -> tuple[Doubt, ...]:
-    """Return everything that can never launch, or never the way it says, in a fixed order."""
-    classes = {node_class.name: node_class for node_class in world.node_classes}
-    doubts = [doubt for pool in world.node_pools for doubt in _pool_doubts(pool, classes)]
-    doubts += [doubt for node_class in world.node_classes for doubt in _class_doubts(node_class, world.node_pools)]
-    doubts += [doubt for workload in world.workloads for doubt in _workload_doubts(workload, world.node_pools)]
+    """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred."""
+    doubts = list(islice(_all_doubts(world), _MOST_DOUBTS + 1))
+    if len(doubts) > _MOST_DOUBTS:
+        last = doubts.pop()
+        doubts.append(Doubt(last.kind, last.name, (), "more", "this object and others raise doubts too"))
     return tuple(sorted(doubts, key=lambda doubt: (doubt.kind, doubt.name, doubt.rule, doubt.message)))
+
+
+def _all_doubts(world: World) -> Iterator[Doubt]:
+    names = _Names()
+    pools = sorted(world.node_pools, key=lambda pool: pool.name)
+    classes = {node_class.name: node_class for node_class in sorted(world.node_classes, key=lambda each: each.name)}
+    for pool in pools:
+        yield from _pool_doubts(pool, classes, names)
+    for node_class in classes.values():
+        yield from _class_doubts(node_class, pools)
+    for index, workload in enumerate(sorted(world.workloads, key=lambda workload: workload.key)):
+        if index * len(pools) > _MOST_PAIRS:
+            message = "this workload and those after it were not checked against the pools: there are too many"
+            yield Doubt("Workload", workload.key, (), "not-checked", message)
+            return
+        yield from _workload_doubts(workload, pools, names)
 
 
 def _never(subject: str, reason: str) -> str:
     return f"{subject} can never launch because {reason}"
 
 
-def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass]) -> Iterator[Doubt]:
+def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass], names: _Names) -> Iterator[Doubt]:
+    for key in pool.requirements:
+        hint = None if key in labels.WELL_KNOWN else names.nearest(key, labels.WELL_KNOWN)
+        if hint is not None:
+            message = (
+                f"{key} is not a label that Reservoir or EC2 sets: every node of the pool will carry it as a custom"
+            )
+            yield Doubt("NodePool", pool.name, _REQUIREMENTS, "custom-label", f"{message} label", hint)
     for key, requirement in pool.requirements.items():
         if key in labels.WELL_KNOWN and key not in labels.RESERVATION_LABELS and not len(requirement):
             reason = f"its requirements on {key} leave no value"
@@ -77,7 +122,7 @@ def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass]) -> Iterator[D
     if node_class is None:
         path = ("spec", "template", "spec", "nodeClassRef", "name")
         reason = f"there is no EC2NodeClass {pool.node_class_name}"
-        hint = labels.closest(pool.node_class_name, classes)
+        hint = names.nearest(pool.node_class_name, classes)
         yield Doubt("NodePool", pool.name, path, "no-class", _never("the pool", reason), hint)
         return
     yield from _architecture_doubts(pool, node_class)
@@ -144,28 +189,41 @@ def _class_doubts(node_class: NodeClass, pools: Sequence[NodePool]) -> Iterator[
         yield Doubt("EC2NodeClass", node_class.name, path, "reservations-unused", message)
 
 
-def _workload_doubts(workload: Workload, pools: Sequence[NodePool]) -> Iterator[Doubt]:
-    reasons = {pool.name: _why_not(workload, pool) for pool in pools}
-    open_pools = [pool for pool in pools if reasons[pool.name] is None]
+def _workload_doubts(workload: Workload, pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:
+    for resource in workload.requests:
+        hint = names.nearest(resource, EC2_RESOURCES) if "/" in resource else None
+        if hint is not None and resource not in EC2_RESOURCES:
+            message = _never("the workload", f"no instance type of EC2 has {resource}")
+            yield Doubt("Workload", workload.key, ("spec", "resources", "requests"), "resource", message, hint)
+    terms = workload.required_node_terms or (workload.node_selector,)
+    wanted = [workload.node_selector.merged(term) for term in terms]
+    open_pools = [pool for pool in pools if _admits(workload, wanted, pool)]
     if not open_pools:
-        why = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items())[:10])
+        why = "; ".join(f"{pool.name}: {_why_not(workload, wanted, pool)}" for pool in pools[:_MOST_REASONS])
         reason = f"no NodePool can serve it ({why})" if pools else "there is no NodePool"
         yield Doubt("Workload", workload.key, ("spec",), "no-pool", _never("the workload", reason))
         return
     for index, step in enumerate(workload.fallback):
         if not any(pool.requirements[labels.CAPACITY_TYPE].has(step.capacity_type) for pool in open_pools):
-            names = ", ".join(sorted(pool.name for pool in open_pools))
-            reason = f"every NodePool that can serve it excludes {step.capacity_type} ({names})"
+            named = ", ".join(pool.name for pool in open_pools[:_MOST_REASONS])
+            reason = f"every NodePool that can serve it excludes {step.capacity_type} ({named})"
             message = _never(f"this rung ({step.capacity_type})", reason)
             yield Doubt("Workload", workload.key, ("spec", "fallback", index), "ladder", message)
 
 
-def _why_not(workload: Workload, pool: NodePool) -> str | None:
+def _admits(workload: Workload, wanted: Sequence[Requirements], pool: NodePool) -> bool:
+    return _untolerated(workload, pool) is None and any(
+        pool.requirements.admits(each, labels.WELL_KNOWN) for each in wanted
+    )
+
+
+def _untolerated(workload: Workload, pool: NodePool) -> Taint | None:
     tolerations = (*workload.tolerations, TOLERATE_ALL_PREFER_NO_SCHEDULE)  # it can always be relaxed to that
-    taint = tolerates_all(binding_taints(pool.taints, pool.startup_taints, initialized=False), tolerations)
+    return tolerates_all(binding_taints(pool.taints, pool.startup_taints, initialized=False), tolerations)
+
+
+def _why_not(workload: Workload, wanted: Sequence[Requirements], pool: NodePool) -> str | None:
+    taint = _untolerated(workload, pool)
     if taint is not None:
         return f"taint {taint} is not tolerated"
-    terms = workload.required_node_terms or (workload.node_selector,)
-    tried = [workload.node_selector.merged(term) for term in terms]
-    refusals = [pool.requirements.compatible(wanted, labels.WELL_KNOWN) for wanted in tried]
-    return None if None in refusals else refusals[0]
+    return pool.requirements.compatible(wanted[0], labels.WELL_KNOWN)

@@ -1,15 +1,19 @@
 """Validation errors as problems: a path, a line, a sentence, a suggestion."""
 
+import json
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from shared.core.labels import closest
+from shared.core.requirement import integer_of
+from shared.manifests import nearest
+from shared.manifests.fields import Suggest
 from shared.manifests.model import IgnoredBecause, Model
 from shared.manifests.problems import Location, Problem, Severity, path_of, shown
 
@@ -30,6 +34,11 @@ _SENTENCES: Final = {
     "model_attributes_type": "must be a mapping",
     "string_too_short": "must not be empty",
 }
+_BOUNDS: Final = {"greater_than_equal": "ge", "less_than_equal": "le"}  # kind of error -> where its bound stands
+_BOOLEANS: Final = {
+    "true": "true", "yes": "true", "on": "true", "enabled": "true",
+    "false": "false", "no": "false", "off": "false", "disabled": "false",
+}  # fmt: skip
 
 
 def problems_of(
@@ -50,7 +59,8 @@ def problems_of(
 def _problem(details: ErrorDetails, model: type[BaseModel], line_of: LineOf, subject: str, source: str) -> Problem:
     location = tuple(step for step in details["loc"] if step != "[key]")
     context = details.get("ctx", {})
-    suggestion = context.get("suggestion") or _nearest_expected(details)
+    suggest: Suggest = context.get("suggest") or partial(_nearest_expected, details)
+    suggestion = suggest()
     if suggestion is None and details["type"] == "unknown-field":
         suggestion = _elsewhere(model, str(location[-1]))
     return Problem(
@@ -78,12 +88,25 @@ def _sentence(details: ErrorDetails) -> str:
 
 
 def _nearest_expected(details: ErrorDetails) -> str | None:
-    if details["type"] not in ("enum", "literal_error") or not isinstance(details["input"], str):
+    kind, given, context = details["type"], details["input"], details.get("ctx", {})
+    if kind in _BOUNDS:
+        return str(context[_BOUNDS[kind]])
+    if kind == "string_type" and isinstance(given, int | float):
+        return json.dumps(json.dumps(given))
+    if not isinstance(given, str) or len(given) > nearest.LONGEST:
         return None
-    expected = re.findall(r"'([^']*)'", details.get("ctx", {}).get("expected", ""))
+    if kind == "int_type":
+        return given if integer_of(given) is not None else None
+    if kind == "bool_type":
+        return _BOOLEANS.get(given.lower())
+    return _nearest_listed(given, context) if kind in ("enum", "literal_error") else None
+
+
+def _nearest_listed(given: str, context: Mapping[str, Any]) -> str | None:
+    expected = re.findall(r"'([^']*)'", context.get("expected", ""))
     by_lower = {value.lower(): value for value in expected}
-    exact = by_lower.get(details["input"].lower())
-    return exact if exact is not None else closest(details["input"], expected)
+    exact = by_lower.get(given.lower())
+    return exact if exact is not None else closest(given, expected)
 
 
 def _elsewhere(model: type[BaseModel], name: str) -> str | None:

@@ -3,15 +3,20 @@
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from shared.core.labels import closest
 from shared.core.quantity import QuantityError, parse_quantity
 from shared.core.requirement import integer_of
+from shared.core.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS
+from shared.manifests import nearest
 
 T = TypeVar("T")
+Suggest = Callable[[], str | None]
 
 LONGEST_NAME: Final = 253
 _LONGEST_DURATION: Final = 32
@@ -19,6 +24,16 @@ _LARGEST_DURATION_S: Final = 10 * 366 * 24 * 3600  # ten years: beyond it a numb
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
 _MICRO: Final = 10**6
 LARGEST_PRICE_USD: Final = 10**9
+_PLAIN_RESOURCES: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS, NODES)
+# Other resources that EC2's instance types have; any name with a domain may be asked for.
+EC2_RESOURCES: Final = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+    "vpc.amazonaws.com/efa",
+)
 
 _DNS_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _WORD: Final = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
@@ -30,23 +45,33 @@ DURATION_PATTERN: Final = r"^([0-9]+(h|m|s))+$"
 QUANTITY_PATTERN: Final = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)(([KMGTPE]i|[numkMGTPE])|[eE][+-]?[0-9]{1,3})?$"
 
 
-def broken(rule: str, message: str, suggestion: str | None = None) -> PydanticCustomError:
-    """Make the error that a validator raises: a stable rule name and a sentence."""
-    context = {"message": message, "suggestion": suggestion}
-    return PydanticCustomError(rule, "{message}", context)
+def broken(rule: str, message: str, suggest: Suggest | None = None) -> PydanticCustomError:
+    """Make the error that a validator raises: a stable rule name, a sentence, and what finds the nearest valid form.
+
+    The search is costly and a document can hold thousands of mistakes: it is done for those that are shown.
+    """
+    return PydanticCustomError(rule, "{message}", {"message": message, "suggest": suggest})
 
 
-def matching(rule: str, pattern: str, sentence: str) -> Callable[[str], str]:
-    """Make a validator that accepts only what the whole pattern matches."""
+def matching(
+    rule: str, pattern: str, sentence: str, repair: Callable[[str], str | None] | None = None
+) -> Callable[[str], str]:
+    """Make a validator that accepts only what the whole pattern matches; ``repair`` finds the nearest such text."""
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
         # fullmatch, because $ also matches before a final newline
         if compiled.fullmatch(text) is None:
-            raise broken(rule, sentence)
+            raise broken(rule, sentence, None if repair is None else partial(_repaired, compiled, repair, text))
         return text
 
     return check
+
+
+def _repaired(pattern: re.Pattern[str], repair: Callable[[str], str | None], text: str) -> str | None:
+    """Return the repaired text, if that is valid."""
+    nearest = repair(text) if len(text) <= LONGEST_NAME else None
+    return nearest if nearest and pattern.fullmatch(nearest) else None
 
 
 def _quantity_text(value: Any) -> Any:
@@ -60,7 +85,7 @@ def _check_quantity(text: str) -> str:
     try:
         value = parse_quantity(text)
     except QuantityError as error:
-        raise broken("quantity", str(error)) from error
+        raise broken("quantity", str(error), partial(nearest.quantity, text)) from error
     if value < 0:
         raise broken("quantity", "must not be negative")
     return text
@@ -74,7 +99,8 @@ def duration_s(text: str) -> int:
 def check_duration(text: str) -> str:
     """Refuse what is not a duration."""
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:
-        raise broken("duration", "must be a duration in h, m and s, such as 720h or 1h30m")
+        message = "must be a duration in h, m and s, such as 720h or 1h30m"
+        raise broken("duration", message, partial(nearest.duration, text))
     if duration_s(text) > _LARGEST_DURATION_S:
         raise broken("duration", "must be at most ten years")
     return text
@@ -101,7 +127,8 @@ def micro_usd(text: str) -> int:
 
 def _check_price(text: str) -> str:
     if re.fullmatch(r"[0-9]{1,10}(\.[0-9]{1,6})?", text) is None or Fraction(text) > LARGEST_PRICE_USD:
-        raise broken("price", 'must be a price in USD with at most 6 decimals, such as "98.32"')
+        message = 'must be a price in USD with at most 6 decimals, such as "98.32"'
+        raise broken("price", message, partial(nearest.price, text))
     return text
 
 
@@ -109,6 +136,14 @@ def _check_integer_text(value: str) -> str:
     if integer_of(value) is None:
         raise broken("integer", "must be an integer")
     return value
+
+
+def _check_resource(name: str) -> str:
+    """Refuse what Kubernetes refuses: names without a domain are its own, and it has these."""
+    if "/" not in name and name not in _PLAIN_RESOURCES and not name.startswith("hugepages-"):
+        message = f"is no resource; without a domain there are {', '.join(_PLAIN_RESOURCES)} and hugepages-<size>"
+        raise broken("resource-name", message, partial(closest, name, [*_PLAIN_RESOURCES, *EC2_RESOURCES]))
+    return name
 
 
 def _check_distinct(values: list[T]) -> list[T]:
@@ -124,13 +159,20 @@ ObjectName = Annotated[
     str,
     Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"pattern": NAME_PATTERN}),
     AfterValidator(
-        matching("name", NAME_PATTERN, "must be lower-case letters, digits, '-' and '.', and begin and end with one")
+        matching(
+            "name",
+            NAME_PATTERN,
+            "must be lower-case letters, digits, '-' and '.', and begin and end with a letter or digit",
+            nearest.object_name,
+        )
     ),
 ]
 Namespace = Annotated[
     str,
     Field(min_length=1, max_length=63, json_schema_extra={"pattern": NAMESPACE_PATTERN}),
-    AfterValidator(matching("namespace", NAMESPACE_PATTERN, "must be lower-case letters, digits and '-'")),
+    AfterValidator(
+        matching("namespace", NAMESPACE_PATTERN, "must be lower-case letters, digits and '-'", nearest.namespace)
+    ),
 ]
 LabelKey = Annotated[
     str,
@@ -140,6 +182,7 @@ LabelKey = Annotated[
             "label-key",
             LABEL_KEY_PATTERN,
             "must be a label key: an optional DNS prefix and '/', then at most 63 letters, digits, '-', '_' and '.'",
+            nearest.label_key,
         )
     ),
 ]
@@ -147,7 +190,12 @@ LabelValue = Annotated[
     str,
     Field(max_length=63, json_schema_extra={"pattern": LABEL_VALUE_PATTERN}),
     AfterValidator(
-        matching("label-value", LABEL_VALUE_PATTERN, "must be at most 63 letters, digits, '-', '_' and '.'")
+        matching(
+            "label-value",
+            LABEL_VALUE_PATTERN,
+            "must be at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
+            nearest.label_value,
+        )
     ),
 ]
 Labels = Annotated[dict[LabelKey, LabelValue], Field(max_length=256)]
@@ -162,8 +210,14 @@ ResourceName = Annotated[
     str,
     Field(min_length=1, max_length=317),
     AfterValidator(
-        matching("resource-name", LABEL_KEY_PATTERN, "must be a resource name such as cpu, memory or nvidia.com/gpu")
+        matching(
+            "resource-name",
+            LABEL_KEY_PATTERN,
+            "must be a resource name such as cpu, memory or nvidia.com/gpu",
+            nearest.label_key,
+        )
     ),
+    AfterValidator(_check_resource),
 ]
 Duration = Annotated[
     str, AfterValidator(check_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN, "examples": ["6h"]})

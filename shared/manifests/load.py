@@ -24,7 +24,7 @@ from yaml.events import (
 )
 
 from shared.manifests.problems import Location, ManifestError, Problem, shown
-from shared.manifests.structure import DEEPEST, MOST_KEYS, MOST_VALUES, check_size, refuse
+from shared.manifests.structure import DEEPEST, MOST_KEYS, MOST_VALUES, MOST_VALUES_OF_A_FILE, check_size, refuse
 
 MOST_DOCUMENTS: Final = 1_000  # of one file
 
@@ -81,13 +81,15 @@ def load_documents(text: str | bytes, source: str = "") -> tuple[Document, ...]:
 def _documents(text: str, source: str) -> Iterator[Document]:
     builder: _Builder | None = None
     count = 0
+    spent = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, DocumentStartEvent):
             count += 1
             if count > MOST_DOCUMENTS:
                 refuse("size", f"has more than {MOST_DOCUMENTS} documents", line=_line(event), source=source)
-            builder = _Builder(source)
+            builder = _Builder(source, min(MOST_VALUES, MOST_VALUES_OF_A_FILE - spent))
         elif builder is not None and builder.take(event):
+            spent += builder.count
             if builder.value is not None:
                 yield Document(builder.value, source, builder.lines)
             builder = None
@@ -109,13 +111,14 @@ class _Open:
 class _Builder:
     """Builds one document out of events."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, most_values: int) -> None:
         self.value: Any = None
         self.lines: dict[Location, int] = {}
+        self.count = 0  # of values so far
+        self._most_values = most_values
         self._source = source
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
-        self._count = 0
 
     def take(self, event: Event) -> bool:
         """Take an event; True when the document is complete."""
@@ -222,9 +225,10 @@ class _Builder:
         return text if number is None else number
 
     def _spend(self, size: int, line: int) -> None:
-        self._count += size
-        if self._count > MOST_VALUES:
-            self._refuse("size", f"has more than {MOST_VALUES} values", line)
+        self.count += size
+        if self.count > self._most_values:
+            message = f"has more than {MOST_VALUES} values in a document or {MOST_VALUES_OF_A_FILE} in a file"
+            self._refuse("size", message, line)
 
     def _refuse(self, rule: str, message: str, line: int) -> NoReturn:
         refuse(rule, message, self._here()[:DEEPEST], line=line, source=self._source)

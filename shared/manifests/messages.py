@@ -90,7 +90,8 @@ def parse_demand(body: str | bytes) -> DemandMessage:
         _refuse("", "message", "must be a JSON object")
     version = data.get("schemaVersion", SCHEMA_VERSION)
     if version != SCHEMA_VERSION or isinstance(version, bool):
-        _refuse("schemaVersion", "schema-version", f"{shown(version)} is not a known version; 1 is the latest")
+        message = f"{shown(version)} is not a known version; {SCHEMA_VERSION} is the latest"
+        _refuse("schemaVersion", "schema-version", message, str(SCHEMA_VERSION))
     action = data.get("action")
     model = MESSAGES.get(action) if isinstance(action, str) else None
     if model is None:

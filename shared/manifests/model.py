@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from pydantic import (
@@ -18,7 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from shared.core.labels import closest
-from shared.manifests.fields import broken
+from shared.manifests.fields import Suggest, broken
 from shared.manifests.problems import shown
 
 
@@ -34,13 +35,25 @@ class IgnoredBecause:
 
 
 @dataclass(frozen=True, slots=True)
+class RefusedBecause:
+    """Marks a field of Karpenter's that would mean something here and is not served, with the reason."""
+
+    reason: str
+
+    def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Tell editors, which then mark every value but null."""
+        del core_schema, handler
+        return {"type": "null", "description": f"Not served: {self.reason}."}
+
+
+@dataclass(frozen=True, slots=True)
 class Contradiction:
     """Two or more fields that cannot stand together (or a set of which one must be there)."""
 
     field: str
     rule: str
     message: str
-    suggestion: str | None = None
+    suggest: Suggest | None = None
 
 
 class Model(BaseModel):
@@ -72,8 +85,9 @@ class Model(BaseModel):
             return handler(value)
         fields = cls.wire_fields()
         errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
+        errors += _not_served(value, fields)
         for found in cls.contradictions(value):
-            custom = broken(found.rule, found.message, found.suggestion)
+            custom = broken(found.rule, found.message, found.suggest)
             errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
         if not errors:
             return handler(value)
@@ -91,8 +105,17 @@ class Model(BaseModel):
 
 def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo]) -> InitErrorDetails:
     text = name if isinstance(name, str) else shown(name)
-    custom = broken("unknown-field", "is not a known field", closest(text, fields))
+    custom = broken("unknown-field", "is not a known field", partial(closest, text, fields))
     return InitErrorDetails(type=custom, loc=(text,), input=value)
+
+
+def _not_served(raw: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> Iterator[InitErrorDetails]:
+    for name, info in fields.items():
+        marker = next((item for item in info.metadata if isinstance(item, RefusedBecause)), None)
+        if marker is not None and raw.get(name) is not None:
+            yield InitErrorDetails(
+                type=broken("not-served", f"is not served: {marker.reason}"), loc=(name,), input=None
+            )
 
 
 def _restated(error: ErrorDetails) -> InitErrorDetails:
@@ -100,7 +123,7 @@ def _restated(error: ErrorDetails) -> InitErrorDetails:
     context = error.get("ctx", {})
     kind: str | PydanticCustomError = error["type"]
     if "message" in context:
-        kind = broken(error["type"], context["message"], context.get("suggestion"))
+        kind = broken(error["type"], context["message"], context.get("suggest"))
     return InitErrorDetails(type=kind, loc=error["loc"], input=error["input"], ctx=context)
 
 

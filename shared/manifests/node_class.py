@@ -11,6 +11,7 @@ from shared.core.node_class import (
     NodeClass,
     OpenReservationPreference,
 )
+from shared.manifests import nearest
 from shared.manifests.fields import matching
 from shared.manifests.hashing import static_hash
 from shared.manifests.instance_settings import (
@@ -20,7 +21,7 @@ from shared.manifests.instance_settings import (
     check_tag_key,
 )
 from shared.manifests.metadata import Metadata, ServerSide
-from shared.manifests.model import Contradiction, IgnoredBecause, Model
+from shared.manifests.model import Contradiction, IgnoredBecause, Model, RefusedBecause
 from shared.manifests.selector_terms import (
     MOST_TERMS,
     ImageTerm,
@@ -37,7 +38,10 @@ _LONGEST_USER_DATA: Final = 16_384  # EC2's limit, before base64
 _MOST_TAGS: Final = 40  # EC2 allows 50; the product adds its own
 
 IamName = Annotated[
-    str, AfterValidator(matching("iam-name", r"^[A-Za-z0-9+=,.@_/-]{1,128}$", "must be a name, not an ARN"))
+    str,
+    AfterValidator(
+        matching("iam-name", r"^[A-Za-z0-9+=,.@_/-]{1,128}$", "must be a name, not an ARN", nearest.iam_name)
+    ),
 ]
 
 
@@ -116,6 +120,19 @@ class NodeClassSpec(Model):
     ] = None
     ip_prefix_count: Annotated[Any, IgnoredBecause("ipPrefixCount has no effect: it serves pod addresses")] = None
     context: Annotated[Any, IgnoredBecause("context has no effect: EC2 reserves it")] = None
+    network_interfaces: Annotated[
+        Any,
+        RefusedBecause(
+            "instances get an EFA on every card that can carry one where a workload requests vpc.amazonaws.com/efa, and"
+            " one plain interface otherwise"
+        ),
+    ] = None
+    cpu_options: Annotated[
+        Any, RefusedBecause("it changes what the instance types have, and replicas are packed by what EC2 says of them")
+    ] = None
+    enclave_options: Annotated[
+        Any, RefusedBecause("an enclave takes CPUs and memory from the instance that replicas are packed by")
+    ] = None
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -9,8 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from shared.core import labels
 from shared.core.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason, NodePool
 from shared.core.requirement import Operator, Requirement
-from shared.core.resources import NODES, Resources
-from shared.core.schedule import CronSchedule, ScheduleError
+from shared.core.resources import Resources
+from shared.core.schedule import MACROS, CronSchedule, ScheduleError
+from shared.manifests import nearest
 from shared.manifests.fields import (
     DURATION_PATTERN,
     Annotations,
@@ -27,14 +29,13 @@ from shared.manifests.fields import (
 )
 from shared.manifests.hashing import static_hash
 from shared.manifests.metadata import Metadata, ServerSide
-from shared.manifests.model import Contradiction, Model
+from shared.manifests.model import Contradiction, Model, RefusedBecause
 from shared.manifests.selection import MOST_REQUIREMENTS, PoolRequirement, TaintSpec, requirements_of
 from shared.manifests.workload import Quantities
 
 API_VERSION: Final = "karpenter.sh/v1"
 KIND: Final = "NodePool"
 WHILE_RESERVATION_LASTS: Final = "WhileReservationLasts"
-MOST_NODES: Final = 1_000_000
 
 
 def _check_template_label(key: str) -> str:
@@ -42,7 +43,7 @@ def _check_template_label(key: str) -> str:
     if key == labels.NODE_POOL:
         reason = "is set to the pool's own name"
     if reason is not None:
-        raise broken("label-restricted", reason)
+        raise broken("label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN))
     return key
 
 
@@ -50,7 +51,7 @@ def _check_schedule(text: str) -> str:
     try:
         CronSchedule.parse(text)
     except ScheduleError as error:
-        raise broken("schedule", str(error)) from error
+        raise broken("schedule", str(error), partial(labels.closest, text.lower(), MACROS)) from error
     return text
 
 
@@ -58,17 +59,21 @@ def _check_time_zone(name: str) -> str:
     try:
         CronSchedule.parse("@daily", name)
     except ScheduleError as error:
-        raise broken("time-zone", str(error)) from error
+        raise broken("time-zone", str(error), partial(nearest.time_zone, name)) from error
     return name
 
 
 def _check_budget_nodes(text: str) -> str:
     if re.fullmatch(r"(100|[0-9]{1,2})%|[0-9]{1,7}", text) is None:
-        raise broken("budget-nodes", 'must be a count such as "5" or a percentage such as "10%"')
+        message = 'must be a count such as "5" or a percentage such as "10%"'
+        raise broken("budget-nodes", message, partial(nearest.node_count, text))
     return text
 
 
 def _check_keep_reserved(text: str) -> str:
+    if text[:1].isalpha() and text != WHILE_RESERVATION_LASTS:
+        message = f"must be a duration, or {WHILE_RESERVATION_LASTS}"
+        raise broken("duration", message, partial(labels.closest, text, [WHILE_RESERVATION_LASTS]))
     return text if text == WHILE_RESERVATION_LASTS else check_duration(text)
 
 
@@ -185,18 +190,13 @@ class NodePoolSpec(Model):
     disruption: DisruptionSpec = DisruptionSpec()
     limits: Quantities | None = Field(default=None, description='Resources in use at most, and "nodes".')
     weight: int | None = Field(default=None, ge=1, le=100, description="Pools with a higher weight are used first.")
-    replicas: int | None = Field(default=None, ge=0, le=MOST_NODES, description="A static pool of that many nodes.")
-
-    @classmethod
-    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
-        """Check what a static pool cannot have, as Karpenter does."""
-        if raw.get("replicas") is None:
-            return
-        if raw.get("weight") is not None:
-            yield Contradiction("weight", "static-pool", "has no meaning beside replicas")
-        limits = raw.get("limits")
-        if isinstance(limits, dict) and set(limits) - {NODES}:
-            yield Contradiction("limits", "static-pool", "may only limit nodes beside replicas")
+    replicas: Annotated[
+        Any,
+        RefusedBecause(
+            "nodes are launched for workloads only; a workload with as many replicas, each anti-affine to the others by"
+            " kubernetes.io/hostname, keeps a fixed number of nodes"
+        ),
+    ] = None
 
 
 class NodePoolManifest(Model):
@@ -229,7 +229,6 @@ class NodePoolManifest(Model):
             disruption=spec.disruption.to_core(),
             expire_after_s=seconds_or_never(template.expire_after),
             termination_grace_period_s=optional_seconds(template.termination_grace_period),
-            replicas=spec.replicas,
             static_hash=self.static_hash(),
         )
 

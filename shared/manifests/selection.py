@@ -1,6 +1,7 @@
 """Requirements, taints, tolerations and label selectors as manifests write them."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -25,7 +26,7 @@ def _check_required_key(key: str) -> str:
     key = labels.stable_key(key)
     reason = labels.restriction(key)
     if reason is not None:
-        raise broken("label-restricted", reason, labels.closest(key, labels.WELL_KNOWN))
+        raise broken("label-restricted", reason, partial(labels.closest, key, labels.WELL_KNOWN))
     return key
 
 
@@ -91,7 +92,7 @@ def unknown_values(key: object, values: list[Any]) -> Iterator[Contradiction]:
                 "values",
                 "label-value-unknown",
                 f"{stable} is never {value[:63]!a}; it is one of {', '.join(known)}",
-                labels.closest(value, known),
+                partial(labels.closest, value, known),
             )
 
 

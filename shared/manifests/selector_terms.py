@@ -4,10 +4,12 @@ The terms of a list are ORed, the fields of a term ANDed (R-87).
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from shared.core.labels import closest
 from shared.core.node_class import CapacityReservationSelectorTerm, SelectorTerm
 from shared.manifests.fields import AccountId, broken, matching
 from shared.manifests.model import Contradiction, Model
@@ -22,10 +24,16 @@ def _check_tag(text: str) -> str:
     return text
 
 
+def _nearest_alias(family: str, version: str) -> str | None:
+    known = family.lower() if family.lower() in ALIAS_FAMILIES else closest(family.lower(), ALIAS_FAMILIES)
+    return None if known is None else f"{known}@{version or 'latest'}"
+
+
 def _check_alias(text: str) -> str:
     family, at, version = text.partition("@")
     if not at or not version or family not in ALIAS_FAMILIES:
-        raise broken("alias", f"must be family@version with a family out of {', '.join(ALIAS_FAMILIES)}")
+        message = f"must be family@version with a family out of {', '.join(ALIAS_FAMILIES)}"
+        raise broken("alias", message, partial(_nearest_alias, family, version))
     return text
 
 

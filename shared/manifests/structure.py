@@ -9,6 +9,7 @@ from shared.manifests.problems import Location, ManifestError, Problem, path_of
 LARGEST_INPUT_BYTES: Final = 2**20
 DEEPEST: Final = 32
 MOST_VALUES: Final = 20_000  # scalars, lists and mappings of one document
+MOST_VALUES_OF_A_FILE: Final = 100_000
 MOST_KEYS: Final = 1_000  # of one mapping
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _INTEGERS: Final = range(-(2**63), 2**63)

@@ -7,11 +7,11 @@ from typing import Any, Final, NoReturn, TypeAlias
 from pydantic import ValidationError
 
 from shared.core.labels import closest
-from shared.manifests.errors import ignored_fields, problems_of
+from shared.manifests.errors import MOST_PROBLEMS, ignored_fields, problems_of
 from shared.manifests.load import Document, load_documents
 from shared.manifests.node_class import NodeClassManifest
 from shared.manifests.node_pool import NodePoolManifest
-from shared.manifests.problems import ManifestError, Problem, path_of, shown
+from shared.manifests.problems import ManifestError, Problem, errors_of, path_of, shown
 from shared.manifests.structure import refuse
 from shared.manifests.workload import WorkloadManifest
 
@@ -55,7 +55,11 @@ class Reading:
 
 
 def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
-    """Read manifests from files given as (name, content)."""
+    """Read manifests from files given as (name, content).
+
+    Everything that is wrong is reported at once; only where that is more than ``MOST_PROBLEMS`` errors, what follows is
+    not looked at any more.
+    """
     manifests: list[Read] = []
     problems: list[Problem] = []
     for source, content in files:
@@ -64,7 +68,11 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
         except ManifestError as error:
             problems.extend(error.problems)
             continue
-        for document in documents:
+        for index, document in enumerate(documents):
+            if len(problems) > MOST_PROBLEMS and len(errors_of(problems)) > MOST_PROBLEMS:
+                message = f"{len(documents) - index} documents were not looked at: too much is wrong already"
+                problems.append(Problem("", "more", message, document.line_of(()), source=source))
+                break
             found, complaints = read_document(document)
             problems.extend(complaints)
             if found is not None:

@@ -108,7 +108,7 @@ class WorkloadSpec(Model):
         selector = raw.get("nodeSelector")
         for key, value in selector.items() if isinstance(selector, dict) else ():
             for found in unknown_values(key, [value]):
-                yield Contradiction("nodeSelector", found.rule, found.message, found.suggestion)
+                yield Contradiction("nodeSelector", found.rule, found.message, found.suggest)
         fallback = raw.get("fallback")
         if isinstance(fallback, list):
             yield from _ladder_contradictions([rung for rung in fallback if isinstance(rung, dict)])

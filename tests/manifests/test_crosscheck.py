@@ -154,3 +154,29 @@ def test_what_can_be_relaxed_is_no_doubt() -> None:
 def test_tolerated_taints_are_no_doubt() -> None:
     tainted = replace(pool(), taints=(Taint("a", "b"),), startup_taints=(Taint("booting"),))
     assert doubts(World([tainted], [NODE_CLASS], [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))])) == []
+
+
+def test_a_pool_that_misspells_a_label() -> None:
+    misspelt = pool(("topology.kubernetes.io/zon", Operator.IN, ["us-west-2a"]), ("team", Operator.EXISTS, []))
+    (doubt,) = cross_check(World([misspelt], [NODE_CLASS]))
+    assert (doubt.rule, doubt.suggestion) == ("custom-label", "topology.kubernetes.io/zone")
+
+
+def test_a_workload_that_misspells_a_resource() -> None:
+    workload = replace(WORKLOAD, requests=Resources.of({"nvidia.com/gpus": 8, "example.com/licence": 1}))
+    (doubt,) = cross_check(World([pool()], [NODE_CLASS], [workload]))
+    assert (doubt.rule, doubt.suggestion) == ("resource", "nvidia.com/gpu")
+    assert "can never launch because no instance type" in doubt.message
+
+
+def test_no_more_than_a_hundred_doubts_are_told() -> None:
+    pools = [replace(pool(name=f"p{number:03}"), node_class_name="absent") for number in range(150)]
+    found = cross_check(World(pools, [NODE_CLASS]))
+    assert [doubt.rule for doubt in found] == ["no-class"] * 100 + ["more"]
+
+
+def test_more_workloads_and_pools_than_can_be_compared_are_told_so() -> None:
+    pools = [pool(name=f"p{number:03}") for number in range(400)]
+    workloads = [replace(WORKLOAD, name=f"w{number:03}") for number in range(400)]
+    found = cross_check(World(pools, [NODE_CLASS], workloads))
+    assert [(doubt.name, doubt.rule) for doubt in found] == [("default/w126", "not-checked")]

@@ -11,6 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared.core.node_class import NodeClass
+from shared.core.node_pool import NodePool
+from shared.core.workload import Workload
+from shared.manifests.crosscheck import World, cross_check
 from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
 from shared.manifests.problems import ManifestError, Problem, Severity
@@ -162,6 +166,67 @@ BOMBS: dict[str, Callable[[], str]] = {
 }
 
 
+POOL_LINES = (
+    "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: p-{0}}}\nspec: {{template: {{spec: {{nodeClassRef:"
+    " {{name: {1}}}, requirements: [{{key: team{0}, operator: In, values: [a]}}]}}}}}}\n"
+)
+CLASS_LINES = (
+    "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata: {{name: {0}}}\nspec: {{subnetSelectorTerms: [{{id:"
+    " subnet-1}}], securityGroupSelectorTerms: [{{id: sg-1}}], amiSelectorTerms: [{{id: ami-1}}]}}\n"
+)
+WORKLOAD_LINES = (
+    "apiVersion: reservoir/v1\nkind: Workload\nmetadata: {{name: w-{0}}}\nspec: {{nodeSelector: {{team{0}x: a}},"
+    " resources: {{requests: {{nvidia.com/gpus{0}: 1}}}}}}\n"
+)
+
+
+def documents(*texts: str) -> str:
+    return "---\n".join(texts)
+
+
+# Many objects, each small: what they cost together, compared with each other too.
+CROWDS: dict[str, Callable[[], str]] = {
+    "values": lambda: documents(*("[" + "1," * 19_990 + "1]\n" for _ in range(26))),
+    "classes that are almost there": lambda: documents(
+        *(POOL_LINES.format(number, f"some-class-{number}x" * 6) for number in range(500)),
+        *(CLASS_LINES.format(f"some-class-{number}y" * 6) for number in range(490)),
+    ),
+    "workloads and pools": lambda: documents(
+        *(POOL_LINES.format(number, "c") for number in range(495)),
+        CLASS_LINES.format("c"),
+        *(WORKLOAD_LINES.format(number) for number in range(495)),
+    ),
+    "misspelt fields": lambda: documents(
+        *(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {"
+            + ", ".join(f"templat{field}{number}: 1" for field in range(40))
+            + "}\n"
+            for number in range(1_000)
+        )
+    ),
+    "misspelt labels": lambda: documents(
+        *(
+            "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {template: {spec: {requirements: ["
+            + ", ".join(
+                f"{{key: karpenter.k8s.aws/instance-acceleratr-name{key}, operator: Exists}}" for key in range(100)
+            )
+            + "]}}}\n"
+            for _ in range(100)
+        )
+    ),
+    "misspelt values": lambda: (
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nspec: {template: {spec: {requirements: ["
+        + ", ".join(
+            "{key: karpenter.sh/capacity-type, operator: In, values: ["
+            + ",".join(f"reservedd{value}" for value in range(180))
+            + "]}"
+            for _ in range(100)
+        )
+        + "]}}}"
+    ),
+}
+
+
 def measured(action: Callable[[], object]) -> tuple[float, float]:
     """CPU seconds and MiB at most in use."""
     began = time.process_time()
@@ -181,6 +246,22 @@ def test_a_mebibyte_of_yaml_costs_at_most_a_second_and_100_mib(name: str) -> Non
     text = BOMBS[name]()
     assert len(text.encode()) <= MIB
     elapsed_s, peak_mib = measured(lambda: read_files([("bomb", text)]))
+    assert elapsed_s < 1
+    assert peak_mib < 100
+
+
+@pytest.mark.parametrize("name", sorted(CROWDS))
+def test_a_mebibyte_of_objects_is_compared_in_a_second_and_100_mib(name: str) -> None:
+    text = CROWDS[name]()
+    assert len(text.encode()) <= MIB
+
+    def compare() -> None:
+        values = [read.manifest.to_core() for read in read_files([("crowd", text)]).manifests]
+        pools = [value for value in values if isinstance(value, NodePool)]
+        classes = [value for value in values if isinstance(value, NodeClass)]
+        cross_check(World(pools, classes, [value for value in values if isinstance(value, Workload)]))
+
+    elapsed_s, peak_mib = measured(compare)
     assert elapsed_s < 1
     assert peak_mib < 100
 

@@ -59,7 +59,7 @@ def test_defaults_are_karpenters() -> None:
     manifest["spec"] = {"template": {"spec": {"nodeClassRef": {"name": "class"}, "requirements": []}}}
     pool = NodePoolManifest.model_validate(manifest).to_core()
     assert pool.disruption == Disruption()
-    assert (pool.weight, pool.limits, pool.replicas) == (0, None, None)
+    assert (pool.weight, pool.limits) == (0, None)
     assert (pool.expire_after_s, pool.termination_grace_period_s) == (720 * 3600, None)
 
 
@@ -125,8 +125,7 @@ REQUIREMENT = "spec.template.spec.requirements[0]"
         ("spec.disruption.budgets.1.schedule", "hourly", ("spec.disruption.budgets[1].schedule", "schedule")),
         ("spec.disruption.budgets.1.timeZone", "Mars/Base", ("spec.disruption.budgets[1].timeZone", "time-zone")),
         ("spec.disruption.budgets.1.reasons", ["Bored"], ("spec.disruption.budgets[1].reasons[0]", "enum")),
-        ("spec.replicas", 3, ("spec.weight", "static-pool")),
-        ("spec.replicas", 3, ("spec.limits", "static-pool")),
+        ("spec.replicas", 3, ("spec.replicas", "not-served")),
     ],
 )
 def test_what_is_wrong_is_found_at_its_place(path: str, value: Any, problem: tuple[str, str]) -> None:
@@ -144,8 +143,7 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     assert rules(manifest) == {
         ("metadata.name", "name"),
         ("spec.weight", "int-type"),
-        ("spec.weight", "static-pool"),
-        ("spec.limits", "static-pool"),
+        ("spec.replicas", "not-served"),
         ("spec.template.spec.requirements[1].values", "values"),
         ("spec.template.spec.taints[0].effect", "missing"),
         ("spec.template.spec.taints[0].value", "label-value"),

@@ -97,7 +97,7 @@ def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) ->
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
         "stdin:12: error: NodePool/P metadata.name: must be lower-case letters, digits, '-' and '.', and begin and end "
-        "with one [name]",
+        "with a letter or digit (did you mean p?) [name]",
         "stdin:14: error: NodePool/P spec.wieght: is not a known field (did you mean weight?) [unknown-field]",
         "nothing was written",
     ]
