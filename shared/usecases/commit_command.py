@@ -55,7 +55,8 @@ class CommandCommitter:
         undone. Raises ConflictError when something changed: then nothing of the command holds.
         """
         reason = DRAIN_REASONS[command.reason]
-        replacements = self._replacements(command, facts, command_id, now)
+        slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
+        replacements = self._replacements(command, slot_of, facts, command_id, now)
         mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
         marked = [(known[key], replace(known[key], disruption=mark)) for key in command.claim_ids]
         until = now + NOMINATION
@@ -77,20 +78,24 @@ class CommandCommitter:
         return CommittedCommand(mark, tuple(stored[key] for key in command.claim_ids), replacements)
 
     def _replacements(
-        self, command: DisruptionCommand, facts: ClaimFacts, command_id: str, now: datetime
+        self, command: DisruptionCommand, slot_of: str | None, facts: ClaimFacts, command_id: str, now: datetime
     ) -> tuple[NodeClaim, ...]:
-        """Return the replacements' claims: empty, because the replicas come when the old nodes drain."""
+        """Return the replacements' claims: empty, because the replicas come when the old nodes drain.
+
+        ``slot_of`` is the reservation of a node that goes first; one replacement waits for its slot.
+        """
         claims: list[NodeClaim] = []
         for planned in command.replacements:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
             claims += planned_claims(planned, ids, facts, plan_id=decision_id(command_id), now=now)
+        into_slot = next((claim.id for claim in claims if slot_of and claim.offering.reservation_id == slot_of), None)
         replacing = (
             replace(
                 claim,
                 placements=(),
                 expected=claim.placements,
                 replaces=command.claim_ids,
-                waits_for_slot=command.terminate_first,
+                waits_for_slot=claim.id == into_slot,
             )
             for claim in claims
         )

@@ -175,8 +175,10 @@ class Disrupt:
         report: DisruptReport,
         now: datetime,
     ) -> None:
-        if committed.replacements and not command.terminate_first:
-            self.replacing.queue.send_launches(launch_batches(committed.replacements))
+        coming = [claim for claim in committed.replacements if not claim.waits_for_slot]
+        if coming:
+            self.replacing.queue.send_launches(launch_batches(coming))
+        if coming and not command.terminate_first:
             report.replaced += len(committed.marked)
             return
         replacement_ids = [claim.id for claim in committed.replacements]

@@ -34,6 +34,7 @@ def replace_drifted(
     """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
 
     At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
+    None begins while a node of the same reservation is being replaced the gentle way: its unit is about to come free.
     """
     commands: list[DisruptionCommand] = []
     removed: list[Candidate] = []
@@ -43,6 +44,11 @@ def replace_drifted(
         for claim in claims.values()
         if (claim.disruption is not None and claim.disruption.terminate_first) or fills_freed_slot(claim, claims)
     }
+    freeing = {
+        claim.offering.reservation_id
+        for claim in claims.values()
+        if claim.disruption is not None and not claim.disruption.terminate_first and claim.is_live
+    }
     half = world.effort.left // 2  # the other half is left to consolidation
     for candidate, reason in sorted(drifted, key=_drift_order):
         if not headroom.within([candidate], DisruptionReason.DRIFTED):
@@ -51,15 +57,20 @@ def replace_drifted(
         if world.effort.left < half:
             refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
             continue
-        outcome = _replacement(
-            world, candidate, reason, may_terminate_first=candidate.pool.name not in terminating_first
-        )
+        waits = None
+        if candidate.pool.name in terminating_first:
+            waits = "waits for another terminate-first replacement of its pool"
+        elif candidate.node.reservation_id in freeing:
+            waits = "waits for a unit of its reservation that another replacement is about to free"
+        outcome = _replacement(world, candidate, reason, waits)
         if isinstance(outcome, str):
             refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))
             continue
         command, plan = outcome
         if command.terminate_first:
             terminating_first.add(candidate.pool.name)
+        else:
+            freeing.add(candidate.node.reservation_id)
         commands.append(command)
         removed.append(candidate)
         headroom.spend((candidate,))
@@ -73,7 +84,7 @@ def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
 
 
 def _replacement(
-    world: World, candidate: Candidate, reason: str, *, may_terminate_first: bool
+    world: World, candidate: Candidate, reason: str, waits: str | None
 ) -> tuple[DisruptionCommand, Plan] | str:
     plan = world.without((candidate,))
     if not plan.unplaced:
@@ -83,8 +94,8 @@ def _replacement(
     credited = world.without((candidate,), credit_slots=True)
     if credited.unplaced:
         return f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
-    if not may_terminate_first:
-        return "waits for another terminate-first replacement of its pool"
+    if waits is not None:
+        return waits
     explanation = f"{reason}; only its own slot can host the replacement"
     command = command_of(DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True)
     return command, credited

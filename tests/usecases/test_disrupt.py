@@ -1,0 +1,420 @@
+"""Disruption, minute by minute of the whole pipeline: what is replaced before it goes, what goes first, what stays."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.usecases.commit_command import decision_id
+from tests.fakes.effects import Effects
+from tests.usecases.disrupt_world import DisruptWorld
+
+
+def on_the_side(**disruption: object) -> DisruptWorld:
+    """One job in the reservation's only unit, one beside it on demand; then a second unit becomes free."""
+    world = DisruptWorld("reserved", "on-demand", **disruption)
+    world.add_reservation("cr-1", total_count=1)
+    world.submit("train", replicas=2, gpus=8)
+    world.minutes(2)
+    assert world.types() == ["p5.48xlarge on-demand", "p5.48xlarge reserved"]
+    world.resize("cr-1", 2)
+    return world
+
+
+def dear(world: DisruptWorld) -> NodeClaim:
+    return next(c for c in world.claims() if c.offering.reservation_id is None)
+
+
+def test_on_demand_moves_into_a_reservation_whose_unit_becomes_free() -> None:
+    world = on_the_side()
+    old = dear(world)
+    for _ in range(4):
+        world.minute()
+        assert world.at_work() >= 2
+        assert world.pending() == 0
+    assert world.types() == ["p5.48xlarge reserved", "p5.48xlarge reserved"]
+    assert len(world.ec2.all()) == 3
+    (new,) = [c for c in world.live() if old.id in c.replaces]
+    order = [(kind, detail["node"]["nodeClaim"]) for kind, detail in world.bus.events if "node" in detail]
+    assert order[-3:] == [("Node Launched", new.id), ("Node Draining", old.id), ("Node Terminated", old.id)]
+    assert world.bus.of("Node Draining")[-1]["reason"] == "Consolidation"
+    placed = world.bus.of("Workload Placed")[-1]
+    assert [node["nodeClaim"] for node in placed["nodes"]] == [new.id]  # the workload is told where to go
+
+
+def test_the_old_node_drains_only_once_its_replacement_runs() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    (new,) = [c for c in world.claims() if c.replaces]
+    assert (new.state, new.placements, new.expected) == (ClaimState.LAUNCHED, (), old.placements)
+    world.clock.advance(minutes=1)
+    world.disruption_pass()  # EC2 has not brought it up yet
+    assert world.state.claim_rows[old.id].state is ClaimState.RUNNING
+    assert world.reason(old.id) == f"waits until {new.id} runs"
+    world.minute()
+    assert world.state.claim_rows[old.id].state is ClaimState.DRAINING
+    assert world.state.claim_rows[new.id].placements == old.placements
+
+
+def test_a_replacement_that_fails_drains_nothing() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.settle()
+    world.resize("cr-1", 1)  # an outsider takes the unit that discovery has just seen
+    world.disruption_pass()
+    assert world.state.claim_rows[old.id].disruption is not None
+    world.plan_and_launch()
+    assert [c.state for c in world.claims() if c.replaces] == [ClaimState.FAILED]
+    world.minutes(2)
+    assert world.of("Node Draining") == []
+    assert world.state.claim_rows[old.id].disruption is None
+    assert sum(report.abandoned for report in world.reports) == 1
+    assert (world.at_work(), len(world.ec2.all())) == (2, 2)
+
+
+def test_the_room_of_a_replacement_is_for_the_replicas_that_it_was_made_for() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    world.submit("urgent", replicas=1, gpus=8, priority=1_000)
+    world.minutes(3)
+    (new,) = [c for c in world.live() if old.id in c.replaces]
+    assert [placed.workload_key for placed in new.placements] == ["research/train"]
+    assert len(world.ec2.all()) == 4  # the urgent one got a node of its own
+
+
+def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    record = world.state.workload_rows["research/train"]
+    assert record.workload is not None
+    calm = replace(record.workload, do_not_disrupt=True)
+    world.state.workloads.put(replace(record, workload=calm), expected_revision=record.revision)
+    world.minute()
+    assert world.state.claim_rows[old.id].disruption is None
+    assert world.reason(old.id) == "workload research/train says do-not-disrupt: it stays"
+    world.minutes(8)  # the replacement, which nothing moved onto, goes back
+    assert world.types() == ["p5.48xlarge on-demand", "p5.48xlarge reserved"]
+    assert world.of("Node Draining") == [c.id for c in world.claims() if c.replaces]
+
+
+def test_an_interruption_in_the_middle_moves_onto_the_replacement() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    world.draining().begin_drain(world.state.claim_rows[old.id], DrainReason.INTERRUPTION, None, world.clock.now())
+    world.minutes(3)
+    assert (world.at_work(), len(world.ec2.all())) == (2, 3)
+
+
+# --- what changes between the decision and the commit (its first effect keeps the decision)
+
+
+def meanwhile(world: DisruptWorld, what: Callable[[], object]) -> None:
+    """Let ``what`` happen when the pass has decided and is about to act."""
+
+    def aside() -> None:
+        world.effects = Effects()
+        what()
+        world.effects = world.armed
+
+    world.armed = Effects(before={1: aside})
+
+
+def empties(count: int, **disruption: object) -> DisruptWorld:
+    """Empty on-demand nodes of one pool; ``disruption`` applies from now on."""
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("web", replicas=count, gpus=8)
+    world.minutes(2)
+    for claim in world.claims():  # their replicas ended without a word
+        world.state.node_claims.return_replicas(
+            claim, expected_revision=claim.revision, placements={"research/web": 1}, returned_at=world.clock.now()
+        )
+    world.scale("web", 0)
+    settings = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
+    world.change_pool(disruption=settings)
+    assert len(world.live()) == count
+    return world
+
+
+def test_an_empty_node_that_gets_work_meanwhile_stays() -> None:
+    world = empties(3)
+
+    def work_arrives() -> None:
+        world.scale("web", 1)
+        world.plan_and_launch()
+
+    meanwhile(world, work_arrives)
+    report = world.minute()
+    assert (report.drained, report.dropped) == (2, 1)
+    (left,) = [c for c in world.live() if c.placements]
+    assert left.state is ClaimState.RUNNING
+    assert world.reason(left.id) == "it changed just now"
+    assert len(world.ec2.all()) == 3
+
+
+def test_a_reservation_that_fills_up_meanwhile_stops_the_move_into_it() -> None:
+    """R-186 compares type names only; here the unit itself is part of the condition."""
+    world = on_the_side()
+    old = dear(world)
+
+    def unit_goes() -> None:
+        world.submit("other", gpus=8)
+        world.plan_and_launch()
+
+    world.settle()
+    meanwhile(world, unit_goes)
+    report = world.disruption_pass()
+    assert (report.replaced, report.dropped) == (0, 1)
+    assert world.reason(old.id) == "cr-1 changed while this was decided"
+    assert world.state.claim_rows[old.id].disruption is None
+    assert not [c for c in world.claims() if c.replaces]
+
+
+def test_a_destination_that_fills_up_meanwhile_stops_the_move_onto_it() -> None:
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("big", cpus=12)
+    world.minute()
+    world.submit("small", cpus=3, labels={"app": "small"})
+    world.minute()
+    world.submit("tiny", cpus=1)
+    world.minutes(2)
+    assert world.types() == ["m5.4xlarge on-demand"]
+    world.submit("apart", cpus=3)
+    world.minutes(2)
+    world.scale("small", 0)
+    world.plan_and_launch()
+    world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    source = next(c for c in world.live() if c.offering.instance_type != "m5.4xlarge")
+
+    def room_goes() -> None:
+        world.submit("late", cpus=2.5)
+        world.plan_and_launch()
+
+    meanwhile(world, room_goes)
+    report = world.disruption_pass()
+    assert (report.drained, report.replaced, report.dropped) == (0, 0, 1)
+    assert "changed while this was decided" in world.reason(source.id)
+
+
+@pytest.mark.parametrize(("budget", "expected"), [("30%", 3), ("0", 0), ("100%", 10), ("4", 4)])
+def test_budgets_bound_a_pass(budget: str, expected: int) -> None:  # S-101
+    world = empties(10, budgets=[{"nodes": budget}])
+    report = world.disruption_pass()
+    assert report.drained == expected
+    assert sum("budget of NodePool gpu is used up" in reason for reason in report.refusals.values()) == 10 - expected
+
+
+def test_two_passes_at_once_spend_one_budget() -> None:
+    world = empties(10, budgets=[{"nodes": "3"}])
+    others = []
+    meanwhile(world, lambda: others.append(world.disrupt().run().drained))
+    report = world.disruption_pass()
+    assert (others, report.drained, report.dropped) == ([3], 0, 3)
+    assert len([c for c in world.live() if c.state is ClaimState.RUNNING]) == 7
+
+
+def test_nodes_on_their_way_out_use_the_budget_up() -> None:
+    world = empties(10, budgets=[{"nodes": "3"}])
+    world.disruption_pass()
+    assert world.disruption_pass().drained == 0
+    world.minute()  # EC2 has ended them
+    assert len([c for c in world.live() if c.state is ClaimState.RUNNING]) == 4
+
+
+# --- terminate first
+
+
+def full(count: int = 2, **disruption: object) -> DisruptWorld:
+    """A strict pool whose reservation is full; its nodes have just drifted, and other demand wants the units too."""
+    world = DisruptWorld("reserved", **disruption)
+    world.add_reservation("cr-1", total_count=count)
+    world.submit("train", replicas=count, gpus=8)
+    world.minutes(2)
+    world.submit("other", replicas=3, gpus=8, priority=100)
+    world.change_pool(labels={"version": "2"})
+    return world
+
+
+def test_a_full_reservation_is_rolled_one_slot_after_the_other() -> None:
+    world = full(3)
+    old = {c.id for c in world.live()}
+    away = []
+    for _ in range(15):
+        world.minute()
+        away.append(3 - world.at_work())
+        assert world.state.workload_rows["research/train"].pending_count == 0
+        assert world.state.workload_rows["research/other"].placed_count == 0  # though it is more urgent
+    assert max(away) == 1
+    assert away[-1] == 0
+    assert not old & {c.id for c in world.live()}
+    assert world.types() == ["p5.48xlarge reserved"] * 3
+    assert (len(world.ec2.all()), world.free_units()) == (6, 0)
+    assert {event["reason"] for event in world.bus.of("Node Draining")} == {"Drift"}
+
+
+def test_a_slot_that_is_being_scrubbed_is_waited_for() -> None:
+    world = full(1)
+    world.minute()
+    world.resize("cr-1", 0)  # the node is ended, and EC2 does not show its slot free yet
+    world.minutes(10)
+    assert world.live() == [c for c in world.claims() if c.waits_for_slot]
+    assert world.reason(world.live()[0].id) == "waits until its slot is free"
+    assert world.state.workload_rows["research/train"].pending_count == 0
+    world.resize("cr-1", 1)
+    world.minutes(2)
+    assert (world.types(), world.at_work()) == (["p5.48xlarge reserved"], 1)
+    assert len(world.ec2.all()) == 2
+
+
+def test_a_long_drain_does_not_make_the_launch_too_old() -> None:
+    world = full(1)
+    world.holds_on = True  # until the deadline, 15 minutes
+    world.minutes(20)
+    assert (world.types(), world.at_work()) == (["p5.48xlarge reserved"], 1)
+    (new,) = world.live()
+    assert new.replaces
+    assert not [c for c in world.claims() if c.state is ClaimState.FAILED]
+
+
+def test_a_slot_that_does_not_come_back_is_given_up_in_the_end() -> None:
+    world = full(1)
+    world.minute()
+    world.resize("cr-1", 0)
+    world.minutes(40)
+    assert world.live() == []
+    assert world.state.workload_rows["research/train"].pending_count == 1
+    assert "slot did not come free" in world.queue.wake_ups
+    assert sum(report.abandoned for report in world.reports) == 1
+    world.resize("cr-1", 1)
+    world.minutes(2)
+    assert world.types() == ["p5.48xlarge reserved"]  # to whoever is most urgent now
+
+
+def test_a_node_that_ec2_will_not_end_does_not_hold_its_replicas_for_ever() -> None:
+    world = full(1)
+    (old,) = world.live()
+    world.ec2.protected.add(old.instance_id or "")
+    world.minutes(50)
+    assert [c.id for c in world.live()] == [old.id]
+    assert world.state.workload_rows["research/train"].pending_count == 1
+
+
+def test_pools_that_share_a_reservation_do_not_wait_for_each_other() -> None:
+    world = full(2)
+    first = world.live()[0]
+    # The other node is of another pool, which drifts too.
+    second = replace(world.live()[1], node_pool_name="second")
+    world.state.claim_rows[second.id] = second
+    world.copy_pool("second")
+    world.minute()
+    assert {c.state for c in (world.state.claim_rows[first.id], world.state.claim_rows[second.id])} == {
+        ClaimState.DRAINING
+    }
+    world.draining().release("research/train", second.id, None, world.clock.now())
+    world.holds_on = True
+    world.minutes(4)
+    (filled,) = [c for c in world.live() if second.id in c.replaces]
+    assert filled.state is ClaimState.RUNNING
+    assert world.state.claim_rows[first.id].state is ClaimState.DRAINING
+
+
+def test_drift_with_a_free_unit_is_made_before_the_break() -> None:
+    world = full(2)
+    world.scale("other", 0)
+    world.resize("cr-1", 3)
+    for _ in range(8):
+        world.minute()
+        assert world.at_work() >= 2
+    assert len([c for c in world.live() if c.replaces]) == 2
+    assert len(world.ec2.all()) == 4
+
+
+# --- empty nodes, and what is kept
+
+
+def test_an_empty_reserved_node_goes_back_to_its_reservation() -> None:
+    world = DisruptWorld("reserved")
+    world.add_reservation("cr-1", total_count=1)
+    world.submit("train", gpus=8)
+    world.minutes(2)
+    empty_out(world, "train")
+    world.minutes(3)
+    assert world.live() == []
+    assert world.free_units() == 1
+    assert world.bus.of("Node Terminated")[-1]["reason"] == "Empty"
+
+
+def empty_out(world: DisruptWorld, name: str) -> None:
+    """Let a workload end on its node without the planner taking part."""
+    (claim,) = world.live()
+    world.state.node_claims.return_replicas(
+        claim, expected_revision=claim.revision, placements={f"research/{name}": 1}, returned_at=world.clock.now()
+    )
+    world.scale(name, 0)
+
+
+def test_a_pool_can_keep_its_empty_reserved_nodes() -> None:
+    world = DisruptWorld("reserved", keepReserved="10m")
+    world.add_reservation("cr-1", total_count=1)
+    world.submit("train", gpus=8)
+    world.minutes(2)
+    empty_out(world, "train")
+    world.minutes(5)
+    (kept,) = world.live()
+    assert world.reason(kept.id) == "NodePool gpu keeps reserved nodes for 600 s"
+    world.minutes(10)
+    assert world.live() == []
+
+
+# --- the record
+
+
+def test_every_node_that_stays_has_its_reason_and_every_action_its_decision() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    marked = world.state.claim_rows[old.id].disruption
+    assert marked is not None
+    decided = world.decision(decision_id(marked.command_id))
+    (command,) = decided.commands
+    assert command.claim_ids == (old.id,)
+    assert command.explanation == "cheaper capacity can hold its replicas"
+    (new,) = [c for c in world.claims() if c.replaces]
+    assert new.plan_id == decision_id(marked.command_id)
+    world.minutes(6)
+    running = {c.id for c in world.live()}
+    assert {refusal.claim_id for refusal in world.decision().refusals} == running
+
+
+def test_a_second_pass_over_an_unchanged_world_does_nothing() -> None:
+    world = on_the_side()
+    world.minutes(6)
+    world.armed = Effects()
+    world.disruption_pass()
+    assert world.armed.log == ["save"]  # the latest decision, and nothing else
+
+
+def test_nothing_is_read_or_kept_without_a_fleet() -> None:
+    world = DisruptWorld()
+    world.disruption_pass()
+    assert world.armed.log == []
+
+
+def test_replicas_that_fit_on_nodes_that_stay_go_there_without_a_launch() -> None:
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    for name in ("one", "two"):
+        world.submit(name, replicas=2, cpus=1.5)
+        world.minutes(2)
+    before = len(world.ec2.all())
+    world.scale("one", 1)
+    world.scale("two", 1)
+    world.plan_and_launch()
+    world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    world.minutes(4)
+    assert len(world.live()) == 1
+    assert len(world.ec2.all()) - before <= 1
+    assert world.pending() == 0
