@@ -45,7 +45,8 @@ TABLE = {
     # Row 5: with the preference none, even a matching open reservation is not entered.
     "untargeted, none": Case("open", False, False, "none", 0, 0, 5),
     # Row 6: a target and the preference none contradict each other: errors on launch.
-    "target, none": Case("targeted", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})),
+    "target-targeted, none": Case("targeted", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})),
+    "target-open, none": Case("open", True, False, "none", 0, 0, 0, frozenset({"InvalidParameterCombination"})),
     # Beyond the table: the preference that came later.
     "target, only": Case("targeted", True, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED),
     "untargeted, only": Case("open", False, False, "capacity-reservations-only", 2, 2, 0, EXCEEDED),

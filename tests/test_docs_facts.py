@@ -1,0 +1,87 @@
+"""What documents say of this repository is so: paths, tables, names."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import benches
+from shared.manifests.events import EVENTS
+from tests.test_docs import PAGES
+from tests.test_tidy import ROOT, name_of, tracked
+
+ADRS = sorted((ROOT / "docs" / "adr").glob("*.md"))
+
+
+def first_columns(page: Path) -> Iterator[str]:
+    for line in page.read_text(encoding="utf-8").splitlines():
+        if line.startswith("| ") and not line.startswith("|--"):
+            yield line.split("|")[1].strip()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_exist(page: Path) -> None:
+    """A path is written in full, or as seen from the page or (of the scheduler) from the core; a name anywhere."""
+    told = re.findall(
+        r"`([\w.*-]+(?:/[\w.*-]+)+/?)`|`([\w-]+\.(?:py|md|yaml|json|toml))`", page.read_text(encoding="utf-8")
+    )
+    paths = [one or other for one, other in told if re.search(r"\.(py|md|yaml|json|toml|txt)$|/$", one or other)]
+    bases = (ROOT, page.parent, ROOT / "shared" / "core")
+    names = {path.name for path in tracked()}
+    missing = [path for path in paths if not any(any(base.glob(path.rstrip("/"))) for base in bases)]
+    assert [path for path in missing if path not in names] == []
+
+
+def test_the_readme_tells_what_each_part_of_the_repository_is() -> None:
+    told = " ".join(first_columns(ROOT / "README.md"))
+    parts = {path.relative_to(ROOT).parts[0] for path in tracked()} - {"README.md", ".gitignore"}
+    assert [part for part in sorted(parts) if f"`{part}" not in told] == []
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path for path in (ROOT / "docs").glob("*.md") if f"(docs/{path.name})" not in text]
+    assert pages == []
+
+
+def test_the_architecture_page_tells_every_fact_that_leaves() -> None:
+    titles = {event.detail_type for event in EVENTS}
+    section = (
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("## Facts that leave")[1].split("## ")[0]
+    )
+    told = set(re.findall(r"^\| ([A-Z][\w ]+?) \|", section, flags=re.MULTILINE))
+    assert told == titles
+
+
+@pytest.mark.parametrize("page", [path for path in PAGES if path.name != "reference.md"], ids=name_of)
+def test_events_are_called_by_their_names(page: Path) -> None:
+    titles = {event.detail_type for event in EVENTS}
+    told = re.findall(
+        r"`((?:Workload|Node|Launch|Launches|Reservation|Policy) [A-Z]\w+(?: [A-Z]\w+)*)`", page.read_text("utf-8")
+    )
+    assert [title for title in told if title not in titles] == []
+
+
+def test_benches_are_called_by_their_names() -> None:
+    known = {name for bench, module in benches() for name in (bench, *module.cases())}
+    page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
+    section = page.split("## What Reservoir adds")[1]
+    named = re.findall(r"`((?:ledger|reserved|diverse|catalogue)-[\w-]+)`", section)
+    assert named
+    assert [case for case in named if case not in known] == []
+    for only in re.findall(r"make bench ONLY=([\w-]+)", " ".join(path.read_text("utf-8") for path in PAGES)):
+        assert only == "name" or only in known, only
+
+
+def test_decisions_are_numbered_and_have_one_form() -> None:
+    assert [int(path.name[:4]) for path in ADRS] == list(range(1, len(ADRS) + 1))
+    for path in ADRS:
+        text = path.read_text(encoding="utf-8")
+        assert text.startswith(f"# {int(path.name[:4])}. "), path
+        assert re.findall(r"^\*\*(\w+)\.\*\*", text, flags=re.MULTILINE) == [
+            "Context",
+            "Decision",
+            "Alternatives",
+            "Consequences",
+        ], path
