@@ -1,14 +1,15 @@
 """What launches remember, in DynamoDB: the latest attempt of each batch, and failures in a row of each offering.
 
 Attempts lie in the NodeClaims table, the history of shortages in the Offerings table; both tables are the launch
-function's to write already, and neither kind of row carries the listing key, so nobody else ever reads one.
+function's to write already. Attempts carry no listing key and failures one of their own, so nobody else reads them.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from shared.adapters.aws_errors import map_client_errors
 from shared.adapters.dynamodb_table import (
     CURRENT_FORM,
     DATA,
@@ -25,14 +26,15 @@ from shared.adapters.dynamodb_table import (
 from shared.core.json_codec import dumps, loads
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.plan import OfferingKey
-from shared.core.shortage import Shortage, forgotten_at
-from shared.names import KEY, TTL_ATTRIBUTE
+from shared.core.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
+from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+LISTED: Final = "failures"
 NUMBER: Final = "number"
 PHASE: Final = "phase"
 INTENDED: Final = 0
@@ -111,7 +113,36 @@ class DynamoDbShortageHistory:
     def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
         """Remember shortages; the last writer wins, all of them mean the same."""
         for offering in sorted(shortages, key=_shortage_key):
-            self._client.put_item(TableName=self._table.name, Item=_shortage_row(offering, shortages[offering]))
+            with map_client_errors():
+                self._client.put_item(TableName=self._table.name, Item=_shortage_row(offering, shortages[offering]))
+
+    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+        """Take the probes that are free; whoever writes first has them."""
+        wanted = {_shortage_key(offering): offering for offering in offerings}
+        taken: set[OfferingKey] = set()
+        for row in self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now):
+            key, shortage = text(row, KEY), loads(Shortage, data(row))
+            if key not in wanted or not needs_probe(shortage, now) or shortage.probe_batch_id == batch_id:
+                continue
+            if is_probed_by_other(shortage, batch_id, now) or not self._take_probe(wanted[key], row, batch_id, now):
+                taken.add(wanted[key])
+        return frozenset(taken)
+
+    def _take_probe(self, offering: OfferingKey, row: Attributes, batch_id: str, now: datetime) -> bool:
+        expression = Expression()
+        probing = probed(loads(Shortage, data(row)), batch_id, now)
+        write = self._table.put(_shortage_row(offering, probing), expression, expression.at(DATA, data(row)))
+        try:
+            apply(self._client, write)
+        except ConflictError:
+            return False
+        return True
+
+    def forget(self, offerings: Collection[OfferingKey]) -> None:
+        """Delete the rows; those that do not exist are passed over."""
+        for key in sorted(map(_shortage_key, offerings)):
+            with map_client_errors():
+                self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": key}})
 
 
 def _shortage_row(offering: OfferingKey, shortage: Shortage) -> Attributes:
@@ -120,7 +151,8 @@ def _shortage_row(offering: OfferingKey, shortage: Shortage) -> Attributes:
             KEY: _shortage_key(offering),
             FORM: CURRENT_FORM,
             DATA: dumps(shortage),
-            TTL_ATTRIBUTE: epoch_s(forgotten_at(shortage)),
+            LISTING_KEY: LISTED,
+            TTL_ATTRIBUTE: epoch_s(forgotten_at(shortage)) + 1,  # whole seconds, rounded up
         }
     )
 

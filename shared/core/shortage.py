@@ -2,10 +2,16 @@
 
 EC2 answers "insufficient" for a pool that is empty at this moment. Asking again at once creates and deletes NodeClaims
 in a loop; never asking again wastes the cheap pool. So an offering rests for 3 minutes (Karpenter's figure, R-132);
-the next launch after that is a probe, and each probe that fails doubles the rest.
+the next launch after that is a probe, and each probe that fails doubles the rest. One batch probes at a time: others
+leave the offering out or wait, so that EC2 is asked once an offering and not once a claim.
+
+::
+
+    failure --- rests --- until --- may be probed --- forgotten_at
+                                      └ by one batch for PROBE_TIME: fails (rests twice as long) or launches (forgotten)
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -14,14 +20,21 @@ LONGEST_REST: Final = timedelta(hours=1)
 # The type is not sold in the zone at all: ask again when the catalogue is next discovered.
 UNSUPPORTED_REST: Final = timedelta(hours=12)
 _PROBE_WINDOW_RESTS: Final = 2
+# A probe is one CreateFleet call; one that is not heard of for this long died with its function.
+PROBE_TIME: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """An offering rests until ``until``; ``failure_count`` failures in a row led to it."""
+    """An offering rests until ``until``; ``failure_count`` failures in a row led to it.
+
+    ``probe_batch_id`` is the launch batch that has been asking again since ``probed_at``.
+    """
 
     until: datetime
     failure_count: int = 1
+    probe_batch_id: str | None = None
+    probed_at: datetime | None = None
 
 
 def rest_of(failure_count: int) -> timedelta:
@@ -44,3 +57,20 @@ def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
         return Shortage(now + FIRST_REST)
     count = previous.failure_count + (1 if now >= previous.until else 0)
     return Shortage(max(previous.until, now + rest_of(count)), count)
+
+
+def needs_probe(shortage: Shortage, now: datetime) -> bool:
+    """Whether the next launch would be a probe."""
+    return shortage.until <= now <= forgotten_at(shortage)
+
+
+def is_probed_by_other(shortage: Shortage, batch_id: str, now: datetime) -> bool:
+    """Whether another batch is finding out."""
+    if shortage.probe_batch_id in (None, batch_id) or shortage.probed_at is None:
+        return False
+    return now < shortage.probed_at + PROBE_TIME
+
+
+def probed(shortage: Shortage, batch_id: str, now: datetime) -> Shortage:
+    """Return the shortage while the batch finds out."""
+    return replace(shortage, probe_batch_id=batch_id, probed_at=now)

@@ -1,6 +1,7 @@
 """What launches remember (attempts, failures in a row) and what they need to know of the policy."""
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Protocol
 
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
@@ -39,6 +40,17 @@ class ShortageHistory(Protocol):
 
     def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
         """Remember shortages."""
+        ...
+
+    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+        """Let the batch probe those of the offerings that were short; return the ones that others are probing.
+
+        A repeat by the same batch changes nothing. Offerings that were not short lately are nobody's probe.
+        """
+        ...
+
+    def forget(self, offerings: Collection[OfferingKey]) -> None:
+        """Drop what is remembered: EC2 had capacity again."""
         ...
 
 

@@ -100,6 +100,7 @@ def launch() -> Launch:
         attempts=outside.launch_attempts,
         reservations=outside.reservations,
         offerings=outside.offerings,
+        shortages=outside.shortage_history,
         policy=stored_policy(),
         fleet=outside.fleet,
         templates=outside.launch_templates,

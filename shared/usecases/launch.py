@@ -30,11 +30,12 @@ from shared.core.launch_request import LaunchFacts, build_launch_request, client
 from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import NodeClass
+from shared.core.plan import OfferingKey
 from shared.core.requirements import Requirements
 from shared.manifests.events import LaunchesBlocked
 from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
 from shared.ports.errors import TransientError
-from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
+from shared.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
@@ -75,7 +76,7 @@ class LaunchReport:
 
 
 class _UnsettledError(TransientError):
-    """The attempt is too old to be replayed and too young to be adopted."""
+    """The answer is not known yet: of an attempt too old to be replayed and too young to be adopted, or of a probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ class Launch:
     attempts: LaunchAttemptStore
     reservations: ReservationStore
     offerings: OfferingStore
+    shortages: ShortageHistory
     policy: LaunchPolicy
     fleet: FleetLauncher
     templates: LaunchTemplateStore
@@ -152,9 +154,12 @@ class Launch:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None
+        probed = self._probed_by_others(waiting[0], now)
         try:
-            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now))
+            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed))
         except NoLaunchablePoolError as error:
+            if probed:
+                raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
             self._give_up(waiting, "NoLaunchablePool", str(error), report)
             return None
         except NodeClassUnlaunchableError as error:
@@ -182,7 +187,17 @@ class Launch:
             gone = return_all_replicas(self.claims, claim, self.clock.now(), superfluous)
             report.failed_count += gone is not None
 
-    def _facts(self, claim: NodeClaim, node_class: NodeClass, now: datetime) -> LaunchFacts:
+    def _probed_by_others(self, claim: NodeClaim, now: datetime) -> frozenset[OfferingKey]:
+        """Take the probes of offerings that were short and are free for one; return those that others are probing."""
+        if claim.offering.reservation_id is not None:
+            return frozenset()
+        market = claim.offering.capacity_type
+        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
+        return self.shortages.begin_probes(pools, claim.batch_id, now)
+
+    def _facts(
+        self, claim: NodeClaim, node_class: NodeClass, now: datetime, probed: frozenset[OfferingKey] = frozenset()
+    ) -> LaunchFacts:
         pool = self.policy.node_pool(claim.node_pool_name)
         record = None
         if claim.offering.reservation_id is not None:
@@ -194,7 +209,7 @@ class Launch:
             deployment=self.deployment,
             now=now,
             reservation=None if record is None else record.reservation,
-            resting=frozenset(self.offerings.list_unavailable(now)),
+            resting=frozenset(self.offerings.list_unavailable(now)) | probed,
         )
 
     def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchAttempt, LaunchReaction
+from shared.core.launch_outcome import LaunchAttempt, LaunchReaction, launched_offering
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import OfferingKey
-from shared.core.shortage import UNSUPPORTED_REST, Shortage, after_failure
+from shared.core.shortage import UNSUPPORTED_REST, Shortage, after_failure, needs_probe
 from shared.manifests.events import LaunchesBlocked, ReservationExhausted
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.launches import LaunchPolicy, ShortageHistory
@@ -39,6 +39,7 @@ class LaunchReactions:
         if reaction.resting:
             known = self.shortages.get_many(reaction.resting)
             rests |= {offering: after_failure(known.get(offering), at) for offering in reaction.resting}
+        self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
             self.shortages.put(rests)
@@ -56,6 +57,15 @@ class LaunchReactions:
             self.policy.block_launches(node_class_name, reaction.blocked_reason)
         self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
         return max(by_until, default=None)
+
+    def _forget_ended(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> None:
+        """Forget shortages of offerings that gave all that was asked of them again."""
+        gave = {launched_offering(attempt.request, instance) for instance in attempt.result.instances}
+        gave = {offering for offering in gave if offering.reservation_id is None}.difference(reaction.resting)
+        known = self.shortages.get_many(gave) if gave else {}
+        over = [offering for offering, shortage in known.items() if needs_probe(shortage, attempt.settled_at)]
+        if over:
+            self.shortages.forget(over)
 
     def _all_spot(self) -> Collection[OfferingKey]:
         return [

@@ -2,7 +2,7 @@
 
 import itertools
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from shared.core.json_codec import dumps
 from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
 from shared.core.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
 from shared.core.plan import OfferingKey
-from shared.core.shortage import Shortage
+from shared.core.shortage import PROBE_TIME, Shortage
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.launches import LaunchAttemptStore, ShortageHistory
 from tests.adapters import ministack
@@ -117,6 +117,28 @@ def test_shortages_are_remembered_by_offering(memory: Memory) -> None:
     assert found == {spot: Shortage(START + timedelta(minutes=3), 2)}
     memory.shortages.put({spot: Shortage(START + timedelta(minutes=9), 3)})
     assert memory.shortages.get_many([spot]) == {spot: Shortage(START + timedelta(minutes=9), 3)}
+
+
+def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
+    spot = OfferingKey("m5.large", "us-east-1a", "use1-az1", CapacityType.SPOT)
+    never_short = replace(spot, instance_type="m5.xlarge")
+    until = START + timedelta(minutes=3)
+    memory.shortages.put({spot: Shortage(until)})
+
+    def denied(batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+        memory.clock.set(now)
+        return memory.shortages.begin_probes([spot, never_short], batch_id, now)
+
+    assert denied("b-0", until - timedelta(seconds=1)) == frozenset()  # it rests: nobody probes yet
+    assert denied("b-1", until) == frozenset()
+    assert denied("b-2", until) == {spot}
+    assert denied("b-1", until) == frozenset()  # its message came twice
+    assert memory.shortages.get_many([spot]) == {spot: Shortage(until, 1, "b-1", until)}
+    assert denied("b-2", until + PROBE_TIME) == frozenset()  # the first one died
+    assert denied("b-1", until + PROBE_TIME) == {spot}
+    memory.shortages.forget([spot, never_short])
+    assert denied("b-3", until + PROBE_TIME) == frozenset()
+    assert memory.shortages.get_many([spot]) == {}
 
 
 def test_the_largest_batch_fits_into_a_row() -> None:

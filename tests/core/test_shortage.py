@@ -4,7 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.shortage import FIRST_REST, LONGEST_REST, Shortage, after_failure, forgotten_at, rest_of
+from shared.core.shortage import (
+    FIRST_REST,
+    LONGEST_REST,
+    PROBE_TIME,
+    Shortage,
+    after_failure,
+    forgotten_at,
+    is_probed_by_other,
+    needs_probe,
+    probed,
+    rest_of,
+)
 from tests.fakes.system import START
 
 
@@ -38,3 +49,15 @@ def test_long_after_its_rest_a_failure_is_a_new_shortage() -> None:
     seventh = Shortage(START, 7)
     assert after_failure(seventh, forgotten_at(seventh)).failure_count == 8
     assert after_failure(seventh, forgotten_at(seventh) + timedelta(seconds=1)).failure_count == 1
+
+
+def test_a_probe_lasts_until_its_answer_or_for_a_minute() -> None:
+    rested = Shortage(START)
+    assert not needs_probe(rested, START - timedelta(seconds=1))
+    assert needs_probe(rested, START)
+    assert not needs_probe(rested, forgotten_at(rested) + timedelta(seconds=1))
+    probing = probed(rested, "b-1", START)
+    assert not is_probed_by_other(probing, "b-1", START)
+    assert is_probed_by_other(probing, "b-2", START)
+    assert not is_probed_by_other(probing, "b-2", START + PROBE_TIME)
+    assert after_failure(probing, START) == Shortage(START + rest_of(2), 2)

@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
-from shared.core.shortage import Shortage
+from shared.core.shortage import Shortage, is_probed_by_other, needs_probe, probed
 
 
 class MemoryLaunchAttempts:
@@ -48,6 +49,19 @@ class MemoryShortageHistory:
 
     def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
         self.rows.update(shortages)
+
+    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+        known = self.get_many(offerings)
+        short = {offering: shortage for offering, shortage in known.items() if needs_probe(shortage, now)}
+        taken = {offering for offering, shortage in short.items() if is_probed_by_other(shortage, batch_id, now)}
+        for offering in short.keys() - taken:
+            if short[offering].probe_batch_id != batch_id:
+                self.rows[offering] = probed(short[offering], batch_id, now)
+        return frozenset(taken)
+
+    def forget(self, offerings: Collection[OfferingKey]) -> None:
+        for offering in offerings:
+            self.rows.pop(offering, None)
 
 
 class MemoryPolicy:

@@ -219,7 +219,7 @@ class World:
             policy=watch(self.policy, {"block_launches"}),
             ec2=watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True),
             timers=watch(self.timers, {"set_timer"}),
-            shortages=watch(self.shortages, {"put"}),
+            shortages=watch(self.shortages, {"put", "begin_probes", "forget"}),
         )
 
     def launch(self) -> Launch:
@@ -248,6 +248,7 @@ class World:
             attempts=ports.attempts,
             reservations=ports.reservations,
             offerings=ports.offerings,
+            shortages=ports.shortages,
             policy=ports.policy,
             fleet=ports.ec2,
             templates=ports.templates,

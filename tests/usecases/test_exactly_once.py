@@ -17,6 +17,7 @@ from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import OPEN_LEASE_STATES, ClaimState, DrainReason
 from shared.core.notice import Notice, NoticeKind
+from shared.core.shortage import Shortage
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.fakes.effects import Effects, Killed
@@ -100,6 +101,17 @@ def _gang_in_two_calls(world: World) -> list[LaunchBatch]:
     return batches
 
 
+def _probe(world: World) -> list[LaunchBatch]:
+    """Two batches of which one may ask EC2 whether an offering that was short has capacity again."""
+    world.shortages.put({on_demand("m5.large"): Shortage(world.clock.now())})
+    return [world.plan(2, on_demand("m5.large"), batch_id="b-1"), world.plan(1, on_demand("m5.large"), batch_id="b-2")]
+
+
+def _failed_probe(world: World) -> list[LaunchBatch]:
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 1
+    return _probe(world)
+
+
 SCENARIOS = {
     "reserved": Scenario(_reserved, 3),
     "outsider": Scenario(_outsider, 2),
@@ -109,6 +121,8 @@ SCENARIOS = {
     "configuration": Scenario(_configuration, 0),
     "template-deleted": Scenario(_template_deleted, 2),
     "throttled-answer": Scenario(_throttled_answer, 2),
+    "probe": Scenario(_probe, 3),
+    "failed-probe": Scenario(_failed_probe, 1),
     "partial-gang": Scenario(_partial_gang, 0, undone=3),
     "gang-in-two-calls": Scenario(_gang_in_two_calls, 0, undone=2),
 }
@@ -231,7 +245,7 @@ def test_a_launch_that_is_killed_twice(name: str) -> None:
             POINTS["launch, killed twice"] += 1
 
 
-@pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage"])
+@pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage", "probe"])
 def test_a_message_that_is_delivered_to_two_functions_at_once(name: str) -> None:
     """The second function runs whole at each point of the first one."""
     scenario = SCENARIOS[name]

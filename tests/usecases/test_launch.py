@@ -10,6 +10,8 @@ from shared.core.instance import Instance
 from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState, LeaseState
+from shared.core.plan import OfferingKey
+from shared.core.shortage import PROBE_TIME, Shortage
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.usecases.launch import LaunchResult
 from tests.fakes.effects import Effects, Killed
@@ -23,6 +25,7 @@ def world() -> World:
     world = World()
     world.add_reservation("cr-1")
     world.add_workload(replicas=100)
+    world.add_workload("many", replicas=600)
     return world
 
 
@@ -96,6 +99,61 @@ def test_a_failed_probe_rests_twice_as_long(world: World) -> None:
         until = world.state.offerings.list_unavailable(world.clock.now())[on_demand("m5.large")]
         assert until - world.clock.now() == timedelta(minutes=minutes)
         world.clock.set(until)
+
+
+def rested(world: World, *offerings: OfferingKey) -> None:
+    """The offerings were short, and their rest has just ended."""
+    world.shortages.put({offering: Shortage(world.clock.now()) for offering in offerings})
+
+
+def test_one_batch_probes_and_the_others_wait_for_what_it_finds(world: World) -> None:
+    rested(world, on_demand("m5.large"))
+    probe, other = (world.plan(3, on_demand("m5.large"), batch_id=f"b-{n}") for n in (1, 2))
+    died = Effects(kill_before=6)
+    world.effects = died
+    with pytest.raises(Killed):
+        world.launch().run(probe)
+    assert "begin" in died.log
+    world.effects = Effects()
+    assert world.ec2.launch_calls == []
+
+    assert world.launch().run(other).result is LaunchResult.DELAYED
+    assert world.ec2.launch_calls == []
+    assert world.placed() == 6  # nothing is given back meanwhile: no claims are made and unmade
+    assert world.launch().run(probe).launched_count == 3
+    assert world.launch().run(other).launched_count == 3
+    assert len(world.ec2.launch_calls) == 2
+    assert world.shortages.rows == {}
+
+
+def test_a_probe_that_finds_nothing_answers_for_all(world: World) -> None:
+    rested(world, on_demand("m5.large"))
+    world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 0
+    batches = [world.plan(200, on_demand("m5.large"), batch_id=f"b-{n}", workload="research/many") for n in range(3)]
+    for batch in batches:
+        world.launch().run(batch)
+    assert len(world.ec2.launch_calls) == 1
+    assert world.placed("research/many") == 0
+    assert {claim.state for claim in world.claims()} == {ClaimState.FAILED}
+    (shortage,) = world.shortages.rows.values()
+    assert (shortage.failure_count, shortage.probe_batch_id) == (2, None)
+
+
+def test_a_batch_with_other_pools_leaves_a_probed_one_out(world: World) -> None:
+    rested(world, spot("m5.large"))
+    world.shortages.begin_probes([spot("m5.large")], "b-somebody", world.clock.now())
+    world.launch().run(world.plan(2, spot("m5.large"), spot("m5.xlarge")))
+    assert {claim.offering.instance_type for claim in world.claims()} == {"m5.xlarge"}
+    assert spot("m5.large") in world.shortages.rows
+
+
+def test_a_probe_whose_function_died_is_taken_over(world: World) -> None:
+    rested(world, on_demand("m5.large"))
+    world.shortages.begin_probes([on_demand("m5.large")], "b-died", world.clock.now())
+    batch = world.plan(1, on_demand("m5.large"))
+    assert world.launch().run(batch).result is LaunchResult.DELAYED
+    world.clock.advance(seconds=PROBE_TIME.total_seconds())
+    assert world.launch().run(batch).launched_count == 1
 
 
 def test_an_offering_that_rests_is_not_asked_for(world: World) -> None:

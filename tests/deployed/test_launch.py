@@ -1,0 +1,300 @@
+"""What goes wrong at a launch, deployed, with permissions enforced: shortages, lost answers, bad classes, orphans.
+
+The tests tell one story in their order, on one deployment. Each pool buys one instance type, so that a story can break
+one type without touching the others.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import pytest
+
+from demo.observer import Observed
+from embedded.reservoir import IMAGE_PARAMETER, NODE_ROLE
+from infra.naming import function_name
+from shared import names
+from shared.names import DEPLOYMENT, Function
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "m6i.2xlarge"
+OTHER_ROLE: Final = "somebody-elses-role"
+_TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+ZONE: Final = "us-east-1a"
+
+
+def pool(name: str, instance_type: str, *capacity_types: str, **identity: str) -> list[dict[str, Any]]:
+    """A pool of one type with a class of its own."""
+    requirements = {
+        "karpenter.sh/capacity-type": list(capacity_types),
+        "node.kubernetes.io/instance-type": [instance_type],
+    }
+    return [
+        {
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": name},
+            "spec": {
+                **(identity or {"role": NODE_ROLE}),
+                "capacityReservationSelectorTerms": [{"tags": {"purpose": name}}],
+                "subnetSelectorTerms": [{"tags": {"network": "private"}}],
+                "securityGroupSelectorTerms": [{"tags": {"network": "private"}}],
+                "amiSelectorTerms": [{"ssmParameter": IMAGE_PARAMETER.format("x86_64")}],
+            },
+        },
+        {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": name},
+            "spec": {
+                "template": {
+                    "metadata": {"labels": {"story": name}},
+                    "spec": {
+                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
+                        "requirements": [
+                            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
+                        ],
+                    },
+                }
+            },
+        },
+    ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Four pools, one of which names a role that Reservoir may not hand to instances; two reserved units."""
+    iam = world.aws.client("iam")
+    iam.create_role(
+        RoleName=OTHER_ROLE, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [_TRUST]})
+    )
+    iam.create_instance_profile(InstanceProfileName=OTHER_ROLE)
+    iam.add_role_to_instance_profile(InstanceProfileName=OTHER_ROLE, RoleName=OTHER_ROLE)
+    world.reserve("steady", STEADY, ZONE, 2, "steady")
+    manifests = [
+        *pool("spotty", SPOT, "spot", "on-demand"),
+        *pool("steady", STEADY, "reserved", "on-demand"),
+        *pool("broken", BROKEN, "on-demand"),
+        *pool("forbidden", FORBIDDEN, "on-demand", instanceProfile=OTHER_ROLE),
+    ]
+    folder = tmp_path_factory.mktemp("policy")
+    (folder / "policy.yaml").write_text("\n---\n".join(json.dumps(manifest) for manifest in manifests))
+    world.apply(folder)
+    world.discover()
+
+
+def submit(world: World, name: str, story: str, replicas: int = 1, **spec: Any) -> str:
+    """Ask for replicas that fill a node each, on the pool of a story; return the workload's key."""
+    body = {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"namespace": "launch", "name": name, "generation": 1},
+        "spec": {
+            "replicas": replicas,
+            "resources": {"requests": {"cpu": "6", "memory": "10Gi"}},
+            "nodeSelector": {"story": story, "topology.kubernetes.io/zone": ZONE},
+            **spec,
+        },
+    }
+    world.send({"action": "submit", "workload": body})
+    return f"launch/{name}"
+
+
+def withdraw(world: World, key: str) -> None:
+    """End a story's demand: a stopped class is tried again after a rest, and a later story moves the clock."""
+    metadata = {"namespace": "launch", "name": key.partition("/")[2], "generation": 1}
+    workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": {"replicas": 0}}
+    world.send({"action": "withdraw", "workload": workload})
+
+
+def nodes_of(seen: Observed, key: str) -> list[Mapping[str, Any]]:
+    """Return the nodes that were launched for a workload."""
+    name = key.partition("/")[2]
+    launched = (detail for detail in seen.launched.values() if any(w["name"] == name for w in detail["workloads"]))
+    return [detail["node"] for detail in launched]
+
+
+def runs(world: World, key: str, replicas: int = 1) -> list[Mapping[str, Any]]:
+    """Wait until every replica has a node that EC2 shows as running; return the nodes."""
+
+    def all_there(seen: Observed) -> bool:
+        live = {instance.id for instance in seen.live("running")}
+        return sum(node["instanceId"] in live for node in nodes_of(seen, key)) == replicas
+
+    seen = world.until(f"{key} runs", all_there)
+    return nodes_of(seen, key)
+
+
+def failures(world: World, key: str) -> list[dict[str, Any]]:
+    name = key.partition("/")[2]
+    found = world.events("Launch Failed")
+    return [event for event in found if any(workload["name"] == name for workload in event["workloads"])]
+
+
+def create_fleet_calls(world: World) -> int:
+    function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
+    return sum(request["operation"] == "CreateFleet" for request in world.aws.requests(function))
+
+
+def rest_of(event: Mapping[str, Any], world: World) -> timedelta:
+    return datetime.fromisoformat(event["unavailableUntil"]) - world.now()
+
+
+def test_a_pool_without_capacity_rests_and_the_next_market_serves(world: World) -> None:
+    world.aws.ec2("set_pool_capacity", instance_type=SPOT, zone=ZONE, market="spot", capacity=0)
+    key = submit(world, "ice", "spotty")
+    (node,) = runs(world, key)
+    assert (node["instanceType"], node["capacityType"]) == (SPOT, "on-demand")
+    (failed,) = failures(world, key)
+    assert failed["code"] == "InsufficientInstanceCapacity"
+    assert failed["offering"]["capacityType"] == "spot"
+    assert timedelta(minutes=2) < rest_of(failed, world) <= timedelta(minutes=3)
+
+
+def test_while_it_rests_nobody_asks_for_it(world: World) -> None:
+    before = create_fleet_calls(world)
+    key = submit(world, "resting", "spotty", replicas=3)
+    assert {node["capacityType"] for node in runs(world, key, 3)} == {"on-demand"}
+    assert failures(world, key) == []
+    assert create_fleet_calls(world) - before == 1
+
+
+def test_a_probe_that_fails_doubles_the_rest(world: World) -> None:
+    world.aws.clock.advance(timedelta(minutes=4))
+    key = submit(world, "probe", "spotty")
+    nodes = runs(world, key)
+    found = failures(world, key)
+    assert len(found) == 1, f"{found} {nodes}\n{world.summary()}"
+    (failed,) = found
+    assert timedelta(minutes=5) < rest_of(failed, world) <= timedelta(minutes=6)
+
+
+def test_a_unit_that_somebody_else_took_is_bought_instead(world: World) -> None:
+    (steady,) = world.titles
+    world.aws.ec2("outsider_launch", capacity_reservation_id=steady, count=1)
+    key = submit(world, "outsider", "steady", replicas=2)
+    nodes = runs(world, key, 2)
+    assert sorted(node["capacityType"] for node in nodes) == ["on-demand", "reserved"]
+    assert [failed["code"] for failed in failures(world, key)] == ["ReservationCapacityExceeded"]
+    assert steady in {event["capacityReservationId"] for event in world.events("Reservation Exhausted")}
+    assert world.seen.over_count == []
+
+
+def test_an_answer_that_is_lost_launches_one_set_of_instances(world: World) -> None:
+    world.aws.ec2("lose_response", operation="CreateFleet", count=2)
+    key = submit(world, "lost", "steady", replicas=3)
+    nodes = runs(world, key, 3)
+    assert len({node["instanceId"] for node in nodes}) == 3
+    assert_one_instance_a_claim(world)
+
+
+def test_a_function_that_dies_after_the_call_finds_its_instances_again(world: World) -> None:
+    function = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
+    world.aws.fault("kill", service="ec2", operation="CreateFleet", function=function, moment="after")
+    before = {instance.id for instance in world.look().live()}
+    key = submit(world, "killed", "steady", replicas=2)
+    seen = world.until("EC2 has launched", lambda seen: len({it.id for it in seen.live()} - before) == 2)
+    assert nodes_of(seen, key) == []  # nobody could say so
+    world.aws.clock.advance(timedelta(minutes=8))  # the message comes back long after: adoption by tag
+    runs(world, key, 2)
+    assert len({it.id for it in world.seen.live()} - before) == 2
+    assert_one_instance_a_claim(world)
+
+
+def test_a_class_whose_launches_ec2_refuses_is_stopped_and_others_go_on(world: World) -> None:
+    world.aws.ec2("refuse_launches", code="InvalidAMIID.NotFound", instance_type=BROKEN)
+    broken = submit(world, "broken", "broken", replicas=2)
+    world.until("the class is stopped", lambda _: bool(blocked(world, "broken")))
+    assert [failed["code"] for failed in failures(world, broken)] == ["InvalidAMIID.NotFound"]
+    assert not_ready(world, "broken") == "Configuration: InvalidAMIID.NotFound"
+    calls = create_fleet_calls(world)
+    runs(world, submit(world, "beside", "steady"))
+    assert create_fleet_calls(world) == calls + 1  # the stopped class is not asked for again
+    assert nodes_of(world.seen, broken) == []
+    withdraw(world, broken)
+
+
+def test_a_permission_that_is_missing_stops_its_class_only(world: World) -> None:
+    forbidden = submit(world, "forbidden", "forbidden")
+    world.until("the class is stopped", lambda _: bool(blocked(world, "forbidden")))
+    assert not_ready(world, "forbidden").startswith("Permission: ")
+    runs(world, submit(world, "beside-forbidden", "steady"))
+    assert nodes_of(world.seen, forbidden) == []
+    withdraw(world, forbidden)
+    # What IAM denied here was to be denied: the role is none that the deployment may hand to instances.
+    denied = world.denials()
+    assert denied
+    assert all(line.startswith(f"{Function.LAUNCH}: ") for line in denied)
+    world.expected_denials += denied
+
+
+def test_instances_without_a_claim_go_and_those_of_others_stay(world: World) -> None:
+    deployment = world.output(DEPLOYMENT)
+    orphan = run_instance(world, {names.OWNER_TAG: deployment, names.BATCH_TAG: "batch-nobody-knows"})
+    untagged = run_instance(world, {})
+    foreign = run_instance(world, {names.OWNER_TAG: "another-deployment", names.BATCH_TAG: "batch-nobody-knows"})
+    world.reservoir.invoke(Function.COLLECT)
+    assert state(world, orphan) == "running"  # a launch may still be about to say that it is its own
+    world.aws.clock.advance(timedelta(minutes=11))
+    world.reservoir.invoke(Function.COLLECT)
+    world.aws.clock.advance(timedelta(seconds=30))
+    assert {each: state(world, each) for each in (orphan, untagged, foreign)} == {
+        orphan: "terminated",
+        untagged: "running",
+        foreign: "running",
+    }
+    world.aws.client("ec2").terminate_instances(InstanceIds=[untagged, foreign])
+    world.aws.clock.advance(timedelta(seconds=30))
+
+
+def test_a_claim_whose_instance_is_gone_is_replaced_without_any_event(world: World) -> None:
+    world.aws.ec2("mistreat_events", kind="drop", count=1000)
+    key = submit(world, "vanishing", "steady")
+    (node,) = runs(world, key)
+    world.aws.ec2("terminate_instance", instance_id=node["instanceId"])
+    world.aws.clock.advance(timedelta(minutes=2))
+    world.until("it is replaced", lambda seen: len(nodes_of(seen, key)) == 2)
+    assert_one_instance_a_claim(world)
+
+
+def assert_one_instance_a_claim(world: World) -> None:
+    claims = [instance.claim_id for instance in world.look().live()]
+    assert None not in claims
+    assert len(set(claims)) == len(claims)
+
+
+def blocked(world: World, node_class: str) -> list[dict[str, Any]]:
+    return [event for event in world.events("Launches Blocked") if event["nodeClass"] == node_class]
+
+
+def not_ready(world: World, name: str) -> str:
+    """Return why the command line says that a class launches nothing."""
+    shown = world.command("get", "nodeclass", name, "--output", "json")
+    assert shown.returncode == 0, shown.stderr
+    (manifest,) = json.loads(shown.stdout)
+    conditions = {item["type"]: item for item in manifest["status"]["conditions"]}
+    assert conditions["Ready"]["status"] == "False"
+    return str(conditions["LaunchesPermitted"]["message"])
+
+
+def run_instance(world: World, tags: Mapping[str, str]) -> str:
+    ec2 = world.aws.client("ec2")
+    image = world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))["Parameter"]["Value"]
+    tagged = [{"ResourceType": "instance", "Tags": [{"Key": key, "Value": value} for key, value in tags.items()]}]
+    answer = ec2.run_instances(
+        ImageId=image,
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        **({"TagSpecifications": tagged} if tags else {}),
+    )
+    world.aws.clock.advance(timedelta(seconds=10))
+    return str(answer["Instances"][0]["InstanceId"])
+
+
+def state(world: World, instance_id: str) -> str:
+    (reservation,) = world.aws.client("ec2").describe_instances(InstanceIds=[instance_id])["Reservations"]
+    return str(reservation["Instances"][0]["State"]["Name"])
