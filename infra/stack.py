@@ -107,7 +107,7 @@ class ReservoirStack(Stack):
             description="Locked third-party packages",
         )
         bundle = FunctionBundle(
-            code=code_asset(),
+            code=code_asset(target),
             layer=layer,
             target=target,
             environment={**self.settings, "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE},
