@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -57,6 +58,26 @@ def test_the_host_ends_when_its_parent_is_killed() -> None:
         parent.wait()
     until(lambda: not _is_running(int(pid)))
     assert not Path(folder).exists()
+
+
+def _listening_addresses(pid: int) -> set[str]:
+    """Return the addresses on which a process listens, as Linux writes them (hexadecimal, bytes reversed)."""
+    sockets = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile: not one of those that listen
+            sockets.add(str(descriptor.readlink()))
+    rows = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        if (file := Path(f"/proc/{pid}/net/{table}")).is_file()
+        for line in file.read_text().splitlines()[1:]
+    ]
+    listening = "0A"
+    return {row[1].split(":")[0] for row in rows if row[3] == listening and f"socket:[{row[9]}]" in sockets}
+
+
+def test_nobody_else_can_reach_it(embedded_aws: EmbeddedAws) -> None:
+    assert _listening_addresses(embedded_aws.pid) == {"0100007F"}  # 127.0.0.1
 
 
 def test_a_host_that_cannot_start_says_why(embedded_aws: EmbeddedAws) -> None:
