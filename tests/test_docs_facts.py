@@ -74,6 +74,21 @@ def test_benches_are_called_by_their_names() -> None:
         assert only == "name" or only in known, only
 
 
+def test_rules_that_comments_name_are_told() -> None:
+    told = set(
+        re.findall(r"^\| (R-\d+|(?:rule|section) \d+) \|", (ROOT / "docs" / "rules.md").read_text(), flags=re.MULTILINE)
+    )
+    named = {
+        (name_of(path), rule)
+        for path in tracked(".py")
+        for found in re.finditer(r"\b(R-\d+)\b|DESIGN ((?:rule|section) \d+)", path.read_text(encoding="utf-8"))
+        for rule in found.groups()
+        if rule is not None
+    }
+    assert len(named) > len({path for path, _ in named}) > 1
+    assert {(path, rule) for path, rule in named if rule not in told} == set()
+
+
 def test_decisions_are_numbered_and_have_one_form() -> None:
     assert [int(path.name[:4]) for path in ADRS] == list(range(1, len(ADRS) + 1))
     for path in ADRS:
