@@ -10,10 +10,11 @@ from typing import Final
 from shared.core import labels
 from shared.core.checker_offers import Offers, in_words
 from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, PlannedNodes
+from shared.core.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.policy import SchedulingPolicy
 from shared.core.requirements import Requirements
 from shared.core.resources import PODS, Resources
-from shared.core.snapshot import Node, PlacedReplicas
+from shared.core.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.taint import Taint, binding_taints, tolerates_all
 from shared.core.workload import Workload
 
@@ -21,31 +22,65 @@ _NOTHING: Final = Resources.of({})
 
 
 @dataclass(slots=True, eq=False)
+class Site:
+    """What many nodes have in common: everything that decides who may be there, size and topology apart.
+
+    ``undefined`` are keys that may be required although the node does not define them: none on a node that exists
+    (R-13). ``fine`` are manners of which nothing speaks against a replica, ``contents`` whether manners may meet.
+    """
+
+    pool: NodePool | None
+    description: Requirements
+    taints: tuple[Taint, ...]
+    undefined: frozenset[str]
+    labels: Mapping[str, str]
+    fine: set[int] = field(default_factory=set)
+    contents: dict[frozenset[int], bool] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
 class Host:
     """``nodes`` equal nodes of the final state: one existing node, or one group of planned ones.
 
     ``running`` was there before the plan, ``placed`` is what the plan adds; both count replicas per node.
-    ``description`` says what labels the nodes can have. Either ``planned`` or ``node`` is set.
+    ``labels`` are those with one value. Either ``planned`` or ``node`` is set. ``name`` tells hosts apart.
     """
 
-    subject: str
+    name: str
     nodes: int
     pool: NodePool | None
     allocatable: Resources
-    used: Resources
-    description: Requirements
-    taints: tuple[Taint, ...]
     running: Mapping[str, int]
     placed: Mapping[str, int]
+    labels: Mapping[str, str]
+    load: Mapping[str, int]  # of what the plan adds, per node
     planned: PlannedNodes | None = None
     node: Node | None = None
-    labels: dict[str, str] = field(default_factory=dict)
-    load: Resources = _NOTHING  # of what the plan adds, per node
+    known_site: Site | None = None  # of an existing node once somebody asks
 
     @property
-    def undefined(self) -> frozenset[str]:
-        """Keys that may be required although the host does not define them: none on a node that exists (R-13)."""
-        return labels.WELL_KNOWN if self.node is None else frozenset()
+    def subject(self) -> str:
+        """What messages call the host."""
+        return self.name if self.planned is None else f"{self.name} ({in_words(self.planned.offering)})"
+
+    @property
+    def used(self) -> Resources:
+        """What was taken before the plan, per node. Replicas count as pods even where ``used`` does not list them."""
+        if self.node is None:
+            return _NOTHING
+        pods = max(self.node.used[PODS], sum(self.running.values()))
+        return Resources.of({**self.node.used, PODS: pods})
+
+    @property
+    def site(self) -> Site:
+        """What the nodes are."""
+        if self.known_site is None:
+            assert self.node is not None
+            startup = () if self.pool is None else self.pool.startup_taints
+            taints = binding_taints(self.node.taints, startup, initialized=self.node.initialized)
+            description = Requirements.from_labels(self.labels)
+            self.known_site = Site(self.pool, description, taints, frozenset(), self.labels)
+        return self.known_site
 
     @property
     def drain_at(self) -> datetime | None:
@@ -53,16 +88,20 @@ class Host:
         return None if self.node is None else self.node.drain_at
 
 
-def tallied(placements: Iterable[PlacedReplicas]) -> Counter[str]:
+def tallied(placements: Iterable[PlacedReplicas]) -> dict[str, int]:
     """Count replicas by workload."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for placed in placements:
-        counts[placed.workload_key] += placed.count
+        counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     return counts
 
 
 class Facts(Offers):
     """Everything that the checks look up about one snapshot and one plan."""
+
+    def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
+        super().__init__(snapshot, plan, now, policy)
+        self._sites: dict[tuple[str, int], list[tuple[Mapping[str, str], Site | None]]] = {}
 
     @cached_property
     def hosts(self) -> tuple[Host, ...]:
@@ -70,38 +109,54 @@ class Facts(Offers):
         added: dict[str, Counter[str]] = {}
         for placement in self.plan.existing:
             added.setdefault(placement.claim_id, Counter()).update(tallied(placement.placements))
-        existing = [
-            self._existing_host(node, added.get(node.claim_id, Counter()))
-            for node in self.snapshot.nodes
-            if not node.deleting
-        ]
+        existing = [self._existing_host(node, added.get(node.claim_id, {})) for node in self.snapshot.nodes]
         planned = [self._planned_host(index, launch) for index, launch in enumerate(self.plan.launches)]
-        hosts = (*existing, *(host for host in planned if host is not None))
-        for host in hosts:
-            if all(key in self.workloads for key in host.placed):
-                host.load = self.load(host.placed)
-        return hosts
+        return tuple(host for host in (*existing, *planned) if host is not None)
 
-    def _existing_host(self, node: Node, added: Counter[str]) -> Host:
-        pool = self.pools.get(node.node_pool_name)
-        startup = () if pool is None else pool.startup_taints
-        running = tallied(node.placements)
-        pods = max(node.used[PODS], sum(running.values()))
+    def _existing_host(self, node: Node, added: Mapping[str, int]) -> Host | None:
+        if node.deleting:
+            return None
         return Host(
-            subject=f"node {node.claim_id}",
+            name=f"node {node.claim_id}",
             nodes=1,
-            pool=pool,
+            pool=self.pools.get(node.node_pool_name),
             allocatable=node.allocatable,
-            used=Resources.of({**node.used, PODS: pods}),
-            description=Requirements.from_labels(node.labels),
-            taints=binding_taints(node.taints, startup, initialized=node.initialized),
-            running=running,
+            running=tallied(node.placements) if node.placements else {},
             placed=added,
+            labels=node.labels,
+            load=self.load(added) if added else {},
             node=node,
-            labels=dict(node.labels),
         )
 
     def _planned_host(self, index: int, launch: PlannedNodes) -> Host | None:
+        site = self._planned_site(launch)
+        if site is None:
+            return None
+        placed = tallied(launch.placements)
+        return Host(
+            name=f"launch {index}",
+            nodes=launch.count,
+            pool=site.pool,
+            allocatable=self.types[launch.offering.instance_type].allocatable,
+            running={},
+            placed=placed,
+            labels=site.labels,
+            load=self.load(placed),
+            planned=launch,
+            known_site=site,
+        )
+
+    def _planned_site(self, launch: PlannedNodes) -> Site | None:
+        """Return what the launch's nodes will be; None where a name is wrong or the pool does not allow it."""
+        sites = self._sites.setdefault((launch.node_pool_name, self.number(launch.offering)), [])
+        for chosen, site in sites:
+            if chosen == launch.labels:
+                return site
+        site = self._found_site(launch)
+        sites.append((launch.labels, site))
+        return site
+
+    def _found_site(self, launch: PlannedNodes) -> Site | None:
         pool = self.pools.get(launch.node_pool_name)
         if pool is None or pool.node_class_name not in self.classes or not self._is_known(launch.offering):
             return None
@@ -109,37 +164,21 @@ class Facts(Offers):
         if described is None:
             return None
         chosen = {key: value for key, value in launch.labels.items() if key in described}
-        description = (
-            described
-            if chosen.items() <= described.labels().items()
-            else described.merged(Requirements.from_labels(chosen))
-        )
-        return Host(
-            subject=f"launch {index} ({in_words(launch.offering)})",
-            nodes=launch.count,
-            pool=pool,
-            allocatable=self.types[launch.offering.instance_type].allocatable,
-            used=_NOTHING,
-            description=description,
-            taints=binding_taints(pool.taints, pool.startup_taints, initialized=False),
-            running={},
-            placed=tallied(launch.placements),
-            planned=launch,
-            labels=description.labels(),
-        )
+        description = described.merged(Requirements.from_labels(chosen))
+        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
+        return Site(pool, description, taints, labels.WELL_KNOWN, description.labels())
 
     def _is_known(self, key: OfferingKey) -> bool:
         return key.instance_type in self.types and (
             key.reservation_id is None or key.reservation_id in self.reservations
         )
 
-    def load_of(self, launch: PlannedNodes) -> Resources:
-        """Sum what one node of the launch carries."""
-        return self.load(tallied(launch.placements))
-
     def hosting_types(self, pool: NodePool, launch: PlannedNodes) -> set[str]:
         """Return the types with something to launch that could carry what the launch carries."""
-        load, carried = self.load_of(launch), [self.workloads[item.workload_key] for item in launch.placements]
+        load, carried = (
+            Resources.of(self.load(tallied(launch.placements))),
+            [self.workloads[item.workload_key] for item in launch.placements],
+        )
         return {
             key.instance_type
             for key in self.open_offerings(pool)
@@ -149,13 +188,12 @@ class Facts(Offers):
 
     # -- one node
 
-    def load(self, placed: Mapping[str, int]) -> Resources:
-        """Sum what replicas take."""
-        total: dict[str, int] = {}
-        for key, count in placed.items():
-            for name, amount in self.needs(self.workloads[key]).items():
-                total[name] = total.get(name, 0) + amount * count
-        return Resources.of(total)
+    def may_meet(self, site: Site, keys: Iterable[str], manners: frozenset[int]) -> bool:
+        """Whether one node of the site can meet the requirements of all these workloads (of these manners) at once."""
+        known = site.contents.get(manners)
+        if known is None:
+            known = site.contents[manners] = self.together(site.description, site.undefined, keys)
+        return known
 
     def together(self, description: Requirements, undefined: frozenset[str], keys: Iterable[str]) -> bool:
         """Whether one node can meet the requirements of all these workloads at once, with some term of each."""
@@ -164,14 +202,14 @@ class Facts(Offers):
             return True
         rest = remaining[1:]
         return any(
-            description.compatible(term, undefined) is None
+            description.admits(term, undefined)
             and (not rest or self.together(description.merged(term), undefined, rest))
             for term in self.terms(self.workloads[remaining[0]])
         )
 
     def meets(self, description: Requirements, undefined: frozenset[str], workload: Workload) -> bool:
         """Whether such a node meets the requirements of this workload alone."""
-        return any(description.compatible(term, undefined) is None for term in self.terms(workload))
+        return any(description.admits(term, undefined) for term in self.terms(workload))
 
     def tolerates(self, taints: Iterable[Taint], workload: Workload) -> bool:
         """Whether the workload tolerates all taints; PreferNoSchedule is a preference and never a violation (R-47)."""

@@ -12,15 +12,22 @@ from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, PlannedNodes
 from shared.core.policy import MinValuesPolicy, NoDurationPolicy
+from shared.core.resources import Resources
 
 
 def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every launch and every existing node that is given replicas."""
+    problems: dict[tuple[object, ...], tuple[ViolationCode, str] | None] = {}
     for index, launch in enumerate(facts.plan.launches):
-        subject = f"launch {index} ({in_words(launch.offering)})"
-        problem = _launch_problem(facts, launch)
+        names = (launch.node_pool_name, launch.node_class_name)
+        kind = (*names, facts.number(launch.offering), launch.price_atto_usd_per_hour)
+        if kind not in problems:
+            problems[kind] = _launch_problem(facts, launch)
+        problem = problems[kind]
+        if launch.count < 1 or not launch.placements:
+            problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
-            yield Violation(problem[0], subject, problem[1])
+            yield Violation(problem[0], f"launch {index} ({in_words(launch.offering)})", problem[1])
     for host in facts.hosts:
         if host.placed:
             yield from _content(facts, host)
@@ -37,8 +44,6 @@ def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, 
         return ViolationCode.UNKNOWN_NAME, f"pool {launch.node_pool_name} with class {launch.node_class_name}"
     if launch.offering.instance_type not in facts.types:
         return ViolationCode.UNKNOWN_NAME, "no such instance type"
-    if launch.count < 1 or not launch.placements:
-        return ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
     if pool.replicas is not None:
         return ViolationCode.OFFERING, f"pool {pool.name} is static"
     if launch.offering.capacity_type is CapacityType.RESERVED:
@@ -85,23 +90,33 @@ def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode
 
 def _content(facts: Facts, host: Host) -> Iterator[Violation]:
     """Check what the node carries in the final state."""
-    unknown = sorted(key for key in host.placed if key not in facts.pending)
+    unknown = [key for key in sorted(host.placed) if key not in facts.pending]
     if unknown:
         yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, f"carries {', '.join(unknown)}, which is not pending")
         return
-    missing = host.load.missing(host.allocatable - host.used)
+    whole, used = host.allocatable, host.used
+    missing = {name: amount for name, amount in host.load.items() if amount > whole[name] - used[name]}
     if missing:
-        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {missing.formatted()}")
-    keys = sorted(host.placed)
-    if not facts.together(host.description, host.undefined, keys):
-        yield Violation(ViolationCode.REQUIREMENTS, host.subject, f"cannot meet what {', '.join(keys)} require")
-    for key in keys:
-        yield from _replicas(facts, host, key)
+        lacking = Resources.of({name: amount - whole[name] + used[name] for name, amount in missing.items()})
+        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {lacking.formatted()}")
+    site, manners = host.site, facts.manners(host.placed)
+    if not facts.may_meet(site, host.placed, manners):
+        keys = ", ".join(sorted(host.placed))
+        yield Violation(ViolationCode.REQUIREMENTS, host.subject, f"cannot meet what {keys} require")
+    if manners <= site.fine:
+        return
+    for key in host.placed:
+        manner = facts.manners((key,))
+        found = [] if manner <= site.fine else list(_replicas(facts, host, key))
+        yield from found
+        if not found:
+            site.fine |= manner
 
 
 def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
+    """Check a replica by its manner alone; the answer is the same for all nodes of a site."""
     workload = facts.workloads[key]
-    if not facts.tolerates(host.taints, workload):
+    if not facts.tolerates(host.site.taints, workload):
         yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints")
     launch, node = host.planned, host.node
     market = launch.offering.capacity_type if launch is not None else node.capacity_type if node is not None else None
@@ -150,15 +165,21 @@ def _alternative_problem(facts: Facts, topology: Topology, host: Host, pool: Nod
     listed = facts.listed(pool, launch)
     if listed.problem is not None:
         return listed.problem
-    if listed.zone_ids - {launch.offering.zone_id} and any(topology.holds_to_zone(key) for key in host.placed):
+    if not listed.zone_ids <= {launch.offering.zone_id} and any(topology.holds_to_zone(key) for key in host.placed):
         return "an alternative is in another zone, which topology forbids"
+    if not launch.alternatives:
+        return None
     for name, amount in host.load.items():
-        if launch.alternatives and amount > listed.least.get(name, 0):
+        if amount > listed.least.get(name, 0):
             return f"an alternative lacks {name}"
-    for name in host.placed:
-        workload = facts.workloads.get(name)
-        if workload is not None and not facts.all_accept(pool, listed, workload):
-            return f"an alternative does not meet what {name} requires"
+    carried = [key for key in host.placed if key in facts.workloads]
+    if facts.manners(carried) <= listed.fine:
+        return None
+    for key in carried:
+        manner = facts.manners((key,))
+        if not manner <= listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
+            return f"an alternative does not meet what {key} requires"
+        listed.fine |= manner
     return None
 
 
@@ -168,13 +189,13 @@ def _min_values(facts: Facts, host: Host, pool: NodePool) -> Iterator[Violation]
     assert launch is not None
     if facts.policy.min_values_policy is not MinValuesPolicy.STRICT:
         return
-    wanted = {key: least for key, requirement in pool.requirements.items() if (least := requirement.min_values)}
+    wanted = facts.min_values(pool)
     if not wanted:
         return
     names = {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}
     if launch.offering.capacity_type is CapacityType.RESERVED:
         names = facts.hosting_types(pool, launch)
-    for key, least in sorted(wanted.items()):
+    for key, least in wanted.items():
         values = {value for name in names for value in facts.types[name].requirements[key].values}
         if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) and len(values) < least:
             message = f"{len(values)} values of {key} where the pool asks for {least}"

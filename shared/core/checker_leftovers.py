@@ -142,23 +142,23 @@ class Leftovers:
             node, launch = host.node, host.planned
             if node is not None and (node.drain_at is not None or host.pool is None):
                 continue  # whether it may join a node that will drain depends on more than leftovers
-            if tolerates_all(host.taints, workload.tolerations) is None:
+            if tolerates_all(host.site.taints, workload.tolerations) is None:
                 yield Room(
                     subject=host.subject,
                     units=host.nodes,
                     free=free,
-                    description=host.description,
-                    undefined=host.undefined,
+                    description=host.site.description,
+                    undefined=host.site.undefined,
                     carried=tuple(sorted(host.placed)),
                     capacity_type=node.capacity_type if node is not None else _market(host),
-                    domains=domains_of(host.labels, host.subject),
+                    domains=domains_of(host.labels, host.name),
                     key=None if launch is None else launch.offering,
                 )
 
     def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
         if self._free is None:
             facts = self._facts
-            self._free = [(host, host.allocatable - host.used - host.load) for host in facts.hosts]
+            self._free = [(host, host.allocatable - host.used - Resources.of(host.load)) for host in facts.hosts]
         return self._free
 
     def _rooms(self, workload: Workload) -> Iterator[Room]:
@@ -267,7 +267,7 @@ class Leftovers:
         facts = self._facts
         assert unit.pool is not None
         assert unit.key is not None
-        load = host.load
+        load = Resources.of(host.load)
         if not load.fits_in(unit.free) or self._below_floor(load, unit.free):
             return False
         if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
@@ -363,14 +363,14 @@ class Leftovers:
         assert launch is not None
         assert pool is not None
         kept = {key: count for key, count in host.placed.items() if facts.workloads[key].priority >= workload.priority}
-        load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
+        load = Resources.of(facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1}))
         if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
             return False
         unit = self._new_room(pool, launch.offering, 1)
         return (
             self._tolerates(workload, pool)
             and self._may_run(workload, unit)
-            and facts.together(host.description, host.undefined, (*sorted(kept), workload.key))
+            and facts.together(host.site.description, host.site.undefined, (*sorted(kept), workload.key))
         )
 
 

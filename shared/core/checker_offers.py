@@ -44,7 +44,7 @@ class Listed:
     problem: str | None
     least: Mapping[str, int]  # of each resource, over all of them
     zone_ids: frozenset[str]
-    accepted: dict[int, bool] = field(default_factory=dict)  # by manner of workload
+    fine: set[int] = field(default_factory=set)  # manners of workloads that all of them may run
 
 
 class Offers(Wishes):
@@ -52,6 +52,8 @@ class Offers(Wishes):
 
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
         super().__init__(snapshot, plan, now, policy)
+        self._numbers: dict[int, int] = {}
+        self._number_of: dict[OfferingKey, int] = {}
         self._descriptions: dict[tuple[str, OfferingKey], Requirements | None] = {}
         self._bases: dict[tuple[str, str], Requirements | None] = {}
         self._type_facts: dict[tuple[str, str], Requirements] = {}
@@ -62,10 +64,18 @@ class Offers(Wishes):
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
         self._tuples: dict[int, tuple[OfferingKey, ...]] = {}
         self._equal: dict[tuple[OfferingKey, ...], tuple[OfferingKey, ...]] = {}
-        self._listed: dict[tuple[str, OfferingKey, int, int], Listed] = {}
+        self._listed: dict[tuple[str, int, int, int], Listed] = {}
+        self._imaged: dict[tuple[str, str], bool] = {}
         self._min_values: dict[str, Mapping[str, int]] = {}
         self._bought: dict[str, tuple[OfferingKey, ...]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
+
+    def number(self, key: OfferingKey) -> int:
+        """Return a number for an offering of the plan, which keeps the key alive: comparing names takes time."""
+        known = self._numbers.get(id(key))
+        if known is None:
+            known = self._numbers[id(key)] = self._number_of.setdefault(key, len(self._number_of))
+        return known
 
     def offering(self, key: OfferingKey) -> Offering | None:
         """Return the spot or on-demand offering that the key names."""
@@ -91,15 +101,17 @@ class Offers(Wishes):
 
     def class_problem(self, node_class: NodeClass, key: OfferingKey) -> str | None:
         """Say why the class cannot launch this offering, or None. Lists that discovery left empty do not forbid."""
-        status = node_class.status
-        if status.launch_blocked_reason is not None:
+        if node_class.status.launch_blocked_reason is not None:
             return "is not ready"
-        if status.subnets and all(subnet.zone_id != key.zone_id for subnet in status.subnets):
+        subnets = node_class.status.subnets
+        if subnets and all(subnet.zone_id != key.zone_id for subnet in subnets):
             return f"has no subnet in {key.zone}"
-        architecture = self.types[key.instance_type].requirements[labels.ARCH]
-        if status.machine_images and not any(architecture.has(image.architecture) for image in status.machine_images):
-            return f"has no image for {key.instance_type}"
-        return None
+        known = (node_class.name, key.instance_type)
+        if known not in self._imaged:
+            images = node_class.status.machine_images
+            architecture = self.types[key.instance_type].requirements[labels.ARCH]
+            self._imaged[known] = not images or any(architecture.has(image.architecture) for image in images)
+        return None if self._imaged[known] else f"has no image for {key.instance_type}"
 
     # -- what a node would be
 
@@ -185,16 +197,18 @@ class Offers(Wishes):
         return self._bought[pool.name]
 
     def _find_bought(self, pool: NodePool, node_class: NodeClass) -> Iterator[OfferingKey]:
+        places: dict[tuple[str, str, CapacityType], bool] = {}
         for instance_type in self.snapshot.instance_types:
             if self._base(pool, instance_type.name) is None:
                 continue
             for offering in instance_type.offerings:
+                if not offering.is_available(self.now):
+                    continue
                 key = OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type)
-                if (
-                    offering.is_available(self.now)
-                    and self._place_allows(pool.requirements, key)
-                    and self.class_problem(node_class, key) is None
-                ):
+                place = (key.zone, key.zone_id, key.capacity_type)
+                if place not in places:
+                    places[place] = self._place_allows(pool.requirements, key)
+                if places[place] and self.class_problem(node_class, key) is None:
                     yield key
 
     def open_reserved(self, pool: NodePool) -> tuple[OfferingKey, ...]:
@@ -293,7 +307,7 @@ class Offers(Wishes):
         if keys is None:
             keys = self._equal.setdefault(launch.alternatives, launch.alternatives)
             self._tuples[id(launch.alternatives)] = keys
-        known = (pool.name, launch.offering, launch.price_atto_usd_per_hour, id(keys))
+        known = (pool.name, self.number(launch.offering), launch.price_atto_usd_per_hour, id(keys))
         if known not in self._listed:
             problem = self._list_problem(pool, launch)
             types = [self.types[key.instance_type].allocatable for key in keys if key.instance_type in self.types]
@@ -318,14 +332,9 @@ class Offers(Wishes):
             lowest = price
         return None
 
-    def all_accept(self, pool: NodePool, listed: Listed, workload_key: str) -> bool:
+    def all_accept(self, pool: NodePool, listed: Listed, workload: Workload) -> bool:
         """Whether every alternative of the list may run the workload."""
-        manner = self.manner(workload_key)
-        known = listed.accepted.get(manner)
-        if known is None:
-            workload = self.workloads[workload_key]
-            known = listed.accepted[manner] = all(self.accepts(pool, key, workload) for key in listed.keys)
-        return known
+        return all(self.accepts(pool, key, workload) for key in listed.keys)
 
     def min_values(self, pool: NodePool) -> Mapping[str, int]:
         """Return how many distinct values the pool asks for, by label."""

@@ -1,39 +1,46 @@
 """The topology rules themselves: what breaks one in the final state, and whether one more replica would."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from shared.core import labels
 from shared.core.checker_facts import Facts
-from shared.core.checker_topology import Presence, Topology, hard, required
+from shared.core.checker_topology import Selected, Topology, hard, required
 from shared.core.checker_violation import Violation, ViolationCode
 from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
 
 
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Report every spread, affinity and anti-affinity rule that the plan's additions break."""
+    anchors: dict[tuple[object, ...], _Anchors] = {}
     for key in sorted(topology.present):
-        workload, presences = facts.workloads[key], topology.present[key]
-        if any(presence.placed for presence in presences):
+        workload = facts.workloads[key]
+        if not (workload.topology_spread or workload.affinity or workload.anti_affinity):
+            continue
+        if any(presence.placed for presence in topology.present[key]):
             for constraint in hard(workload.topology_spread):
-                yield from _spread(topology, workload, constraint, presences)
+                yield from _spread(topology, workload, key, constraint)
             for term in required(workload.affinity):
-                yield from _affinity(facts, topology, workload, term)
+                about = (workload.namespace, term)
+                if about not in anchors:
+                    anchors[about] = _anchors(facts, topology, workload, term)
+                yield from _affinity(topology, workload, term, anchors[about])
         for term in required(workload.anti_affinity):
             yield from _anti_affinity(topology, workload, term)
 
 
 def _spread(
-    topology: Topology, workload: Workload, constraint: TopologySpreadConstraint, presences: list[Presence]
+    topology: Topology, workload: Workload, key: str, constraint: TopologySpreadConstraint
 ) -> Iterator[Violation]:
-    counts = topology.spread_counts(workload, constraint)
-    added = {topology.domain(presence.host, constraint.topology_key) for presence in presences if presence.placed}
-    least = topology.least(workload, constraint, only_hosting=True)
-    for domain in sorted(added, key=str):
-        if domain is None:
-            yield Violation(ViolationCode.SPREAD, workload.key, f"a node has no {constraint.topology_key}")
-        elif counts[domain] - least > constraint.max_skew:
+    counts, least = topology.evenness(workload, constraint)
+    most = least + constraint.max_skew
+    added = topology.added(key, constraint.topology_key)
+    bad = [domain for domain in added if domain is None or counts[domain] > most]
+    for domain in sorted(bad, key=str):
+        message = f"a node has no {constraint.topology_key}"
+        if domain is not None:
             message = f"{counts[domain]} in {domain} and {least} elsewhere, maxSkew {constraint.max_skew}"
-            yield Violation(ViolationCode.SPREAD, workload.key, message)
+        yield Violation(ViolationCode.SPREAD, key, message)
 
 
 def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
@@ -45,29 +52,39 @@ def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
     )
 
 
-def _affinity(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> Iterator[Violation]:
-    """Each domain needs a matching replica; replicas that match themselves may open one domain, if none has any."""
-    keys = topology.selected(workload, term.selector, term.namespaces)
-    anchored: set[str | None] = set()
-    opened: dict[str | None, int] = {}
-    is_running = False
-    for key in keys:
+@dataclass(frozen=True, slots=True)
+class _Anchors:
+    """Where replicas are that an affinity term is about."""
+
+    selected: Selected
+    anchored: set[str | None]  # domains that may be joined
+    opened: dict[str | None, int]  # domains that followers opened, as how many domains each
+    is_running: bool  # some were there before the plan
+
+
+def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
+    selected = topology.selected(workload, term.selector, term.namespaces)
+    there = (item.running for key in selected.keys for item in topology.present.get(key, ()))
+    found = _Anchors(selected, set(), {}, any(there))
+    for key in selected.keys:
         follows = _carries(facts.workloads[key], term, workload.namespace)
-        for presence in topology.present.get(key, ()):
-            domain = topology.domain(presence.host, term.topology_key)
-            is_running = is_running or presence.running > 0
-            if not follows or presence.running:
-                anchored.add(domain)
+        for domain, tally in topology.tallies(key, term.topology_key).items():
+            if not follows or tally.running:
+                found.anchored.add(domain)
             else:  # equal planned nodes are one host here but as many host names
-                opened[domain] = presence.host.nodes if term.topology_key == labels.HOSTNAME else 1
-    own = {
-        topology.domain(presence.host, term.topology_key)
-        for presence in topology.present[workload.key]
-        if presence.placed
-    }
-    alone = own - anchored
-    openings = sum(number for domain, number in opened.items() if domain not in anchored)
-    is_kept = not is_running and openings <= 1 if workload.key in keys else alone <= opened.keys()
+                found.opened[domain] = tally.nodes if term.topology_key == labels.HOSTNAME else 1
+    return found
+
+
+def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
+    """Each domain needs a matching replica; replicas that match themselves may open one domain, if none has any."""
+    own = topology.added(workload.key, term.topology_key)
+    alone = own - anchors.anchored
+    openings = sum(number for domain, number in anchors.opened.items() if domain not in anchors.anchored)
+    if workload.key in anchors.selected:
+        is_kept = not anchors.is_running and openings <= 1
+    else:
+        is_kept = alone <= anchors.opened.keys()
     if None in own or (alone and not is_kept):
         where = ", ".join(sorted(str(domain) for domain in alone or own))
         yield Violation(ViolationCode.AFFINITY, workload.key, f"no matching replica by {term.topology_key} in {where}")
@@ -75,14 +92,13 @@ def _affinity(facts: Facts, topology: Topology, workload: Workload, term: Affini
 
 def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -> Iterator[Violation]:
     """No domain has a carrier and another matching replica, where at least one of the two is new (inverse included)."""
-    keys = topology.selected(workload, term.selector, term.namespaces)
-    matching = topology.counts(keys, term.topology_key)
-    fresh = topology.fresh(keys, term.topology_key)
-    carriers = topology.counts((workload.key,), term.topology_key)
-    fresh_carriers = topology.fresh((workload.key,), term.topology_key)
-    allowed = 1 if workload.key in keys else 0
-    for domain in sorted(carriers):
-        if matching[domain] > allowed and (fresh[domain] or fresh_carriers[domain]):
+    selected = topology.selected(workload, term.selector, term.namespaces)
+    matching = topology.counts(selected, term.topology_key)
+    fresh = topology.fresh(selected, term.topology_key)
+    allowed = 1 if workload.key in selected else 0
+    added = topology.added(workload.key, term.topology_key)
+    for domain in topology.tallies(workload.key, term.topology_key):
+        if domain is not None and matching[domain] > allowed and (fresh[domain] or domain in added):
             message = f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
             yield Violation(ViolationCode.ANTI_AFFINITY, workload.key, message)
 
@@ -148,14 +164,12 @@ def _admits_affinity(topology: Topology, workload: Workload, term: AffinityTerm,
 def _tolerates(topology: Topology, other: Workload, newcomer: Workload, domains: Mapping[str, str]) -> bool:
     """Whether rules that replicas already placed carry still hold with the newcomer beside them."""
     for term in required(other.anti_affinity):
-        if newcomer.key in topology.selected(other, term.selector, term.namespaces):
-            carriers = topology.counts((other.key,), term.topology_key)
-            if carriers[domains.get(term.topology_key, "")]:
-                return False
+        is_meant = newcomer.key in topology.selected(other, term.selector, term.namespaces)
+        if is_meant and topology.is_at(other.key, term.topology_key, domains):
+            return False
     for constraint in hard(other.topology_spread):
         if newcomer.key in topology.spread_selected(other, constraint):
-            carriers = topology.counts((other.key,), constraint.topology_key)
-            is_there = carriers[domains.get(constraint.topology_key, "")] > 0
+            is_there = topology.is_at(other.key, constraint.topology_key, domains)
             if is_there and not _admits_spread(topology, other, newcomer, constraint, domains):
                 return False
     return True

@@ -5,9 +5,9 @@ and only about domains that the plan adds to: what was uneven or conflicting bef
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from shared.core import labels
 from shared.core.checker_facts import Facts, Host
@@ -25,13 +25,32 @@ _OF_A_ZONE: Final = frozenset({labels.ZONE, labels.ZONE_ID})
 _OF_OFFERINGS: Final = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(NamedTuple):
     """Replicas of one workload on one host, per node."""
 
     host: Host
     running: int
     placed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selected:
+    """Workloads that a constraint is about; one object for equal selectors, so that it serves as a key."""
+
+    keys: tuple[str, ...]
+    members: frozenset[str]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.members
+
+
+@dataclass(slots=True)
+class Tally:
+    """Replicas of one workload in one domain, per node."""
+
+    running: int = 0
+    placed: int = 0
+    nodes: int = 0  # of the largest host
 
 
 def required(terms: tuple[AffinityTerm, ...]) -> Iterator[AffinityTerm]:
@@ -51,16 +70,22 @@ class Topology:
         self._facts = facts
         self.present: dict[str, list[Presence]] = {}
         for host in facts.hosts:
-            for key in host.running.keys() | host.placed.keys():
-                if key in facts.workloads:
-                    presence = Presence(host, host.running.get(key, 0), host.placed.get(key, 0))
-                    self.present.setdefault(key, []).append(presence)
+            running, placed = host.running, host.placed
+            for key, count in placed.items():
+                self.present.setdefault(key, []).append(Presence(host, running.get(key, 0), count))
+            for key, count in running.items():
+                if key not in placed:
+                    self.present.setdefault(key, []).append(Presence(host, count, 0))
+        for key in self.present.keys() - facts.workloads.keys():
+            del self.present[key]
         self._by_label: dict[tuple[str, str], list[str]] = {}
         for key in sorted(facts.workloads):
             for label in facts.workloads[key].labels.items():
                 self._by_label.setdefault(label, []).append(key)
-        self._selected: dict[tuple[frozenset[str], LabelSelector], tuple[str, ...]] = {}
+        self._selected: dict[tuple[frozenset[str], LabelSelector], Selected] = {}
+        self._tallies: dict[tuple[str, str], dict[str | None, Tally]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
+        self._evenness: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
         self._all_offered: dict[str, frozenset[str]] = {}
         self._zonal: frozenset[str] | None = None
@@ -69,9 +94,30 @@ class Topology:
 
     def domain(self, host: Host, key: str) -> str | None:
         """Return the host's value of a topology key; a host is its own hostname. None: it has none (yet)."""
-        return host.subject if key == labels.HOSTNAME else host.labels.get(key)
+        return host.name if key == labels.HOSTNAME else host.labels.get(key)
 
-    def selected(self, carrier: Workload, selector: LabelSelector, namespaces: frozenset[str]) -> tuple[str, ...]:
+    def tallies(self, workload_key: str, topology_key: str) -> dict[str | None, Tally]:
+        """Count the replicas of one workload by domain; None stands for nodes that have none."""
+        known = self._tallies.get((workload_key, topology_key))
+        if known is None:
+            known = self._tallies[workload_key, topology_key] = {}
+            for host, running, placed in self.present.get(workload_key, ()):
+                domain = self.domain(host, topology_key)
+                tally = known.get(domain)
+                if tally is None:
+                    tally = known[domain] = Tally()
+                tally.running += running
+                tally.placed += placed
+                tally.nodes = max(tally.nodes, host.nodes)
+        return known
+
+    def added(self, workload_key: str, topology_key: str) -> set[str | None]:
+        """Return the domains to which the plan adds replicas of the workload."""
+        if topology_key == labels.HOSTNAME:
+            return {host.name for host, _, placed in self.present.get(workload_key, ()) if placed}
+        return {domain for domain, tally in self.tallies(workload_key, topology_key).items() if tally.placed}
+
+    def selected(self, carrier: Workload, selector: LabelSelector, namespaces: frozenset[str]) -> Selected:
         """Return the keys of the workloads that a constraint of ``carrier`` is about."""
         within = namespaces or frozenset({carrier.namespace})
         known = self._selected.get((within, selector))
@@ -82,15 +128,15 @@ class Topology:
                 default=sorted(self._facts.workloads),
             )
             workloads = self._facts.workloads
-            known = tuple(
+            keys = tuple(
                 key
                 for key in candidates
                 if workloads[key].namespace in within and selector.matches(workloads[key].labels)
             )
-            self._selected[within, selector] = known
+            known = self._selected[within, selector] = Selected(keys, frozenset(keys))
         return known
 
-    def spread_selected(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[str, ...]:
+    def spread_selected(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Selected:
         """Return the keys of the workloads that count for a spread constraint, ``matchLabelKeys`` included."""
         own = tuple((key, carrier.labels[key]) for key in sorted(constraint.match_label_keys) if key in carrier.labels)
         selector = constraint.selector
@@ -98,57 +144,63 @@ class Topology:
             selector = replace(selector, match_labels=tuple(sorted({*selector.match_labels, *own})))
         return self.selected(carrier, selector, frozenset())
 
-    def counts(self, keys: tuple[str, ...], topology_key: str) -> Counter[str]:
+    def is_at(self, workload_key: str, topology_key: str, domains: Mapping[str, str]) -> bool:
+        """Whether replicas of the workload are in the domain that a node with these domains is in."""
+        domain = domains.get(topology_key)
+        return domain is not None and domain in self.tallies(workload_key, topology_key)
+
+    def counts(self, selected: Selected, topology_key: str) -> Counter[str]:
         """Count the replicas of these workloads by domain; for hosts per node, since each node is a domain."""
-        known = (keys, topology_key)
+        known = (selected, topology_key)
         if known not in self._counts:
-            self._counts[known] = self._counted(keys, topology_key, None)
+            self._counts[known] = self._summed(selected, topology_key, with_running=True)
         return self._counts[known]
 
-    def fresh(self, keys: tuple[str, ...], topology_key: str) -> Counter[str]:
+    def fresh(self, selected: Selected, topology_key: str) -> Counter[str]:
         """Count by domain only what the plan adds."""
-        known = ("fresh", keys, topology_key)
+        known = ("fresh", selected, topology_key)
         if known not in self._counts:
-            counts: Counter[str] = Counter()
-            for key in keys:
-                for presence in self.present.get(key, ()):
-                    domain = self.domain(presence.host, topology_key)
-                    if domain is not None:
-                        counts[domain] += presence.placed
-            self._counts[known] = counts
+            self._counts[known] = self._summed(selected, topology_key, with_running=False)
         return self._counts[known]
+
+    def _summed(self, selected: Selected, topology_key: str, *, with_running: bool) -> Counter[str]:
+        counts: dict[str, int] = {}
+        is_host = topology_key == labels.HOSTNAME
+        for key in selected.keys:
+            for host, running, placed in self.present.get(key, ()):
+                domain = host.name if is_host else host.labels.get(topology_key)
+                if domain is not None:
+                    count = placed + running if with_running else placed
+                    counts[domain] = counts.get(domain, 0) + (count if is_host else count * host.nodes)
+        return Counter(counts)
 
     def spread_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         """Count by domain, only on nodes that the constraint's policies let count."""
-        keys = self.spread_selected(carrier, constraint)
+        selected = self.spread_selected(carrier, constraint)
         terms = self._facts.terms(carrier) if constraint.node_affinity_policy_honor else ()
         if not any(terms) and not constraint.node_taints_policy_honor:
-            return self.counts(keys, constraint.topology_key)
+            return self.counts(selected, constraint.topology_key)
         tolerations = carrier.tolerations if constraint.node_taints_policy_honor else None
-        known = (keys, constraint.topology_key, terms, tolerations)
+        known = (selected, constraint.topology_key, terms, tolerations)
         if known not in self._counts:
-            self._counts[known] = self._counted(keys, constraint.topology_key, (carrier, constraint))
+            self._counts[known] = self._counted(selected, carrier, constraint)
         return self._counts[known]
 
-    def _counted(
-        self, keys: tuple[str, ...], topology_key: str, counting: tuple[Workload, TopologySpreadConstraint] | None
-    ) -> Counter[str]:
+    def _counted(self, selected: Selected, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for key in keys:
-            for presence in self.present.get(key, ()):
-                host = presence.host
-                domain = self.domain(host, topology_key)
-                if domain is None or (counting is not None and not self._counts_there(host, *counting)):
-                    continue
-                nodes = 1 if topology_key == labels.HOSTNAME else host.nodes
-                counts[domain] += (presence.running + presence.placed) * nodes
+        of_hosts = constraint.topology_key == labels.HOSTNAME
+        for key in selected.keys:
+            for host, running, placed in self.present.get(key, ()):
+                domain = self.domain(host, constraint.topology_key)
+                if domain is not None and self._counts_there(host, carrier, constraint):
+                    counts[domain] += (running + placed) * (1 if of_hosts else host.nodes)
         return counts
 
     def _counts_there(self, host: Host, carrier: Workload, constraint: TopologySpreadConstraint) -> bool:
-        facts = self._facts
-        if constraint.node_affinity_policy_honor and not facts.meets(host.description, host.undefined, carrier):
+        facts, site = self._facts, host.site
+        if constraint.node_affinity_policy_honor and not facts.meets(site.description, site.undefined, carrier):
             return False
-        return not constraint.node_taints_policy_honor or facts.tolerates(host.taints, carrier)
+        return not constraint.node_taints_policy_honor or facts.tolerates(site.taints, carrier)
 
     def holds_to_zone(self, key: str) -> bool:
         """Whether some rule by zone depends on where replicas of this workload are."""
@@ -164,11 +216,11 @@ class Topology:
             for constraint in hard(workload.topology_spread):
                 if constraint.topology_key in _OF_A_ZONE:
                     yield key
-                    yield from self.spread_selected(workload, constraint)
+                    yield from self.spread_selected(workload, constraint).keys
             for term in (*required(workload.affinity), *required(workload.anti_affinity)):
                 if term.topology_key in _OF_A_ZONE:
                     yield key
-                    yield from self.selected(workload, term.selector, term.namespaces)
+                    yield from self.selected(workload, term.selector, term.namespaces).keys
 
     # -- which domains exist
 
@@ -231,6 +283,19 @@ class Topology:
             return (str(key.capacity_type),)
         requirement = instance_type.requirements[topology_key]
         return () if requirement.complement else tuple(sorted(requirement.values))
+
+    def evenness(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[Counter[str], int]:
+        """Return the counts by domain and the smallest of them, which many carriers of one constraint share."""
+        facts = self._facts
+        own = [carrier.labels.get(key) for key in constraint.match_label_keys]
+        # Which domains could hold a replica depends on its size; every host is a domain.
+        size = None if constraint.topology_key == labels.HOSTNAME else facts.needs(carrier)
+        about = (carrier.namespace, constraint, facts.kind(carrier), size, carrier.tolerations, *own)
+        known = self._evenness.get(about)
+        if known is None:
+            least = self.least(carrier, constraint, only_hosting=True)
+            known = self._evenness[about] = self.spread_counts(carrier, constraint), least
+        return known
 
     def least(self, carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool) -> int:
         """Return the smallest count over the domains (0 for hosts, and below ``minDomains``: R-60, R-61)."""

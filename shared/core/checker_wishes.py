@@ -5,8 +5,9 @@ the two can disagree.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import Final
 
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.instance_type import CapacityType, InstanceType
@@ -18,6 +19,9 @@ from shared.core.requirements import Requirements
 from shared.core.resources import PODS, Resources
 from shared.core.snapshot import Node, Snapshot
 from shared.core.workload import Workload
+
+_ALL_MARKETS: Final = frozenset(CapacityType)
+_NO_REQUIREMENTS: Final = (Requirements.of(),)
 
 
 class Wishes:
@@ -41,23 +45,44 @@ class Wishes:
         self._terms: dict[str, tuple[Requirements, ...]] = {}
         self._markets: dict[str, frozenset[CapacityType]] = {}
         self._needs: dict[str, Resources] = {}
+        self._amounts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._kind_of: dict[str, int] = {}
+        self._manners: dict[tuple[object, ...], int] = {}
+        self._manner_of: dict[str, int] = {}
 
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
-        known = self._needs.get(workload.key)
+        key = workload.key
+        known = self._needs.get(key)
         if known is None:
-            known = Resources.of({**workload.requests, PODS: max(1, workload.requests[PODS])})
-            self._needs[workload.key] = known
+            requests = workload.requests
+            is_said = requests[PODS] >= 1
+            known = self._needs[key] = requests if is_said else Resources.of({**requests, PODS: 1})
         return known
+
+    def load(self, placed: Mapping[str, int]) -> dict[str, int]:
+        """Sum what replicas take; names that are no workload take nothing."""
+        total: dict[str, int] = {}
+        for key, count in placed.items():
+            amounts = self._amounts.get(key)
+            if amounts is None:
+                is_known = key in self.workloads
+                amounts = tuple(self.needs(self.workloads[key]).items()) if is_known else ()
+                self._amounts[key] = amounts
+            for name, amount in amounts:
+                total[name] = total.get(name, 0) + amount * count
+        return total
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
         known = self._terms.get(workload.key)
         if known is None:
             selector = workload.node_selector
-            known = tuple(selector.merged(term) for term in workload.required_node_terms) or (selector,)
+            if workload.required_node_terms:
+                known = tuple(selector.merged(term) for term in workload.required_node_terms)
+            else:
+                known = (selector,) if selector else _NO_REQUIREMENTS
             self._terms[workload.key] = known
         return known
 
@@ -65,7 +90,7 @@ class Wishes:
         """Return the capacity types that the workload's ladder has reached by now; all of them without a ladder."""
         known = self._markets.get(workload.key)
         if known is None:
-            known = frozenset(self._reached(workload)) if workload.fallback else frozenset(CapacityType)
+            known = frozenset(self._reached(workload)) if workload.fallback else _ALL_MARKETS
             self._markets[workload.key] = known
         return known
 
@@ -91,8 +116,19 @@ class Wishes:
 
     def kind(self, workload: Workload) -> int:
         """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""
-        known = self._kind_of.get(workload.key)
+        key = workload.key
+        known = self._kind_of.get(key)
         if known is None:
             facts = (self.terms(workload), self.markets(workload))
-            known = self._kind_of[workload.key] = self._kinds.setdefault(facts, len(self._kinds))
+            known = self._kind_of[key] = self._kinds.setdefault(facts, len(self._kinds))
+        return known
+
+    def manners(self, keys: Iterable[str]) -> frozenset[int]:
+        """Return numbers for all but size and topology; replicas of one manner may be on the same nodes."""
+        return frozenset([self._manner_of.get(key) or self._find_manner(key) for key in keys])
+
+    def _find_manner(self, key: str) -> int:
+        workload = self.workloads[key]
+        facts = (self.kind(workload), workload.tolerations, workload.duration_s, workload.checkpoint_period_s)
+        known = self._manner_of[key] = self._manners.setdefault(facts, len(self._manners) + 1)
         return known
