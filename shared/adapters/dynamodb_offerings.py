@@ -1,7 +1,7 @@
 """The catalogue of instance types and the known shortages in DynamoDB.
 
 One row an instance type, one row a shortage, and one row that says which catalogue is current: a planner that has read
-it already (in the same Lambda environment) reads that single row instead of some 850.
+it already (in the same Lambda environment) reads that single row instead of some 1,400.
 """
 
 from collections.abc import Collection, Mapping, Sequence

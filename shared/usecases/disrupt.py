@@ -77,7 +77,7 @@ class Disrupt:
     def run(self) -> DisruptReport:
         """Run one pass."""
         if not self.claims.list_live():
-            return DisruptReport()  # without reading the catalogue, a thousand rows that cost each quiet minute
+            return DisruptReport()  # nothing to decide on: the rest is not read
         now = self.clock.now()
         gathered = self.gatherer.gather(now)
         if not gathered.claims:
