@@ -1,9 +1,10 @@
 """The ledger under stress: planners that race, die and hear late; and Karpenter's counting in the same world.
 
 ``memory-*`` interleave single effects on simulated time (10^5 operations), ``dynamodb-*`` run threads against the
-DynamoDB API of the embedded AWS, ``karpenter-2`` counts in the memory of two controllers. Figures that must be 0:
-``promised_twice`` (moments at which more units were promised than there are), ``leaks`` (units, leases or replicas not
-given back after everything came to rest), ``refused`` without outsiders (launches for which EC2 had no unit).
+DynamoDB API of the embedded AWS (``long``: 10^5 operations), ``karpenter-2`` counts in the memory of two controllers.
+Figures that must be 0: ``promised_twice`` (moments at which more units were promised than there are), ``leaks`` (units,
+leases or replicas not given back after everything came to rest), ``refused`` without outsiders (launches for which EC2
+had no unit).
 """
 
 import dataclasses
@@ -34,6 +35,7 @@ def cases() -> Sequence[str]:
         "ledger-memory-8-churn",
         "ledger-memory-8-outsiders",
         *(f"ledger-dynamodb-{planners}" for planners in (2, 8, 32)),
+        "ledger-dynamodb-8-long",
         "ledger-karpenter-2",
     )
 
@@ -44,7 +46,7 @@ def run(case: str) -> dict[str, object]:
     if kind == "karpenter":
         return _karpenter(int(count))
     if kind == "dynamodb":
-        return _threads(int(count))
+        return _threads(int(count), OPERATIONS if "long" in variant else THREADED_OPERATIONS)
     chaos = Chaos()
     if "churn" in variant:
         chaos = Chaos(lifetime_s=400)
@@ -72,10 +74,11 @@ def _memory(planners: int, chaos: Chaos, operations: int) -> dict[str, object]:
         "leaks": len(world.leaks()),
         "ledger_utilisation_percent": figures.ledger_utilisation_percent,
         "utilisation_percent": figures.utilisation_percent,
+        "of_feasible_percent": figures.of_feasible_percent,
     }
 
 
-def _threads(planners: int) -> dict[str, object]:
+def _threads(planners: int, operations: int) -> dict[str, object]:
     with ministack.running("dynamodb") as endpoint:
         dynamodb = ministack.client("dynamodb", endpoint)
         for name in ("workloads", "reservations", "claims"):
@@ -93,7 +96,7 @@ def _threads(planners: int) -> dict[str, object]:
             ),
         )
         ledger = ThreadedLedger(stores, clock, totals=(4, 16, 64), seed=SEED)
-        figures = ledger.run(planners, THREADED_OPERATIONS)
+        figures = ledger.run(planners, operations)
     return {
         "operations": figures.operations,
         "commits": figures.commits,

@@ -72,6 +72,7 @@ class Figures:
     twice: int = 0
     capacity_s: float = 0.0  # unit-seconds that there were
     hidden_s: float = 0.0  # of them free, shown by an observation, and held back by the ledger's caution
+    avoidable_s: float = 0.0  # of the hidden ones, those that a ledger could have offered without knowing EC2's lag
     waiting_s: float = 0.0  # of them offered by the ledger, until some planner took them
 
     @property
@@ -83,3 +84,14 @@ class Figures:
     def utilisation_percent(self) -> float:
         """Units in use or promised; the planners' pace counts too."""
         return round(100 * (1 - (self.hidden_s + self.waiting_s) / self.capacity_s), 3) if self.capacity_s else 0.0
+
+    @property
+    def of_feasible_percent(self) -> float:
+        """Units in use or promised, of what no ledger that promises nothing twice could have exceeded.
+
+        Such a ledger knows each launch at the instant of EC2 and each observation as soon as it is saved, but of the
+        age of EC2's counts only the bound: a launch of the last 30 s before an observation may be in it or not.
+        """
+        feasible_s = self.capacity_s - (self.hidden_s - self.avoidable_s)
+        unused_s = self.avoidable_s + self.waiting_s
+        return round(100 * (1 - unused_s / feasible_s), 3) if feasible_s else 0.0

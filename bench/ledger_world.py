@@ -48,8 +48,10 @@ class LedgerWorld:
         self.figures = Figures()
         self.ec2 = {f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1) for i, total in enumerate(totals)}
         self.observer = ReservationObserver(self.reservations, self.claims)
-        self.oracle: dict[str, tuple[datetime, int]] = {}  # last saved observation: instant of its data, count
+        # The last saved observation: instant of its data, when it began, count.
+        self.oracle: dict[str, tuple[datetime, datetime, int]] = {}
         self.effects: dict[str, dict[str, datetime | None]] = {key: {} for key in self.ec2}  # open promises by claim
+        self.ended: dict[str, list[datetime]] = {key: [] for key in self.ec2}  # launches of instances that are gone
         self._forget = forget
         self._queue: list[tuple[datetime, int, Callable[[], None]]] = []
         self._sequence = 0
@@ -106,14 +108,19 @@ class LedgerWorld:
         if self._stopping or seconds <= 0:
             return
         for reservation in self.ec2.values():
-            instant, count = self.oracle[reservation.id]
-            later = sum(at is None or at > instant for at in self.effects[reservation.id].values())
+            instant, began, count = self.oracle[reservation.id]
+            promises = self.effects[reservation.id].values()
+            later = sum(at is None or at > instant for at in promises)
+            # The unit of an instance that is gone may be missing from the count, or free in it and being scrubbed.
+            uncertain = sum(at is None or at > began - COUNT_LAG for at in (*promises, *self.ended[reservation.id]))
             free = min(max(0, count - later), max(0, reservation.available))
+            provable = min(max(0, count - uncertain), free)
             self.figures.capacity_s += (reservation.total - reservation.outsiders) * seconds
             record = self.reservations.get(reservation.id)
             offered = 0 if record is None else min(free, record.reservation.free_units)
             self.figures.waiting_s += offered * seconds
             self.figures.hidden_s += (free - offered) * seconds
+            self.figures.avoidable_s += max(0, provable - offered) * seconds
 
     # --- demand and planners
 
@@ -175,7 +182,8 @@ class LedgerWorld:
             return
         self.figures.operations += 1
         reservation = self.ec2[str(claim.offering.reservation_id)]
-        if claim_id not in reservation.instances:
+        launched_at = reservation.instances.get(claim_id)  # set: adopted, as EC2 says when it was launched
+        if launched_at is None:
             if reservation.available <= 0:
                 self.figures.refused += 1
                 refused_at = self.clock.at
@@ -186,13 +194,14 @@ class LedgerWorld:
             self.effects[reservation.id][claim_id] = self.clock.at
             self.figures.launches += 1
         if not self._dies():
-            self._after(self.random.uniform(0.05, 1), lambda: self._settle(claim_id))
+            self._after(self.random.uniform(0.05, 1), lambda: self._settle(claim_id, launched_at))
 
-    def _settle(self, claim_id: str) -> None:
+    def _settle(self, claim_id: str, launched_at: datetime | None) -> None:
         claim = self.claims.get(claim_id)
         if claim is None or claim.state is not ClaimState.LAUNCHING:
             return
-        launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=self.clock.at, instance_id=f"i-{claim_id}")
+        settled_at = launched_at or self.clock.at
+        launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=settled_at, instance_id=f"i-{claim_id}")
         try:
             self.claims.settle(launched, expected_revision=claim.revision)
         except ConflictError:
@@ -237,7 +246,7 @@ class LedgerWorld:
         if claim is None or claim.state is not ClaimState.LAUNCHED:
             return
         reservation = self.ec2[str(claim.offering.reservation_id)]
-        reservation.instances.pop(claim_id)
+        self.ended[reservation.id].append(reservation.instances.pop(claim_id))
         self.effects[reservation.id].pop(claim_id, None)
         scrub_s = self.random.uniform(60, 300) if reservation.is_block else self.random.uniform(0, 20)
         reservation.scrubbing += 1
@@ -277,7 +286,8 @@ class LedgerWorld:
             leased = {claim.id for claim in self.claims.list_leased(reservation.id)}
             self.observer.observe(before, self._facts(reservation, count), began)
             if instant > self.oracle[reservation.id][0]:
-                self.oracle[reservation.id] = (instant, count)
+                self.oracle[reservation.id] = (instant, began, count)
+                self.ended[reservation.id] = [at for at in self.ended[reservation.id] if at > began - COUNT_LAG]
             for claim_id in leased:
                 claim = self.claims.get(claim_id)
                 if claim is not None and not claim.is_live and not holds_open_lease(claim):
@@ -288,7 +298,7 @@ class LedgerWorld:
     def _observe_now(self, reservation: Ec2Reservation) -> None:
         facts = self._facts(reservation, reservation.total)
         self.reservations.save_observation(facts, observed_at=START - timedelta(seconds=1), absorbed=(), expected=None)
-        self.oracle[reservation.id] = (START - timedelta(seconds=1), reservation.total)
+        self.oracle[reservation.id] = (START - timedelta(seconds=1), START, reservation.total)
 
     def _facts(self, reservation: Ec2Reservation, available: int) -> CapacityReservation:
         return facts(reservation.id, reservation.total, available, is_block=reservation.is_block)

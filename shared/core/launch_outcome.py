@@ -50,7 +50,7 @@ _RESTS_OFFERING: Final = frozenset({LaunchErrorKind.INSUFFICIENT_CAPACITY, Launc
 
 @dataclass(frozen=True, slots=True)
 class LaunchedInstance:
-    """An instance that the attempt brought."""
+    """An instance that the attempt brought. ``launched_at``: EC2's own time, where it was read back."""
 
     id: str
     instance_type: str
@@ -58,6 +58,7 @@ class LaunchedInstance:
     zone_id: str
     subnet_id: str | None = None
     image_id: str | None = None
+    launched_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

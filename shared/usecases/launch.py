@@ -251,11 +251,14 @@ class Launch:
         return self._adopted(attempt)
 
     def _adopted(self, attempt: LaunchAttempt) -> LaunchOutcome:
-        """Take over what carries the batch's tag and belongs to no claim yet, ended instances included."""
+        """Take over what carries the batch's tag and belongs to no claim yet, ended instances included.
+
+        Their leases settle at EC2's launch time, not now: the next observation contains them already.
+        """
         found = self.instances.list_batch(attempt.batch_id)
         taken = self.claims.find_by_instance([instance.id for instance in found])
         ours = [
-            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id)
+            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
             for i in found
             if i.id not in taken
         ]

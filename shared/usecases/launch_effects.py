@@ -139,7 +139,7 @@ def _launched(
         with_instance(claim, launched_offering(attempt.request, instance), catalogue),
         state=ClaimState.LAUNCHED,
         instance_id=instance.id,
-        launched_at=attempt.settled_at,
+        launched_at=instance.launched_at or attempt.settled_at,
         drain_at=drain_at,
         subnet_id=instance.subnet_id,
         image_id=instance.image_id,

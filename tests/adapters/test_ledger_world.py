@@ -67,6 +67,17 @@ def test_reserved_units_are_used_as_far_as_observations_allow() -> None:
     assert figures.utilisation_percent >= 99
 
 
+def test_units_that_change_hands_often_are_used_as_far_as_the_age_of_counts_allows() -> None:
+    """EC2's lag hides some: launches that a count may contain cannot be told from those that it lacks."""
+    simulated = world(11, 4, (16, 32), Chaos(lifetime_s=400))
+
+    figures = simulated.run(3000)
+
+    assert figures.of_feasible_percent >= 99
+    assert figures.twice == figures.refused == 0
+    assert simulated.leaks() == {}
+
+
 def test_the_world_notices_a_ledger_that_counts_too_little() -> None:
     """The invariant is not vacuous: without leases, lagging counts promise units twice."""
     simulated = world(3, 4, (4, 8), Chaos(lifetime_s=120))

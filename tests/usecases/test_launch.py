@@ -378,3 +378,19 @@ def test_a_replacement_waits_for_its_replicas_and_is_launched_empty(world: World
     (claim,) = world.claims()
     world.state.claim_rows[claim.id] = replace(claim, placements=(), replaces=("nc-old",))
     assert world.launch().run(batch).launched_count == 1
+
+
+def test_the_lease_of_an_adopted_instance_settles_when_ec2_launched_it(world: World) -> None:
+    """Settled at the adoption, it would hide a unit for another minute although every observation contains it."""
+    batch = world.plan(1, reserved())
+    world.effects = Effects(lose_answer_of=4)
+    world.launch().run(batch)
+    assert world.ec2.live()
+    world.clock.advance(minutes=7)
+    world.launch().run(batch)
+    (claim,) = world.claims()
+    (instance,) = world.ec2.live()
+    assert claim.lease is not None
+    assert (
+        claim.lease.settled_at == claim.launched_at == instance.launched_at < world.clock.now() - timedelta(minutes=6)
+    )
