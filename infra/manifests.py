@@ -11,13 +11,14 @@ from shared import names
 
 # The text travels in the template and in one invocation; both end at 1 MiB. Far more than a sane folder holds.
 MANIFESTS_LIMIT_BYTES: Final = 200_000
+MANIFEST_SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})  # what the command line reads, too
 
 
 def read_manifests(folder: Path) -> list[dict[str, str]]:
-    """Return the folder's YAML files, by name, as the apply function takes them."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+    """Return the folder's YAML and JSON files, by name, as the apply function takes them."""
+    paths = sorted(path for path in folder.rglob("*") if path.suffix in MANIFEST_SUFFIXES and path.is_file())
     if not paths:
-        message = f"manifests: {folder} holds no .yaml or .yml file"
+        message = f"manifests: {folder} holds no file that ends in {', '.join(sorted(MANIFEST_SUFFIXES))}"
         raise ValueError(message)
     size_bytes = sum(path.stat().st_size for path in paths)
     if size_bytes > MANIFESTS_LIMIT_BYTES:

@@ -126,7 +126,7 @@ def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
         Problem(
             "kind",
             "not-policy",
-            "is demand, not policy: send it with `reservoir submit`",
+            "is demand, not policy: send it to the demand queue",
             read.document.line_of(("kind",)),
             subject="/".join(read.identity),
             source=read.document.source,

@@ -87,19 +87,21 @@ def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:
     (folder / "gpu").mkdir(parents=True)
     (folder / "a.yaml").write_text("kind: NodePool\n")
     (folder / "gpu" / "b.yml").write_text("kind: EC2NodeClass\n")
+    (folder / "gpu" / "c.json").write_text('{"kind": "NodePool"}')
     (folder / "notes.txt").write_text("not a manifest")
     template = synthesise(tmp_path / "out", {"manifests": str(folder)})
     ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
     assert applied[names.MANIFESTS_PROPERTY] == [
         {names.MANIFEST_NAME: "a.yaml", names.MANIFEST_TEXT: "kind: NodePool\n"},
         {names.MANIFEST_NAME: "gpu/b.yml", names.MANIFEST_TEXT: "kind: EC2NodeClass\n"},
+        {names.MANIFEST_NAME: "gpu/c.json", names.MANIFEST_TEXT: '{"kind": "NodePool"}'},
     ]
     function = template["Resources"][as_list(applied["ServiceToken"]["Fn::GetAtt"])[0]]["Properties"]
     assert function["Handler"] == "functions.apply.handler.handler"
 
 
 def test_a_folder_without_manifests_or_with_too_much_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no \.yaml"):
+    with pytest.raises(ValueError, match="no file that ends in"):
         read_manifests(tmp_path)
     (tmp_path / "huge.yaml").write_text("#" * (MANIFESTS_LIMIT_BYTES + 1))
     with pytest.raises(ValueError, match="at most"):

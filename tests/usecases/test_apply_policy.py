@@ -180,7 +180,7 @@ def test_replacing_deletes_what_the_former_files_named_and_the_new_ones_do_not(s
 
 def test_a_workload_is_not_policy(store: MemoryPolicyStore) -> None:
     text = "{apiVersion: reservoir/v1, kind: Workload, metadata: {name: w}, spec: {}}"
-    with pytest.raises(ManifestError, match="reservoir submit"):
+    with pytest.raises(ManifestError, match="to the demand queue"):
         applier(store).apply(files(text))
 
 
