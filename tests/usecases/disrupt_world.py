@@ -16,6 +16,7 @@ from shared.core.policy import SchedulingPolicy
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
+from shared.ports.errors import TransientError
 from shared.ports.policy import PolicyKind, PolicyStatus, PutPolicy
 from shared.ports.state import WorkloadRecord
 from shared.usecases.commit_plan import PlanCommitter
@@ -75,6 +76,7 @@ class DisruptWorld(World):
         self.armed = Effects()
         self.reports: list[DisruptReport] = []
         self.holds_on = False
+        self.launched = 0
         pool = node_pool_manifest(capacity_types=capacity_types or ("reserved", "on-demand"))
         pool["spec"]["disruption"] = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
         self.apply(node_class_manifest(role=None, instanceProfile="nodes"))
@@ -164,12 +166,13 @@ class DisruptWorld(World):
     # --- time
 
     def disruption_pass(self) -> DisruptReport:
-        """Run one pass; it may be killed by ``armed`` and then reports nothing."""
+        """Run one pass; it may be killed by ``armed``, once, and then reports nothing."""
         self.effects = self.armed
         try:
             report = self.disrupt().run()
-        except Killed:
+        except (Killed, TransientError):
             report = DisruptReport()
+            self.armed = Effects()
         finally:
             self.effects = Effects()
         self.reports.append(report)
@@ -183,7 +186,6 @@ class DisruptWorld(World):
                 self.launch().run(batch)
             if not batches:
                 break
-        self.provision().run()
 
     def settle(self) -> None:
         """EC2 and the schedules, for one minute: everything but disruption."""
@@ -195,7 +197,6 @@ class DisruptWorld(World):
         self.expire().run()
         for reservation_id in sorted(self.ec2.reservations):
             self.observe(reservation_id)
-        self.plan_and_launch()
         self.collect().run()
         self.plan_and_launch()
 
