@@ -90,7 +90,8 @@ def test_rules_that_comments_name_are_told() -> None:
 
 
 def test_decisions_are_numbered_and_have_one_form() -> None:
-    assert [int(path.name[:4]) for path in ADRS] == list(range(1, len(ADRS) + 1))
+    numbers = [int(path.name[:4]) for path in ADRS]
+    assert sorted(set(numbers)) == numbers
     for path in ADRS:
         text = path.read_text(encoding="utf-8")
         assert text.startswith(f"# {int(path.name[:4])}. "), path

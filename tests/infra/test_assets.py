@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import source_from_cache
 from pathlib import Path
@@ -14,13 +16,26 @@ import pytest
 from shared.names import DEFAULT_STACK, Function
 from tests.infra.reading import of_type
 
-# Loads a handler as AWS's runtime client does when a function starts.
+# Loads each handler as AWS's runtime client does when a function starts. What all import of other people's is imported
+# once; from there each handler starts in a process of its own, so that none finds modules of ours that another loaded.
 START = """
-import sys
+import os, sys, traceback
+import aws_lambda_powertools, boto3, botocore, pydantic
 from awslambdaric.bootstrap import _get_handler
-assert callable(_get_handler(sys.argv[1]))
-import boto3, botocore, pydantic, shared
-print(*(module.__file__ for module in (shared, boto3, botocore, pydantic)), sep="\\n")
+
+assert "shared" not in sys.modules
+packages = [module.__file__ for module in (aws_lambda_powertools, boto3, botocore, pydantic)]
+for handler in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            assert callable(_get_handler(handler))
+            import shared
+            print("started", handler, shared.__file__, *packages, flush=True)
+        except BaseException:
+            print(handler, traceback.format_exc(), file=sys.stderr, flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
 """
 
 
@@ -54,11 +69,22 @@ def functions_of(assembly: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return by_handler, layer
 
 
-@pytest.mark.parametrize("function", Function)
-def test_the_handler_starts_from_its_asset(function: Function, embedded_assembly: Path, runtime_client: Path) -> None:
+@dataclass(frozen=True)
+class Started:
+    """Where the modules of a started handler lie, by handler; and what those that did not start said."""
+
+    modules: Mapping[str, list[Path]]
+    complaints: str
+    task_root: Path
+    layer_root: Path
+
+
+@pytest.fixture(scope="module")
+def started(embedded_assembly: Path, runtime_client: Path) -> Started:
+    """Start every handler of the template with its asset, its layer, the runtime client, and nothing else."""
     by_handler, layer = functions_of(embedded_assembly)
-    handler = f"functions.{function}.handler.handler"
-    properties = by_handler[handler]
+    (properties, *others) = by_handler.values()
+    assert all(other["Code"] == properties["Code"] for other in others)
     task_root = asset_folder(embedded_assembly, properties["Code"]["S3Key"])
     layer_root = asset_folder(embedded_assembly, layer["Content"]["S3Key"]) / "python"
     search_path = os.pathsep.join(str(folder) for folder in (task_root, layer_root, runtime_client))
@@ -67,7 +93,7 @@ def test_the_handler_starts_from_its_asset(function: Function, embedded_assembly
     }
     answer = subprocess.run(  # noqa: S603 - our own code
         # -S: without this environment's packages, so that one that the layer lacks is missed.
-        [sys.executable, "-S", "-B", "-W", "error", "-c", START, handler],
+        [sys.executable, "-S", "-B", "-W", "error", "-c", START, *by_handler],
         cwd=task_root,
         env={
             **given,
@@ -80,12 +106,20 @@ def test_the_handler_starts_from_its_asset(function: Function, embedded_assembly
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
-    assert answer.returncode == 0, answer.stderr
-    shared, *packages = (Path(line) for line in answer.stdout.splitlines())
-    assert shared.is_relative_to(task_root)
-    assert all(package.is_relative_to(layer_root) for package in packages)
+    lines = [line.split() for line in answer.stdout.splitlines() if line.startswith("started ")]
+    modules = {handler: [Path(file) for file in files] for _, handler, *files in lines}
+    return Started(modules, answer.stderr, task_root, layer_root)
+
+
+@pytest.mark.parametrize("function", Function)
+def test_the_handler_starts_from_its_asset(function: Function, started: Started) -> None:
+    handler = f"functions.{function}.handler.handler"
+    assert handler in started.modules, started.complaints
+    shared, *packages = started.modules[handler]
+    assert shared.is_relative_to(started.task_root)
+    assert all(package.is_relative_to(started.layer_root) for package in packages)
 
 
 def test_the_code_asset_holds_the_product_and_nothing_else(embedded_assembly: Path) -> None:
