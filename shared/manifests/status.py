@@ -37,7 +37,8 @@ def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim
     resources = sum((claim.allocatable for claim in live), Resources.of({}))
     counts: dict[str, int] = {}
     for claim in live:
-        counts[claim.offering.capacity_type] = counts.get(claim.offering.capacity_type, 0) + 1
+        capacity_type = claim.offering.capacity_type.value
+        counts[capacity_type] = counts.get(capacity_type, 0) + 1
     return {
         "nodes": len(live),
         "nodesByCapacityType": dict(sorted(counts.items())),

@@ -10,6 +10,7 @@ from reservoir.app import app
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.conditions import node_class_conditions
 from shared.core.ledger import Balance
+from shared.core.node_claim import ClaimState
 from shared.core.node_class import NodeClassStatus
 from shared.manifests.load import load_documents
 from shared.ports.policy import PolicyKind, PolicyStatus
@@ -18,6 +19,7 @@ from shared.usecases.policy_objects import policy_of
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
 from tests.fakes.system import START, ManualClock
+from tests.fakes.values import node_claim
 from tests.usecases.test_apply_policy import Bus, node_class, pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -70,13 +72,13 @@ def test_apply_a_folder(stack: Stack) -> None:
     result = run(stack, "apply", "-f", POLICY)
     assert result.exit_code == 0
     assert result.stdout.splitlines() == [
-        "ec2nodeclass/general created",
-        "ec2nodeclass/gpu created",
-        "nodepool/general created",
+        "ec2nodeclass/default created",
+        "ec2nodeclass/gpu-training created",
+        "nodepool/default created",
         "nodepool/gpu-training created",
     ]
     assert (len(stack.publisher.events), stack.publisher.wake_count) == (1, 1)
-    assert "nodepool/general unchanged" in run(stack, "apply", "-f", POLICY).stdout
+    assert "nodepool/default unchanged" in run(stack, "apply", "-f", POLICY).stdout
 
 
 def test_apply_standard_input(stack: Stack) -> None:
@@ -86,7 +88,7 @@ def test_apply_standard_input(stack: Stack) -> None:
 
 def test_a_dry_run_writes_nothing(stack: Stack) -> None:
     result = run(stack, "apply", "--dry-run", "-f", POLICY)
-    assert "nodepool/general created (dry run)" in result.stdout
+    assert "nodepool/default created (dry run)" in result.stdout
     assert names(stack) == []
 
 
@@ -209,7 +211,7 @@ def test_an_edit_of_something_that_moved_on_is_refused(stack: Stack) -> None:
 
 
 def give_status(stack: Stack) -> None:
-    """Let discovery have found one full reservation for the class gpu."""
+    """Let discovery have found one full reservation for the class gpu-training."""
     reservation = CapacityReservation(
         id="cr-1",
         owner_id="123456789012",
@@ -225,16 +227,16 @@ def give_status(stack: Stack) -> None:
     )
     record = ReservationRecord(reservation, Balance(0, 0), START)
     stack.state.reservation_rows["cr-1"] = record
-    (gpu,) = [each for each in policy_of(stack.policy.list_all()).node_classes if each.name == "gpu"]
+    (gpu,) = [each for each in policy_of(stack.policy.list_all()).node_classes if each.name == "gpu-training"]
     found = NodeClassStatus(reservation_ids=("cr-1", "cr-gone"))
     conditions = node_class_conditions(gpu, [reservation], discovery_errors={}, previous=(), now=START)
-    stack.policy.save_status(PolicyKind.NODE_CLASS, "gpu", PolicyStatus(conditions, found))
+    stack.policy.save_status(PolicyKind.NODE_CLASS, "gpu-training", PolicyStatus(conditions, found))
 
 
 def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
     run(stack, "apply", "-f", POLICY)
     give_status(stack)
-    (document,) = load_documents(run(stack, "get", "nodeclass", "gpu", "-o", "yaml").stdout)
+    (document,) = load_documents(run(stack, "get", "nodeclass", "gpu-training", "-o", "yaml").stdout)
     assert document.value["status"]["capacityReservations"] == [
         {
             "id": "cr-1",
@@ -257,14 +259,28 @@ def test_get_shows_the_reservations_that_were_found(stack: Stack) -> None:
     assert statuses["SubnetsReady"] == "False"
 
 
+def test_get_shows_what_a_pool_has_and_can_be_applied_with_it(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    for claim_id in ("nc-1", "nc-2"):
+        claim = node_claim(claim_id, node_pool_name="gpu-training", state=ClaimState.RUNNING)
+        stack.state.claim_rows[claim_id] = claim
+    printed = run(stack, "get", "nodepool", "gpu-training", "-o", "yaml").stdout
+    (document,) = load_documents(printed)
+    status = document.value["status"]
+    assert (status["nodes"], status["nodesByCapacityType"]) == (2, {"reserved": 2})
+    assert status["resources"]["cpu"] == "380"
+    assert "unchanged" in run(stack, "apply", "-f", "-", given=printed).stdout
+    rows = [line.split() for line in run(stack, "get", "nodepool").stdout.splitlines()]
+    assert ["gpu-training", "Unknown", "gpu-training", "50", "2", "2", "0", "0"] in rows
+
+
 def test_get_as_a_table(stack: Stack) -> None:
     run(stack, "apply", "-f", POLICY)
     give_status(stack)
     rows = [line.split() for line in run(stack, "get").stdout.splitlines()]
-    assert ["general", "Unknown", "0", "0", "0", "-"] in rows
-    assert ["gpu-training", "Unknown", "gpu", "50", "0", "0", "0", "0"] in rows
-    (gpu,) = [row for row in rows if row[0] == "gpu"]
-    assert gpu[1] == "False"
+    assert ["default", "Unknown", "0", "0", "0", "-"] in rows
+    assert ["gpu-training", "Unknown", "gpu-training", "50", "0", "0", "0", "0"] in rows
+    (gpu,) = [row for row in rows if row[:2] == ["gpu-training", "False"]]
     assert gpu[-4:] == ["1", "4", "0", "LimitExceeded"]
 
 

@@ -216,8 +216,8 @@ def test_a_put_keeps_the_status(store: MemoryPolicyStore) -> None:
 def test_stored_policy_becomes_values_of_the_core(store: MemoryPolicyStore) -> None:
     applier(store).apply(example_files())
     policy = policy_of(store.list_all())
-    assert [pool.name for pool in policy.node_pools] == ["general", "gpu-training"]
-    assert [node_class.name for node_class in policy.node_classes] == ["general", "gpu"]
+    assert [pool.name for pool in policy.node_pools] == ["default", "gpu-training"]
+    assert [node_class.name for node_class in policy.node_classes] == ["default", "gpu-training"]
 
 
 def test_names_of_files_that_cannot_be_read_are_not_found() -> None:
