@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from shared.core.instance_type import CapacityType
-from shared.core.labels import HOSTNAME
 from shared.core.plan import OfferingKey
 from shared.core.resources import NODES
 from shared.core.solver.market import Option
@@ -34,7 +33,7 @@ class Alternatives:
         if option.reservation is not None:
             return ()
         most = self._state.market.policy.alternatives_max
-        kept, wishes = counted_keys(self._state, bin_), self._wishes(bin_)
+        kept, wishes = self._state.counted_keys(bin_), self._wishes(bin_)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
         known = self._found((option.index, kept, wishes), bin_, option.allocatable)
         if len(known) < most:
@@ -61,7 +60,7 @@ class Alternatives:
         assert option is not None
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
         wishes = self._wishes(bin_)
-        kept = counted_keys(self._state, bin_)
+        kept = self._state.counted_keys(bin_)
         labels = self._state.labels_of(option)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
@@ -79,16 +78,3 @@ class Alternatives:
     def _wishes(self, bin_: Bin) -> tuple[int, ...]:
         groups = self._state.groups
         return tuple(sorted({groups[index].alternatives[level] for index, level in bin_.levels.items()}))
-
-
-def counted_keys(state: State, bin_: Bin) -> tuple[str, ...]:
-    """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
-    keys: set[str] = set()
-    for index, level in bin_.levels.items():
-        group = state.groups[index]
-        keys.update(group.constraints[level].topology_keys())
-        keys.update(counts.topology_key for term, counts in state.ledger.by_term.items() if group.matching >> term & 1)
-        gang = group.workload.gang
-        if gang is not None and gang.single_topology_key is not None:
-            keys.add(gang.single_topology_key)
-    return tuple(sorted(keys - {HOSTNAME}))

@@ -14,9 +14,11 @@ from shared.core.solver.shapes import Candidate, Candidates, Shape
 
 # So many prices are tried for a node that one replica opens.
 _SIZES = 7
-_SIZES_KEPT = 4
 _STEP = 1.25
 _SMALLER_FIRST = 0.05
+
+
+_Holder = tuple[Candidate, int]
 
 
 def has_anchors(packing: Packing) -> bool:
@@ -56,7 +58,8 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
     units = {item.option.reservation.id for item in reserved if item.option.reservation is not None}
     free = sum(packing.supply.units[name] for name in units)
     _share_out(packing, min(free, _anchors_left(packing)))
-    prices = {shape.index: _price_elsewhere(shape, candidates) for shape in packing.shapes if _is_exact(shape)}
+    holders = _holders(candidates)
+    prices = {shape.index: _price_elsewhere(shape, holders) for shape in packing.shapes if _is_exact(shape)}
     dearest_first = sorted(prices, key=lambda index: (-prices[index], index))
     for candidate in reserved:
         size = candidate.option.allocatable
@@ -70,13 +73,14 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
             packing.apply(candidate, content, min(units_left, packing.repeats(content)))
 
 
-def _price_elsewhere(shape: Shape, candidates: Candidates) -> float:
-    found = (item.price for item in candidates.unthinned if _holds(item, shape, candidates))  # cheapest first
-    return next(found, inf)
+def _price_elsewhere(shape: Shape, holders: Sequence[_Holder]) -> float:
+    return next((item.price for item, takers in holders if takers >> shape.index & 1), inf)
 
 
-def _holds(candidate: Candidate, shape: Shape, candidates: Candidates) -> bool:
-    return bool((candidate.mask & candidates.eligibility.fitting(candidate.option.allocatable)) >> shape.index & 1)
+def _holders(candidates: Candidates) -> list[_Holder]:
+    """Return what can be bought, cheapest first, with the shapes of which one replica fits there."""
+    fitting = candidates.eligibility.fitting
+    return [(item, item.mask & fitting(item.option.allocatable)) for item in candidates.unthinned]
 
 
 # -- paid
@@ -88,9 +92,10 @@ def open_anchored(packing: Packing, candidates: Candidates) -> None:
         packing.shapes,
         key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
     )
+    holders = _holders(candidates)
     for shape in ordered:
-        if _is_anchor(shape):
-            _open_for(packing, shape, _families(shape, candidates))
+        if _is_anchor(shape) and packing.left[shape.index]:
+            _open_for(packing, shape, _families(shape, holders))
 
 
 def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -> None:
@@ -109,10 +114,7 @@ def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -
         for other in scored[1:]:
             if other[0] > score + least:
                 score, candidate, content = other
-        # The same few sizes go on being the best for a shape, so only they are looked at again.
-        kept = sorted(scored, key=lambda item: (-item[0], item[1].price))[:_SIZES_KEPT]
-        family[:] = sorted((item[1] for item in kept), key=lambda item: (item.price, item.option.index))
-        wanted = max(1, -(-packing.left[shape.index] // 3))
+        wanted = max(1, -(-packing.left[shape.index] // 2))
         packing.repeat(candidate, content, wanted)
 
 
@@ -138,13 +140,19 @@ def _scored(
     return scored
 
 
-def _families(shape: Shape, candidates: Candidates) -> list[list[Candidate]]:
+def _families(shape: Shape, holders: Sequence[_Holder]) -> list[list[Candidate]]:
     """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
     families: dict[int, list[Candidate]] = {}
-    for item in candidates.unthinned:  # cheapest first
-        if _holds(item, shape, candidates):
-            family = families.setdefault(item.mask, [])
-            if len(family) < 3 or (len(family) < _SIZES and item.price >= family[-1].price * _STEP):
-                family.append(item)
-    cheapest = min((family[0].price for family in families.values()), default=0.0)
-    return [family for family in families.values() if family[0].price <= cheapest * _STEP]
+    dearest = inf  # of what opens a family
+    for item, takers in holders:
+        if not takers >> shape.index & 1:
+            continue
+        family = families.get(item.mask)
+        if family is None:
+            if item.price > dearest:
+                continue
+            dearest = min(dearest, item.price * _STEP)
+            families[item.mask] = [item]
+        elif len(family) < 3 or (len(family) < _SIZES and item.price >= family[-1].price * _STEP):
+            family.append(item)
+    return list(families.values())

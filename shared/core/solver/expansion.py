@@ -1,6 +1,6 @@
 """From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.solver.bits import iter_bits
@@ -90,11 +90,11 @@ class Expansion:
         # Carriers first: what they allow decides who may join them.
         items.sort(key=lambda item: (self._shapes[item[0]].host is None, item[0]))
         for _ in range(pattern.count):
-            mark = self._state.mark()
-            bin_ = self._bin(pattern, 1)
-            self._write_slots(bin_, items)
-            if not bin_.contents:
-                self._state.undo(mark)
+            who = self._slots(pattern.bin, items)
+            if who:
+                bin_ = self._bin(pattern, 1)
+                for group, count in who.items():
+                    self._state.place(bin_, self._state.groups[group], count, self._level)
 
     def leftovers(self) -> Iterator[Lot]:
         """Yield what found no place, with the domain that it was dealt to."""
@@ -126,21 +126,23 @@ class Expansion:
                 elif left:
                     heads[position] = next(streams[position])
 
-    def _write_slots(self, bin_: Bin, items: Sequence[tuple[int, int]]) -> None:
-        """Fill the slots of one node, shape by shape, keeping every spread rule carried on it."""
-        matched, limits = self._present(bin_)
+    def _slots(self, bin_: Bin | None, items: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Take replicas for the slots of one node, shape by shape, so that every spread rule carried there is kept."""
+        matched, limits = ({}, {}) if bin_ is None else self._present(bin_)
+        who: dict[int, int] = {}
         for index, count in items:
             stock = self._stocks[index]
             for _ in range(count):
                 signature = _choose(stock, matched, limits)
                 if signature is None:
                     break
-                for group, taken in stock.take(signature, 1):
-                    self._state.place(bin_, self._state.groups[group], taken, self._level)
+                ((group, _),) = stock.take(signature, 1)
+                who[group] = who.get(group, 0) + 1
                 for term in signature[0]:
                     matched[term] = matched.get(term, 0) + 1
                 for term, skew in signature[1]:
                     limits[term] = min(skew, limits.get(term, skew))
+        return who
 
     def _present(self, bin_: Bin) -> tuple[dict[int, int], dict[int, int]]:
         """Return how many on the bin match each spread rule about hosts, and which skews are insisted on there."""
@@ -158,17 +160,19 @@ class Expansion:
         return matched, limits
 
 
-def _choose(stock: _Stock, matched: dict[int, int], limits: dict[int, int]) -> _Signature | None:
+def _choose(stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Signature | None:
     """Return the most plentiful kind of replica that may join the node."""
     best: _Signature | None = None
     most = 0
     for signature, total in stock.totals.items():
-        if total <= most:
-            continue
-        own, carried = signature
-        if any(term in limits and matched.get(term, 0) + 1 > limits[term] for term in own):
-            continue
-        if any(matched.get(term, 0) + (1 if term in own else 0) > skew for term, skew in carried):
-            continue
-        best, most = signature, total
+        if total > most and _may_join(signature, matched, limits):
+            best, most = signature, total
     return best
+
+
+def _may_join(signature: _Signature, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    own, carried = signature
+    for term in own:
+        if term in limits and matched.get(term, 0) >= limits[term]:
+            return False
+    return not carried or all(matched.get(term, 0) + (term in own) <= skew for term, skew in carried)

@@ -7,7 +7,7 @@ order of shapes can. Orders are presorted for a few exchange rates of memory for
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 from math import inf
 
@@ -25,7 +25,7 @@ _URGENT = 2.0
 # How much a shape's own balance, and its size, count beside its worth for what it takes (both found by trial): on
 # nodes that hold many replicas hardly, on nodes that are opened for one replica and hold few, size counts much.
 _MANY = (0.5, 0.1)
-_FEW = (0.7, 0.5)
+_FEW = (0.7, 0.7)
 _SHAPES_A_RATE = 14
 _SHAPES_MAX = 96
 
@@ -86,6 +86,7 @@ class Filler:
         self.memory = [max(1, shape.request[1]) for shape in shapes]
         self.memory_units = [max(1, shape.request[1]) / MEMORY_UNIT for shape in shapes]
         self.reprice(worth)
+        self.pods = [shape.request[2] for shape in shapes]
         self.left = left
         self.requests = [shape.request for shape in shapes]
         self.hosts = [None if shape.host is None else shape.host.number for shape in shapes]
@@ -198,8 +199,15 @@ class Filler:
                 self._fill_plain(orders, power, room, left, caps, content)
                 worth = sum([self.worth[index] * count for index, count in content.items()])
                 yield worth, tuple(sorted(content.items()))
-                if not thorough and room[0] * _NEARLY_FULL < size[0] and room[1] * _NEARLY_FULL < size[1]:
+                if not thorough and self._is_nearly_full(size, content):
                     return
+
+    def _is_nearly_full(self, size: Sequence[int], content: Mapping[int, int]) -> bool:
+        requests = self.requests
+        return all(
+            (size[k] - sum([requests[index][k] * count for index, count in content.items()])) * _NEARLY_FULL < size[k]
+            for k in (0, 1)
+        )
 
     def _take(
         self,
@@ -216,10 +224,7 @@ class Filler:
         left[index] -= count
         host = self.hosts[index]
         if host is not None:
-            caps[host] -= count
-            if caps[host] == 0:
-                for member in self.host_members[host]:
-                    left[member] = 0  # of this copy: nobody else under the rule fits on this node
+            self._use_cap(host, count, left, caps)
 
     def _fitting(self, index: int, room: Sequence[int], left: Sequence[int], caps: dict[int, int]) -> int:
         count = left[index]
@@ -235,27 +240,28 @@ class Filler:
         self,
         orders: Orders,
         power: float,
-        room: list[int],
+        room: Sequence[int],
         left: list[int],
         caps: dict[int, int],
         content: dict[int, int],
     ) -> None:
-        edges = self._edges[power]
-        by_rate = orders.by_rate
+        """Add plain shapes to ``content``; the room is what accelerated ones left."""
+        edges, by_rate = self._edges[power], orders.by_rate
         positions = [0] * len(by_rate)
         length = len(by_rate[0])
-        cpu, memory = self.cpu, self.memory
-        while room[0] > 0 and room[1] > 0 and room[2] > 0:
-            free_cpu, free_memory = room[0], room[1]
+        cpu, memory, pods, hosts = self.cpu, self.memory, self.pods, self.hosts
+        free_cpu, free_memory, free_pods = room[0], room[1], room[2]
+        while free_cpu > 0 and free_memory > 0 and free_pods > 0:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             order, position = by_rate[rate], positions[rate]
-            count = 0
+            # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
             while position < length:
                 index = order[position]
-                # The usual refusals, tested in place: this loop is where the time goes.
                 if left[index] > 0 and cpu[index] <= free_cpu and memory[index] <= free_memory:
-                    count = self._fitting(index, room, left, caps)
+                    count = min(left[index], free_cpu // cpu[index], free_memory // memory[index])
+                    if count * pods[index] > free_pods:
+                        count = free_pods // pods[index]
                     if count > 0:
                         break
                 position += 1
@@ -263,4 +269,21 @@ class Filler:
             if position == length:
                 return
             # About a quarter at a time, so that the balance is looked at again.
-            self._take(index, count if count < 4 else count // 4, room, left, caps, content)
+            if count > 3:
+                count //= 4
+            host = hosts[index]
+            if host is not None:
+                count = min(count, caps[host])
+                self._use_cap(host, count, left, caps)
+            left[index] -= count
+            content[index] = content.get(index, 0) + count
+            free_cpu -= cpu[index] * count
+            free_memory -= memory[index] * count
+            free_pods -= pods[index] * count
+
+    def _use_cap(self, host: int, count: int, left: list[int], caps: dict[int, int]) -> None:
+        """Use places of a host rule; without any left, nobody else under the rule fits on this node."""
+        caps[host] -= count
+        if caps[host] == 0:
+            for member in self.host_members[host]:
+                left[member] = 0  # of this node's copy

@@ -4,7 +4,7 @@ Gangs are decided one after the other in queue order, each on what earlier ones 
 it needs, so two gangs cannot block each other for ever.
 """
 
-from shared.core.solver.general import Admits, Placer
+from shared.core.solver.general import ANYWHERE, Placer, Scope
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
 from shared.core.solver.state import Bin, State
@@ -15,7 +15,7 @@ def place_gang(placer: Placer, group: Group) -> bool:
     gang = group.workload.gang
     assert gang is not None
     if gang.single_topology_key is None:
-        return _try(placer, group, None)
+        return _try(placer, group, ANYWHERE)
     best: tuple[int, int, str] | None = None
     for domain in _domains(placer.state, gang.single_topology_key):
         mark = placer.state.mark()
@@ -29,9 +29,9 @@ def place_gang(placer: Placer, group: Group) -> bool:
     return _try(placer, group, _within(placer.state, gang.single_topology_key, best[2]))
 
 
-def _try(placer: Placer, group: Group, admits: Admits | None) -> bool:
+def _try(placer: Placer, group: Group, scope: Scope) -> bool:
     mark = placer.state.mark()
-    placer.place_group(group, admits)
+    placer.place_group(group, scope)
     if placer.state.remaining[group.index] == 0:
         return True
     placer.state.undo(mark)
@@ -47,9 +47,9 @@ def _domains(state: State, topology_key: str) -> list[str]:
     return sorted(found)
 
 
-def _within(state: State, topology_key: str, domain: str) -> Admits:
+def _within(state: State, topology_key: str, domain: str) -> Scope:
     def admits(place: Bin | Option) -> bool:
         labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
         return labels.get(topology_key) == domain
 
-    return admits
+    return Scope(admits)

@@ -4,7 +4,7 @@ Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do
 again (R-47).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -37,6 +37,22 @@ class Tactic:
 Admits = Callable[[Bin | Option], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where replicas may go: everywhere, or where ``admits`` says so.
+
+    ``is_dealt``: they were dealt out to domains, so rules over domains hold once all are placed and need not hold in
+    between. ``is_free``: no node is bought for them.
+    """
+
+    admits: Admits | None = None
+    is_dealt: bool = False
+    is_free: bool = False
+
+
+ANYWHERE = Scope()
+
+
 class Placer:
     """Places groups into a state."""
 
@@ -45,52 +61,52 @@ class Placer:
         self.tactic = tactic
         self._overhead = overhead_atto_usd(state.market.policy)
         self._candidates: dict[object, list[tuple[Option, int]]] = {}
-        self._flexibility = _flexibility(state)
+        self._reserved = [option for option in state.market.options if option.reservation is not None]
+        self._flexibility = _flexibility(self._reserved, state.groups)
         self._min_values = MinValues(state.market)
 
-    def place_group(self, group: Group, admits: Admits | None = None) -> None:
+    def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
         """Place as many of the group's remaining replicas as possible, preferences last to go first."""
         for level in range(len(group.levels)):
             if self.state.remaining[group.index] == 0:
                 return
-            self.place_at(group, level, admits)
+            self.place_at(group, level, scope)
 
     def place_lot(self, lot: Lot) -> None:
-        """Place what is left of a lot within its domain, or else leave it.
-
-        Rules over domains hold by the dealing once every lot is placed, and need not hold in between.
-        """
+        """Place what is left of a lot within its domain, or else leave it."""
 
         def admits(place: Bin | Option) -> bool:
             labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
             return lot.pin is None or labels.get(lot.pin[0]) == lot.pin[1]
 
-        self.place_at(lot.group, lot.level, admits, lot.count, is_dealt=True)
+        self.place_at(lot.group, lot.level, Scope(admits, is_dealt=True), lot.count)
 
-    def place_at(
-        self, group: Group, level: int, admits: Admits | None, most: int = UNLIMITED, *, is_dealt: bool = False
-    ) -> None:
-        """Place up to ``most`` replicas with the preferences of one level, where ``admits`` says so."""
-        stop_at = max(0, self.state.remaining[group.index] - most)
+    def place_at(self, group: Group, level: int, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> None:
+        """Place up to ``most`` replicas with the preferences of one level."""
+        remaining = self.state.remaining
+        stop_at = max(0, remaining[group.index] - most)
+        wishes, (cpu, memory) = group.alternatives[level], group.request[:2]
         for bin_ in list(self.state.bins):
-            if self.state.remaining[group.index] <= stop_at:
+            if remaining[group.index] <= stop_at:
                 return
-            if bin_.alternatives & group.alternatives[level] and self._is_open(bin_, group, admits):
-                self._fill_bin(bin_, group, level, stop_at, is_dealt)
-        while self.state.remaining[group.index] > stop_at and self._open_one(group, level, admits, stop_at, is_dealt):
+            # The cheap questions first: most nodes are full.
+            has_room = bin_.free[0] >= cpu and bin_.free[1] >= memory
+            if has_room and bin_.alternatives & wishes and self._is_open(bin_, group, scope):
+                self._fill_bin(bin_, group, level, stop_at, scope)
+        while remaining[group.index] > stop_at and self._open_one(group, level, scope, stop_at):
             pass
 
     @staticmethod
-    def _is_open(bin_: Bin, group: Group, admits: Admits | None) -> bool:
-        if admits is not None and not admits(bin_):
+    def _is_open(bin_: Bin, group: Group, scope: Scope) -> bool:
+        if scope.admits is not None and not scope.admits(bin_):
             return False
         # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
         is_capped = group.workload.max_price_micro_usd_per_hour is not None
         return not (is_capped and bin_.option is not None and bin_.option.reservation is None)
 
-    def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, is_dealt: bool) -> None:
+    def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, scope: Scope) -> None:
         """Put as many as possible on the nodes of one bin."""
-        state = self.state
+        state, is_dealt = self.state, scope.is_dealt
         while (wanted := state.remaining[group.index] - stop_at) > 0:
             room = min(wanted, state.room(bin_, group, level, is_dealt=is_dealt))
             room = self._with_choice(bin_, group, level, room)
@@ -123,17 +139,17 @@ class Placer:
         constraints = group.constraints[level]
         return not constraints.affinity and all(key == HOSTNAME for key in constraints.topology_keys())
 
-    def _open_one(self, group: Group, level: int, admits: Admits | None, stop_at: int, is_dealt: bool) -> bool:
+    def _open_one(self, group: Group, level: int, scope: Scope, stop_at: int) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""
         wanted = self.state.remaining[group.index] - stop_at
         best: tuple[OrderKey, Option, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
-        for option, fitting in self.candidates(group, level):
-            if admits is not None and not admits(option):
+        for option, fitting in self.candidates(group, level, is_free=scope.is_free):
+            if scope.admits is not None and not scope.admits(option):
                 continue
             if self._nodes_left(option, group) == 0:
                 continue
-            room, crowding = self._fresh_room(option, group, level, rooms, is_dealt)
+            room, crowding = self._fresh_room(option, group, level, rooms, scope.is_dealt)
             copies = min(wanted, fitting, room)
             while copies and not self._min_values.holds(
                 option, [asked * copies for asked in group.request], (group.alternatives[level],)
@@ -151,7 +167,7 @@ class Placer:
         if best is None:
             return False
         _, option, copies = best
-        nodes = wanted // copies if is_dealt or self._is_by_host(group, level) else 1
+        nodes = wanted // copies if scope.is_dealt or self._is_by_host(group, level) else 1
         nodes = min(nodes, self._nodes_left(option, group))
         opened = self.state.open_bin(option, nodes)
         self.state.place(opened, group, copies, level)
@@ -166,18 +182,18 @@ class Placer:
         ]
         return -min(prices, default=inf)
 
-    def candidates(self, group: Group, level: int) -> list[tuple[Option, int]]:
-        """Return the options that could hold one replica, with how many they could."""
+    def candidates(self, group: Group, level: int, *, is_free: bool = False) -> list[tuple[Option, int]]:
+        """Return the options (with ``is_free``: the reserved ones) that could hold one replica, and how many."""
         mask = group.alternatives[level]
-        known = self._candidates.get((mask, group.request))
+        key = (mask, group.request, is_free)
+        known = self._candidates.get(key)
         if known is None:
-            known = []
-            for option in self.state.market.options:
+            known = self._candidates[key] = []
+            for option in self._reserved if is_free else self.state.market.options:
                 if option.alternatives & mask:
                     fitting = copies_that_fit(group.request, option.allocatable)
                     if fitting:
                         known.append((option, fitting))
-            self._candidates[(mask, group.request)] = known
         return known
 
     def _fresh_room(
@@ -245,14 +261,7 @@ class Placer:
         return key
 
 
-def _flexibility(state: State) -> dict[int, int]:
+def _flexibility(reserved: Iterable[Option], groups: Sequence[Group]) -> dict[int, int]:
     """Return how many groups each mask of wishes serves."""
-    found: dict[int, int] = {}
-    for option in state.market.options:
-        if option.reservation is not None and option.alternatives not in found:
-            found[option.alternatives] = _served(option.alternatives, state.groups)
-    return found
-
-
-def _served(mask: int, groups: Iterable[Group]) -> int:
-    return sum(1 for group in groups if group.alternatives[-1] & mask)
+    masks = {option.alternatives for option in reserved}
+    return {mask: sum(1 for group in groups if group.alternatives[-1] & mask) for mask in masks}

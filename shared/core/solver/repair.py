@@ -10,8 +10,7 @@ from functools import partial
 from itertools import product
 from operator import is_
 
-from shared.core.solver.alternatives import counted_keys
-from shared.core.solver.general import Placer
+from shared.core.solver.general import Placer, Scope
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
 from shared.core.solver.state import Bin, State, total_load
@@ -48,20 +47,21 @@ def _empty(placer: Placer, victim: Bin) -> bool:
     if any(group.workload.gang is not None or group.is_price_capped for group, _ in groups):
         return False  # their nodes were chosen together
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted.
-    kept = {key: victim.labels.get(key) for key in counted_keys(state, victim)}
+    kept = {key: victim.labels.get(key) for key in state.counted_keys(victim)}
     levels: Sequence[int] = [victim.levels[group.index] for group, _ in groups]
 
     def admits(place: Bin | Option) -> bool:
-        if place is victim or (isinstance(place, Option) and place.reservation is None):
+        if place is victim:
             return False
         labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
         return all(labels.get(key) == domain for key, domain in kept.items())
 
+    scope = Scope(admits, is_free=True)
     for (group, count), level in zip(groups, levels, strict=True):
         state.place(victim, group, -count, level)
     for (group, count), level in zip(groups, levels, strict=True):
         before = state.remaining[group.index]
-        placer.place_at(group, level, admits, count)
+        placer.place_at(group, level, scope, count)
         if before - state.remaining[group.index] < count:
             return False
     state.close_bin(victim)
@@ -87,7 +87,7 @@ def _grow_one(placer: Placer, group: Group, looks: Iterator[int]) -> bool:
             mark = state.mark()
             node = state.split_bin(bin_, 1)
             state.change_option(node, option)
-            placer.place_at(group, level, partial(is_, node), 1)
+            placer.place_at(group, level, Scope(partial(is_, node)), 1)
             if state.remaining[group.index] < before:
                 return True
             state.undo(mark)
@@ -105,7 +105,7 @@ def _may_become(state: State, bin_: Bin, option: Option) -> bool:
     if not all(option.alternatives & state.groups[index].alternatives[level] for index, level in bin_.levels.items()):
         return False
     labels = state.labels_of(option)
-    if any(labels.get(key) != bin_.labels.get(key) for key in counted_keys(state, bin_)):
+    if any(labels.get(key) != bin_.labels.get(key) for key in state.counted_keys(bin_)):
         return False
     load = total_load(state.groups, bin_.contents, len(option.allocatable))
     if any(used > whole for used, whole in zip(load, option.allocatable, strict=True)):

@@ -76,6 +76,7 @@ class State:
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
+        self._counted_keys: dict[tuple[int, int], frozenset[str]] = {}  # by group and level
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered():
             if node.deleting:
@@ -229,6 +230,25 @@ class State:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
         overhead = overhead_atto_usd(self.market.policy)
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
+
+    def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
+        """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
+        keys: set[str] = set()
+        for placed in bin_.levels.items():
+            known = self._counted_keys.get(placed)
+            if known is None:
+                group, level = self.groups[placed[0]], placed[1]
+                known = self._counted_keys[placed] = self._keys_of(group, level)
+            keys |= known
+        return tuple(sorted(keys))
+
+    def _keys_of(self, group: Group, level: int) -> frozenset[str]:
+        keys = {*group.constraints[level].topology_keys()}
+        keys.update(counts.topology_key for term, counts in self.ledger.by_term.items() if group.matching >> term & 1)
+        gang = group.workload.gang
+        if gang is not None and gang.single_topology_key is not None:
+            keys.add(gang.single_topology_key)
+        return frozenset(keys - {HOSTNAME})
 
     def budget_left(self, group: Group) -> int:
         """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""

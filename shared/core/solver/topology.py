@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from shared.core.labels import CAPACITY_TYPE, HOSTNAME
 from shared.core.requirements import Requirements
+from shared.core.solver.bits import iter_bits
 from shared.core.solver.market import accepts
 from shared.core.solver.selection import Level
 from shared.core.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
@@ -151,24 +152,16 @@ class DomainLedger:
 
     def add(self, labels: Mapping[str, str], matching: int, anti_mask: int, count: int) -> None:
         """Record ``count`` replicas (negative: take them back) on a node with these labels."""
-        if not (matching | anti_mask):
-            return
-        for term, counts in self.by_term.items():
-            bit = 1 << term
-            if not (matching | anti_mask) & bit:
-                continue
+        for term in iter_bits((matching | anti_mask) & ~self.host_mask):
+            counts = self.by_term[term]
             domain = labels.get(counts.topology_key)
             if domain is None:
                 continue
-            if anti_mask & bit:
+            if anti_mask >> term & 1:
                 counts.owners[domain] = counts.owners.get(domain, 0) + count
-            if matching & bit and counts.counts_node(labels):
+            if matching >> term & 1 and counts.counts_node(labels):
                 counts.matched[domain] = counts.matched.get(domain, 0) + count
-        hosts = matching & self.host_mask
-        while hosts:
-            bit = hosts & -hosts
-            hosts ^= bit
-            term = bit.bit_length() - 1
+        for term in iter_bits(matching & self.host_mask):
             self.populated_hosts[term] = self.populated_hosts.get(term, 0) + count
 
     def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
