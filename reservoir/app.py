@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from reservoir.commands import apply, delete, diff, get, validate
+from reservoir.commands import apply, delete, diff, explain, get, validate
 from reservoir.connection import Session
 from shared.names import DEFAULT_STACK
 
@@ -34,5 +34,5 @@ def main(
         context.obj = Session(stack)
 
 
-for module in (apply, diff, delete, get, validate):
+for module in (apply, diff, delete, get, explain, validate):
     module.register(app)

@@ -7,7 +7,7 @@ from reservoir.console import fail
 from shared.names import output_name
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
-from shared.ports.state import NodeClaimStore, ReservationStore
+from shared.ports.state import DecisionStore, NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -30,6 +30,16 @@ class Connection(Protocol):
     @property
     def node_claims(self) -> NodeClaimStore:
         """NodeClaims."""
+        ...
+
+    @property
+    def workloads(self) -> WorkloadStore:
+        """Workloads."""
+        ...
+
+    @property
+    def decisions(self) -> DecisionStore:
+        """Decisions of the planner and of disruption."""
         ...
 
     @property
@@ -82,6 +92,16 @@ class Session:
     def node_claims(self) -> NodeClaimStore:
         """NodeClaims."""
         return self.adapters.node_claims
+
+    @property
+    def workloads(self) -> WorkloadStore:
+        """Workloads."""
+        return self.adapters.workloads
+
+    @property
+    def decisions(self) -> DecisionStore:
+        """Decisions of the planner and of disruption."""
+        return self.adapters.decisions
 
     @property
     def publisher(self) -> EventPublisher:

@@ -31,7 +31,8 @@ from shared.usecases.provision import Solve
 from shared.usecases.replace_nodes import Carried, ReplaceNodes
 
 # The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
-LATEST_DECISION: Final = "disruption-latest"
+DECISION_PREFIX: Final = "disruption"
+LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
 # Nodes that EC2 shows: budgets are percentages of these.
 _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
 
@@ -85,7 +86,7 @@ class Disrupt:
         carried = self.replacing.carry_on(gathered, now)
         decision = self._decide(gathered, now)
         snapshot_json = dumps(gathered.snapshot)
-        pass_id = self.ids.new_id("disruption")
+        pass_id = self.ids.new_id(DECISION_PREFIX)
         if decision.commands:
             self._keep(pass_id, decision, snapshot_json, now)
         report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
