@@ -43,13 +43,16 @@ class DeployedReservoir:
         Called with a line of progress before each step.
     context
         CDK context beside what the embedded run needs, e.g. ``{"manifests": "examples/policy"}``.
+    assembly
+        A folder that :func:`synthesise` has filled from the same context; without one it is made anew.
     """
 
-    def __init__(self, report: Report, context: Mapping[str, str] | None = None) -> None:
+    def __init__(self, report: Report, context: Mapping[str, str] | None = None, assembly: Path | None = None) -> None:
         self.aws = EmbeddedAws()
         self.outputs: Mapping[str, str] = {}
         self._report = report
-        self._context = {"embedded": "true", "retain": "false", **(context or {})}
+        self._context = context or {}
+        self._assembly = assembly
 
     def __enter__(self) -> Self:
         self.start()
@@ -62,21 +65,29 @@ class DeployedReservoir:
 
     def start(self) -> None:
         """Synthesise, start AWS, make the network, deploy."""
+        if self._assembly is not None:
+            self._report("starting the embedded AWS")
+            self.aws.start()
+            self._deploy(self._assembly)
+            return
         with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
             self._report("synthesising the stack")
-            synthesis = _synthesise(Path(folder), self._context)
+            synthesis = _start_synthesis(Path(folder), self._context)
             try:
                 self._report("starting the embedded AWS")
                 self.aws.start()
             finally:
-                log, _ = synthesis.communicate()
-            if synthesis.returncode != 0:
+                failure = _failure_of(synthesis)
+            if failure is not None:
                 self.stop()
-                raise RuntimeError(f"app.py failed:\n{log}")
-            self._report("making subnets, a security group, an image and a node role")
-            make_network(self.aws)
-            self._report("deploying")
-            (self.outputs,) = deploy(Path(folder), self.aws.client, self._report).values()
+                raise RuntimeError(failure)
+            self._deploy(Path(folder))
+
+    def _deploy(self, assembly: Path) -> None:
+        self._report("making subnets, a security group, an image and a node role")
+        make_network(self.aws)
+        self._report("deploying")
+        (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
 
     def invoke(self, function: Function) -> None:
         """Call a function as its schedule would; what it writes when it fails is in the error."""
@@ -94,9 +105,23 @@ class DeployedReservoir:
         self.aws.stop()
 
 
-def _synthesise(folder: Path, context: Mapping[str, str]) -> "subprocess.Popen[str]":
+def synthesise(folder: Path, context: Mapping[str, str] | None = None) -> None:
+    """Write the assembly that is deployed here, with the context given on top of what the embedded run needs."""
+    failure = _failure_of(_start_synthesis(folder, context or {}))
+    if failure is not None:
+        raise RuntimeError(failure)
+
+
+def _failure_of(synthesis: "subprocess.Popen[str]") -> str | None:
+    """Wait for the end; return what was written if that was a failure."""
+    log, _ = synthesis.communicate()
+    return f"app.py failed:\n{log}" if synthesis.returncode else None
+
+
+def _start_synthesis(folder: Path, context: Mapping[str, str]) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
-    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(dict(context))}
+    whole = {"embedded": "true", "retain": "false", **context}
+    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(whole)}
     return subprocess.Popen(
         [sys.executable, "app.py"],
         cwd=ROOT,

@@ -1,17 +1,28 @@
-"""One deployment a test module: each plays its stories on its own world, and none may lack a permission."""
+"""One deployment a test module: each plays its stories on its own world, and none may lack a permission.
 
+A module that deploys with CDK context of its own names it ``CONTEXT``.
+"""
+
+import hashlib
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from embedded.reservoir import DeployedReservoir
+from embedded.reservoir import DeployedReservoir, synthesise
 from tests.deployed.world import World
+from tests.once import MakeOnce, make_once
+
+__all__ = ["make_once"]
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[World]:
+def world(request: pytest.FixtureRequest, make_once: MakeOnce) -> Iterator[World]:
     """Deploy; when the module's tests are done, no function may have been denied anything."""
-    with DeployedReservoir(report=print) as reservoir:
+    context = getattr(request.module, "CONTEXT", {})
+    name = hashlib.sha256(json.dumps(context, sort_keys=True).encode()).hexdigest()[:8]
+    assembly = make_once(f"deployed-{name}", lambda folder: synthesise(folder, context))
+    with DeployedReservoir(report=print, context=context, assembly=assembly) as reservoir:
         world = World(reservoir)
         yield world
         denials = world.denials()

@@ -1,8 +1,7 @@
 """One synthesis for all template tests, also when several processes share them: the stack as an account gets it."""
 
-import fcntl
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,30 +11,9 @@ from infra.app import build_app
 from shared.names import DEFAULT_STACK
 from tests.embedded_fixture import embedded_aws
 from tests.infra.synthesis import template_app
+from tests.once import MakeOnce, make_once
 
-__all__ = ["embedded_aws"]
-
-
-MakeOnce = Callable[[str, Callable[[Path], object]], Path]
-
-
-@pytest.fixture(scope="session")
-def make_once(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
-    """Return what makes a folder by name; the first of pytest-xdist's workers makes it, the others wait for it."""
-    own = tmp_path_factory.getbasetemp()
-    base = own.parent if hasattr(request.config, "workerinput") else own
-
-    def make(name: str, fill: Callable[[Path], object]) -> Path:
-        folder = base / name
-        with (base / f"{name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not folder.is_dir():
-                unfinished = base / f"{name}.unfinished"
-                fill(unfinished)
-                unfinished.rename(folder)
-        return folder
-
-    return make
+__all__ = ["embedded_aws", "make_once"]
 
 
 @pytest.fixture(scope="session")
