@@ -165,7 +165,10 @@ class Expire:
 
 
 def _with_episode(since: datetime | None, claim: NodeClaim) -> NodeClaim | None:
-    return replace(claim, unhealthy_since=since) if claim.state in _STEADY else None
+    """Begin an episode, or end it; None when another sweep has done so already."""
+    if claim.state not in _STEADY or (claim.unhealthy_since is None) == (since is None):
+        return None
+    return replace(claim, unhealthy_since=since)
 
 
 def _did_not_boot(wish: DrainWish, now: datetime) -> bool:

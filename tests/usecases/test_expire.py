@@ -229,6 +229,21 @@ def test_with_policy_report_each_episode_is_counted_once_and_nothing_is_touched(
     assert world.bus.of("Node Draining") == []
 
 
+def test_two_sweeps_at_once_count_an_episode_once(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    world.clock.advance(minutes=3)
+    inner: list[int] = []
+
+    def another() -> None:
+        world.effects = Effects()
+        inner.append(world.expire(InstanceStatusPolicy.REPORT).run().unhealthy_count)
+
+    world.effects = Effects(before={1: another})  # just before the first one's write
+    outer = world.expire(InstanceStatusPolicy.REPORT).run().unhealthy_count
+    assert (outer, inner) == (0, [1])
+
+
 def test_planned_maintenance_is_found_without_its_event(world: World) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
     soon = world.clock.now() + timedelta(days=3)
