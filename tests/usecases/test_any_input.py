@@ -1,0 +1,57 @@
+"""Whatever comes in, a use case ends in a change or in a refusal, and what it stored can be read again."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+
+from shared.core.json_codec import dumps, loads
+from shared.core.workload import Workload
+from shared.manifests.messages import parse_demand
+from shared.manifests.problems import ManifestError
+from shared.manifests.render import to_yaml
+from shared.ports.state import ConflictError
+from shared.usecases.apply_policy import ApplyPolicy
+from shared.usecases.show_policy import ShowPolicy
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.state import MemoryState
+from tests.fakes.system import ManualClock
+from tests.manifests import valid
+from tests.manifests.test_fuzz import mutated
+from tests.usecases.test_apply_policy import Bus
+from tests.usecases.test_intake import World
+
+POOLS = frozenset({"pool"})
+
+
+@given(mutated())
+def test_policy(manifest: dict[str, Any]) -> None:
+    store, bus, clock = MemoryPolicyStore(), Bus(), ManualClock()
+    applier = ApplyPolicy(store, bus, bus)
+    applier.apply([("there", to_yaml([valid.node_pool(), valid.node_class()]))])
+    before = store.list_all()
+    try:
+        outcome = applier.apply([("given", json.dumps(manifest))])
+    except (ManifestError, ConflictError):
+        assert store.list_all() == before
+        return
+    assert all(str(problem).isprintable() for problem in outcome.problems)
+    state = MemoryState(clock)
+    printed = to_yaml(ShowPolicy(store, state.reservations, state.node_claims, clock).show())
+    assert applier.apply([("printed", printed)]).effective == ()
+
+
+@given(mutated())
+def test_demand(manifest: dict[str, Any]) -> None:
+    world = World()
+    refusals: list[str] = []
+    for action in ("submit", "withdraw", "release"):
+        body = json.dumps({"action": action, "workload": manifest, "nodeClaim": "nc-1"})
+        try:
+            world.intake.apply(parse_demand(body), POOLS)
+        except ManifestError as error:
+            refusals += map(str, error.problems)
+    assert all(map(str.isprintable, refusals))
+    for record in world.state.workload_rows.values():
+        if record.workload is not None:
+            assert loads(Workload, dumps(record.workload)) == record.workload
