@@ -25,6 +25,7 @@ from shared.adapters.dynamodb_table import (
     transact,
 )
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.idle import idle_since
 from shared.core.json_codec import dumps, loads
 from shared.core.ledger import Balance, observed
 from shared.core.node_claim import NodeClaim
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 OBSERVED_AT: Final = "observed_at"
+IDLE_SINCE: Final = "idle_since"
+IDLE_SAID_AT: Final = "idle_said_at"
 LISTED: Final = "current"
 # Long enough to look up afterwards what a claim of last month ran on.
 _ENDED_KEPT: Final = timedelta(days=30)
@@ -99,7 +102,8 @@ class DynamoDbReservationStore:
 
     def _insert(self, reservation: CapacityReservation, observed_at: datetime) -> ReservationRecord:
         balance = Balance(min(reservation.available_count, reservation.total_count), 0)
-        record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at)
+        since = idle_since(None, reservation, balance.free_units, observed_at)
+        record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since)
         expression = Expression()
         condition = f"{expression.absent()} OR {expression.expired(self._clock.now())}"
         apply(self._client, self._table.put(_row(record), expression, condition))
@@ -120,12 +124,17 @@ class DynamoDbReservationStore:
             f"{expression.name(FREE)} = {expression.value(available + absorbed_count)} - {outstanding}",
             expression.change(OUTSTANDING, -absorbed_count),
         ]
+        removed = []
+        if after.idle_since is None:
+            removed.append(IDLE_SINCE)
+        else:
+            assignments.append(expression.assign(IDLE_SINCE, instant(after.idle_since)))
         if after.is_current:
             assignments.append(expression.assign(LISTING_KEY, LISTED))
-            removed = [TTL_ATTRIBUTE]
+            removed.append(TTL_ATTRIBUTE)
         else:
             assignments.append(expression.assign(TTL_ATTRIBUTE, epoch_s(after.observed_at + _ENDED_KEPT)))
-            removed = [LISTING_KEY]
+            removed.append(LISTING_KEY)
         return self._table.update(after.reservation.id, expression, condition, assignments=assignments, removed=removed)
 
     def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
@@ -144,6 +153,21 @@ class DynamoDbReservationStore:
         except ConflictError:
             # Unknown, or observed since: then the observation knows better than the refusal.
             return
+
+    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+        """Remember that it was published; a row that is gone needs no memory."""
+        for reservation_id in sorted(set(reservation_ids)):
+            expression = Expression()
+            write = self._table.update(
+                reservation_id,
+                expression,
+                expression.exists(),
+                assignments=[expression.assign(IDLE_SAID_AT, instant(said_at))],
+            )
+            try:
+                apply(self._client, write)
+            except ConflictError:
+                continue
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
         """Flag the facts as the last good ones; a newer observation wins over the flag."""
@@ -170,7 +194,8 @@ def _observed(
     reservation: CapacityReservation, stored: ReservationRecord, observed_at: datetime, absorbed_count: int
 ) -> ReservationRecord:
     balance = observed(stored.balance, min(reservation.available_count, reservation.total_count), absorbed_count)
-    return ReservationRecord(_with_balance(reservation, balance), balance, observed_at)
+    since = idle_since(stored.idle_since, reservation, balance.free_units, observed_at)
+    return ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since, stored.idle_said_at)
 
 
 def _with_balance(reservation: CapacityReservation, balance: Balance) -> CapacityReservation:
@@ -191,6 +216,7 @@ def _row(record: ReservationRecord) -> Attributes:
             AVAILABLE: record.balance.available_count,
             OUTSTANDING: record.balance.outstanding_count,
             FREE: record.balance.free_units,
+            IDLE_SINCE: None if record.idle_since is None else instant(record.idle_since),
             LISTING_KEY: LISTED if record.is_current else None,
             TTL_ATTRIBUTE: None if record.is_current else epoch_s(record.observed_at + _ENDED_KEPT),
         }
@@ -200,4 +226,14 @@ def _row(record: ReservationRecord) -> Attributes:
 def _record(row: Attributes) -> ReservationRecord:
     balance = Balance(number(row, AVAILABLE), number(row, OUTSTANDING))
     reservation = _with_balance(loads(CapacityReservation, data(row)), balance)
-    return ReservationRecord(reservation, balance, datetime.fromisoformat(text(row, OBSERVED_AT)))
+    return ReservationRecord(
+        reservation,
+        balance,
+        datetime.fromisoformat(text(row, OBSERVED_AT)),
+        idle_since=_instant_of(row, IDLE_SINCE),
+        idle_said_at=_instant_of(row, IDLE_SAID_AT),
+    )
+
+
+def _instant_of(row: Attributes, name: str) -> datetime | None:
+    return datetime.fromisoformat(text(row, name)) if name in row else None

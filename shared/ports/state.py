@@ -72,6 +72,8 @@ class ReservationRecord:
     reservation: CapacityReservation  # available_count and free_units (at least 0) agree with balance
     balance: Balance
     observed_at: datetime  # when the last observation that changed anything *began*
+    idle_since: datetime | None = None  # since when observations have shown a free unit without interruption
+    idle_said_at: datetime | None = None  # when ``Reservation Idle`` was published last
 
     @property
     def is_current(self) -> bool:
@@ -186,6 +188,10 @@ class ReservationStore(Protocol):
 
     def mark_exhausted(self, reservation_id: str, *, refused_at: datetime) -> None:
         """EC2 refused a unit: nothing is free until an observation that begins after ``refused_at``."""
+        ...
+
+    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+        """Remember that ``Reservation Idle`` was published."""
         ...
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:

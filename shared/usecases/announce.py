@@ -19,8 +19,10 @@ from shared.manifests.events import (
     OfferingDetail,
     PlacedWorkload,
     ReservationExhausted,
+    ReservationIdle,
     WorkloadRef,
 )
+from shared.ports.state import ReservationRecord
 
 
 def offering_detail(offering: OfferingKey) -> OfferingDetail:
@@ -119,6 +121,19 @@ def reservation_exhausted(reservation: CapacityReservation) -> ReservationExhaus
         zone=reservation.zone,
         zone_id=reservation.zone_id,
         total_count=reservation.total_count,
+    )
+
+
+def reservation_idle(record: ReservationRecord, since: datetime) -> ReservationIdle:
+    """Say that units of a reservation have been free for long."""
+    return ReservationIdle(
+        capacity_reservation_id=record.reservation.id,
+        instance_type=record.reservation.instance_type,
+        zone=record.reservation.zone,
+        zone_id=record.reservation.zone_id,
+        total_count=record.reservation.total_count,
+        idle_count=record.balance.free_units,
+        idle_since=since,
     )
 
 

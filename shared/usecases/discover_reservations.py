@@ -1,10 +1,11 @@
 """From EC2's reservations to the Reservations table, the leases that an observation contains, and class statuses."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.core.capacity_reservation import ENDED_STATES, GONE, CapacityReservation, ReservationKind
+from shared.core.idle import is_to_be_said
 from shared.core.node_class import NodeClass
 from shared.core.reservation_selection import selected_ids
 from shared.ports.discovery import ReservationReader
@@ -13,7 +14,7 @@ from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
 from shared.ports.state import ReservationRecord, ReservationStore
 from shared.ports.system import Clock
-from shared.usecases.announce import reservation_exhausted
+from shared.usecases.announce import reservation_exhausted, reservation_idle
 from shared.usecases.observe_reservation import Change, ReservationObserver
 from shared.usecases.policy_objects import policy_of
 from shared.usecases.resolve_node_classes import NodeClassResolver, Selection
@@ -68,9 +69,7 @@ class DiscoverReservations:
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
         if opened or changed_classes:
             self.queue.wake_planner(reason="reservations changed")
-        self.publisher.publish(
-            [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
-        )
+        self._tell(changes, observed_at)
         return Discovery(
             seen_count=len(visible),
             written_count=sum(change.is_written for change in changes),
@@ -80,6 +79,20 @@ class DiscoverReservations:
             failures=failures,
             woke_planner=bool(opened or changed_classes),
         )
+
+    def _tell(self, changes: Sequence[Change], now: datetime) -> None:
+        """Say which reservations have just filled up, and which have lain idle for long."""
+        records = [change.after for change in changes if change.after.balance.free_units > 0]
+        idle = {
+            record.reservation.id: reservation_idle(record, record.idle_since)
+            for record in records
+            if record.idle_since is not None and is_to_be_said(record.idle_since, record.idle_said_at, now)
+        }
+        exhausted = [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
+        self.publisher.publish([*exhausted, *idle.values()])
+        if idle:
+            # Afterwards: a run that dies in between says it again.
+            self.reservations.mark_idle_said(idle, said_at=now)
 
     def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
         """Read the resource groups that classes name; return their members, and errors of those that failed."""

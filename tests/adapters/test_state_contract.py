@@ -355,6 +355,29 @@ def test_an_observation_after_the_lag_replaces_a_settled_lease(stores: Stores) -
     assert (absorbed.lease.state, absorbed.revision) == (LeaseState.ABSORBED, launched.revision + 1)
 
 
+def test_the_time_since_which_units_are_free_is_kept(stores: Stores) -> None:
+    def observe(minutes: int, available: int) -> ReservationRecord:
+        observed_at = NOW + timedelta(minutes=minutes)
+        stores.reservations.save_observation(
+            reservation(available_count=available), observed_at=observed_at, absorbed=(), expected=record()
+        )
+        found = record()
+        assert found is not None
+        return found
+
+    def record() -> ReservationRecord | None:
+        return stores.reservations.get("cr-1")
+
+    assert observe(0, 2).idle_since == NOW
+    assert observe(1, 1).idle_since == NOW
+    stores.reservations.mark_idle_said(["cr-1", "cr-unknown"], said_at=NOW + timedelta(minutes=2))
+    full = observe(3, 0)
+    assert (full.idle_since, full.idle_said_at) == (None, NOW + timedelta(minutes=2))
+    again = observe(4, 1)
+    assert (again.idle_since, again.idle_said_at) == (NOW + timedelta(minutes=4), NOW + timedelta(minutes=2))
+    assert stores.reservations.list_current() == (again,)
+
+
 def test_an_observation_that_comes_late_changes_nothing(stores: Stores) -> None:
     observe(stores, 4, 0)
     newer = observe(stores, 2, 60)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.idle import idle_since
 from shared.core.instance_type import InstanceType
 from shared.core.ledger import Balance, exhausted, holds_open_lease, observed, relieved
 from shared.core.ledger import absorbed as lease_absorbed
@@ -111,7 +112,9 @@ class MemoryReservations:
                 raise ConflictError(moved)
             before = Balance(0, 0) if stored is None else stored.balance
             balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
-            record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at)
+            previous, said_at = (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
+            since = idle_since(previous, reservation, balance.free_units, observed_at)
+            record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since, said_at)
             if stored is not None and replace(record, observed_at=stored.observed_at) == stored:
                 return stored
             self._state.wrote()
@@ -127,6 +130,14 @@ class MemoryReservations:
                 return
             self._state.wrote()
             self.rebalance(stored, exhausted(stored.balance), refused_at)
+
+    def mark_idle_said(self, reservation_ids: Collection[str], *, said_at: datetime) -> None:
+        with self._state.lock:
+            for reservation_id in sorted(set(reservation_ids)):
+                stored = self.get(reservation_id)
+                if stored is not None:
+                    self._state.wrote()
+                    self._state.reservation_rows[reservation_id] = replace(stored, idle_said_at=said_at)
 
     def mark_stale(self, reservation_ids: Collection[str]) -> int:
         with self._state.lock:
@@ -145,7 +156,9 @@ class MemoryReservations:
     def rebalance(self, stored: ReservationRecord, balance: Balance, observed_at: datetime) -> None:
         """Write a new balance (the caller holds the lock)."""
         reservation = _with_balance(stored.reservation, balance)
-        self._state.reservation_rows[reservation.id] = ReservationRecord(reservation, balance, observed_at)
+        self._state.reservation_rows[reservation.id] = replace(
+            stored, reservation=reservation, balance=balance, observed_at=observed_at
+        )
 
 
 def _with_balance(reservation: CapacityReservation, balance: Balance) -> CapacityReservation:

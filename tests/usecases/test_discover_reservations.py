@@ -185,6 +185,51 @@ def test_an_outsider_that_takes_the_last_unit_is_told() -> None:
     assert [event["capacityReservationId"] for event in world.bus.of("Reservation Exhausted")] == ["cr-1"]
 
 
+def test_units_that_lie_idle_are_told_once_and_then_daily() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+
+    def idle(**passed: float) -> list[tuple[int, str]]:
+        world.clock.advance(**passed)
+        world.discover()
+        return [(event["idleCount"], event["idleSince"]) for event in world.bus.of("Reservation Idle")]
+
+    assert idle(minutes=29) == []
+    first = (4, "2026-01-15T12:00:00Z")
+    assert idle(minutes=1) == [first]
+    written = world.state.write_count
+    assert idle(minutes=1) == idle(hours=23) == [first]
+    assert world.state.write_count == written  # saying nothing costs nothing
+    world.reader.put(reservation(tags=TEAM, available_count=1))
+    assert idle(hours=1) == [first, (1, first[1])]  # a unit has been free all the time, if not always the same one
+
+
+def test_units_that_are_used_in_between_begin_to_lie_idle_anew() -> None:
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    world.clock.advance(minutes=20)
+    world.reader.put(reservation(tags=TEAM, available_count=0))
+    world.discover()
+    world.clock.advance(minutes=5)
+    world.reader.put(reservation(tags=TEAM, available_count=4))
+    world.discover()
+    world.clock.advance(minutes=29)
+    world.discover()
+    assert world.bus.of("Reservation Idle") == []
+    world.clock.advance(minutes=1)
+    world.discover()
+    assert [event["idleSince"] for event in world.bus.of("Reservation Idle")] == ["2026-01-15T12:25:00Z"]
+
+
+def test_what_is_promised_or_not_yet_there_does_not_lie_idle() -> None:
+    scheduled = reservation("cr-later", tags=TEAM, state="scheduled", start_at=START + timedelta(days=1))
+    world = PlanningWorld().ready(reservation(tags=TEAM), scheduled)
+    committed(world, 4)
+    world.clock.advance(hours=1)
+    world.discover()
+    world.clock.advance(hours=1)
+    world.discover()
+    assert world.bus.of("Reservation Idle") == []
+
+
 def test_a_throttled_discovery_keeps_the_last_good_facts_and_says_so() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM))
     world.clock.advance(minutes=1)
