@@ -26,14 +26,18 @@ from shared.core.node_pool import DisruptionReason
 from shared.core.plan import Plan
 
 COMMAND_NODES_MAX: Final = 100  # R-182; also what one transaction can mark
-_REFUSED_GROUPS_MAX: Final = 8  # of each kind of move; halving a hundred takes seven
+_GROUP_WORKLOADS_MAX: Final = 1_500  # so that one group does not take the effort of a pass
+_REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
+_SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on
 _LATER: Final = "its turn comes in a later pass"
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
-    removed: tuple[Candidate, ...]
-    plan: Plan
+class _Refused:
+    """Why a group may not go, and which of its nodes may not go in any case."""
+
+    reason: str
+    in_vain: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ class _Search:
         group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
         while refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
             group = self._still_left(group)
-            window = group[start : start + size]
+            window = _with_few_workloads(group[start : start + size])
             if len(window) < 2:
                 return  # single nodes are tried each for itself
             if self._attempted(window):
@@ -120,7 +124,7 @@ class _Search:
                 hopeful.append(candidate)
             else:
                 self.refusals[candidate.id] = reason
-        for candidate in self._rotated(hopeful, max(1, self.world.effort.left // (1 + len(self.world.snapshot.nodes)))):
+        for candidate in self._rotated(hopeful, _SINGLE_NODES_A_MINUTE):
             if self.world.effort.is_spent:
                 return
             if self._still_left([candidate]):
@@ -144,39 +148,57 @@ class _Search:
 
     def _attempted(self, group: Sequence[Candidate], *, launches: bool = True, closed: Set[str] = frozenset()) -> bool:
         """Simulate the removal and, if it is an improvement, make it a command."""
-        trial = self._trial(tuple(group), launches, closed)
-        if isinstance(trial, str):
+        removed = tuple(group)
+        outcome = self._simulated(removed, launches, closed)
+        while isinstance(outcome, _Refused) and outcome.in_vain and not self.world.effort.is_spent:
+            removed = tuple(candidate for candidate in removed if candidate.id not in outcome.in_vain)
+            if not removed:
+                break
+            outcome = self._simulated(removed, launches, closed)
+        if isinstance(outcome, _Refused):
             if len(group) == 1:
-                self.refusals[group[0].id] = trial
+                self.refusals[group[0].id] = outcome.reason
             return False
-        what = (
-            "cheaper capacity can hold its replicas" if trial.plan.launches else "its replicas fit on nodes that stay"
-        )
-        self.commands.append(command_of(DisruptionReason.UNDERUTILIZED, trial.removed, trial.plan, what))
-        self.removed.extend(trial.removed)
-        destinations = {placed.claim_id for placed in trial.plan.existing}
-        self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
-        busy = {candidate.id for candidate in trial.removed} | destinations
-        self.world = self.world.after(trial.removed, trial.plan)
-        self._left = [candidate for candidate in self._left if candidate.id not in busy]
+        self._record(removed, outcome)
         return True
 
-    def _trial(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> _Trial | str:
+    def _simulated(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
-            return "the nodes that stay cannot hold its replicas"
+            return _Refused("the nodes that stay cannot hold its replicas")
         if plan.unplaced:
-            return f"its replicas would not all be placed: {plan.unplaced[0].message}"
-        refusal = self._rule.refusal(removed, plan)
-        if refusal is None:
-            capped = self._rule.capped(removed, plan)
-            refusal = self._rule.inflexible(plan, capped)
-        return _Trial(removed, capped) if refusal is None else refusal
+            return _Refused(f"its replicas would not all be placed: {plan.unplaced[0].message}")
+        capped = self._rule.capped(removed, plan)
+        refusal = self._rule.refusal(removed, plan) or self._rule.inflexible(plan, capped)
+        if refusal is not None:
+            return _Refused(refusal, frozenset(it.id for it in self._rule.moved_in_vain(removed, plan)))
+        return capped
+
+    def _record(self, removed: tuple[Candidate, ...], plan: Plan) -> None:
+        """Make a command of it; its nodes and its destinations are candidates no more."""
+        what = "cheaper capacity can hold its replicas" if plan.launches else "its replicas fit on nodes that stay"
+        self.commands.append(command_of(DisruptionReason.UNDERUTILIZED, removed, plan, what))
+        self.removed.extend(removed)
+        destinations = {placed.claim_id for placed in plan.existing}
+        self.refusals.update(dict.fromkeys(destinations & self.refusals.keys(), "replicas of other nodes move here"))
+        busy = {candidate.id for candidate in removed} | destinations
+        self.world = self.world.after(removed, plan)
+        self._left = [candidate for candidate in self._left if candidate.id not in busy]
 
 
 def _chunks(candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
     for start in range(0, len(candidates), COMMAND_NODES_MAX):
         yield candidates[start : start + COMMAND_NODES_MAX]
+
+
+def _with_few_workloads(group: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Return as many of the first nodes as have few enough workloads together."""
+    left = _GROUP_WORKLOADS_MAX
+    for position, candidate in enumerate(group):
+        left -= len(candidate.claim.placements)
+        if left < 0:
+            return group[:position]
+    return group
 
 
 def _halves(group: Sequence[Candidate]) -> list[Sequence[Candidate]]:

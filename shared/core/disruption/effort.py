@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
-# A node that is looked at costs one, a workload that must be placed three; 20 units take about a millisecond of
-# Lambda's processor at one vCPU, so that a pass ends within seconds. What is left over has its turn in later passes.
-EFFORT_A_PASS: Final = 60_000
-_A_WORKLOAD: Final = 3
+# A unit is about 20 microseconds of Lambda's processor at one vCPU, so that a pass ends within two seconds; what is
+# left over has its turn in later passes. The weights are measured: a node is looked at, a workload is placed on nodes
+# that stay or, dearer, on nodes to launch, and five offerings that could be launched cost two.
+EFFORT_A_PASS: Final = 50_000
+_WORKLOAD_TO_PLACE: Final = 3
+_WORKLOAD_TO_LAUNCH_FOR: Final = 10
+_LAUNCHING: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -15,9 +18,10 @@ class Effort:
 
     left: int = EFFORT_A_PASS
 
-    def spend(self, nodes: int, workloads: int) -> None:
-        """Count one simulation over so many nodes, with replicas of so many workloads to place."""
-        self.left -= nodes + _A_WORKLOAD * workloads
+    def spend(self, nodes: int, workloads: int, offerings: int) -> None:
+        """Count a simulation over so many nodes, with replicas of so many workloads to place and so much on offer."""
+        launching = _LAUNCHING + _WORKLOAD_TO_LAUNCH_FOR * workloads + 2 * offerings // 5
+        self.left -= nodes + (launching if offerings else _WORKLOAD_TO_PLACE * workloads)
 
     @property
     def is_spent(self) -> bool:

@@ -55,14 +55,21 @@ class PriceRule:
         savings = price - launch_cost(plan)
         if savings <= 0:
             return "nothing cheaper would hold its replicas"
-        washed = {_offering_of(candidate) for candidate in removed} & {nodes.offering for nodes in plan.launches}
-        if washed:
-            return f"a node like it ({min(key.instance_type for key in washed)}) would be launched again"
+        bought = sum(nodes.count for nodes in plan.launches if nodes.offering.reservation_id is None)
+        if bought > len(removed):
+            return f"{bought} nodes would have to be bought for it"
+        if in_vain := self.moved_in_vain(removed, plan):
+            return f"a node like it ({in_vain[0].node.instance_type}) would be launched again"
         if plan.launches and all(candidate.node.capacity_type is CapacityType.SPOT for candidate in removed):
             refusal = self._spot_to_spot_refusal(removed, price, plan)
             if refusal is not None:
                 return refusal
         return self._balanced_refusal(removed, price, savings)
+
+    def moved_in_vain(self, removed: tuple[Candidate, ...], plan: Plan) -> tuple[Candidate, ...]:
+        """Return the nodes of which the like would be launched again."""
+        launched = {nodes.offering for nodes in plan.launches}
+        return tuple(candidate for candidate in removed if _offering_of(candidate) in launched)
 
     def _spot_to_spot_refusal(self, removed: tuple[Candidate, ...], price: int, plan: Plan) -> str | None:
         if sum(nodes.count for nodes in plan.launches) < len(removed):

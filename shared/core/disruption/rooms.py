@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from shared.core.solver.vectors import Vector, copies_that_fit
+
+_TIDY_EVERY: Final = 32  # nodes closed between two tidyings: neither many closed ones to pass over nor many copies
 
 
 @dataclass(slots=True, eq=False)
@@ -14,6 +17,7 @@ class Place:
     wishes: int
     free: list[int]
     arrivals: int = 0
+    is_open: bool = True
 
     def change(self, size: Vector, count: int) -> None:
         """Put replicas here (negative: take them off)."""
@@ -33,6 +37,7 @@ class Rooms:
         # Free room only shrinks, so nothing larger than this in some resource ever fits anywhere.
         self._roof = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
         self._tried: list[tuple[Place, Vector, int]] = []
+        self._closed = 0
 
     def has_arrivals(self, claim_id: str) -> bool:
         """Whether replicas were put on the node."""
@@ -41,10 +46,15 @@ class Rooms:
 
     def close(self, claim_id: str) -> None:
         """Keep what was tried last, and take the node itself away."""
-        over = {id(place) for place, _, _ in self._tried if not self._has_room(place)}
+        for place, _, _ in self._tried:
+            place.is_open = self._has_room(place)
         self._tried.clear()
-        over.add(id(self._by_id.pop(claim_id, None)))
-        self._places = [place for place in self._places if id(place) not in over]
+        own = self._by_id.pop(claim_id, None)
+        if own is not None:
+            own.is_open = False
+        self._closed += 1
+        if self._closed % _TIDY_EVERY == 0:
+            self._places = [place for place in self._places if place.is_open]
 
     def _has_room(self, place: Place) -> bool:
         return all(free >= least for free, least in zip(place.free, self._least, strict=True))
@@ -67,7 +77,9 @@ class Rooms:
         for place in self._places:
             looks += 1
             free = place.free
-            if free[0] < cpu or free[1] < memory or not place.wishes & wishes or place.claim_id == besides:
+            if free[0] < cpu or free[1] < memory or not place.wishes & wishes:
+                continue
+            if not place.is_open or place.claim_id == besides:
                 continue
             fitting = min(count, copies_that_fit(size, free))
             if fitting:

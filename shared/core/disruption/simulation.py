@@ -16,7 +16,6 @@ from shared.core.workload import Demand
 # not do is end up dearer, and that is the price rule's business.
 LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-# The pools stay, because rules over zones look at every zone that they could launch into.
 _NO_MORE_NODES: Final = Resources.of({NODES: 0})
 
 Solve = Callable[[Snapshot], Plan]
@@ -36,6 +35,7 @@ class World:
     effort: Effort = field(default_factory=Effort)
     closed: frozenset[str] = frozenset()
     has_rules: bool = True  # about where workloads stand to each other; without any, who else runs does not matter
+    offerings: int = 0  # how many a launch could choose from, all pools together
 
     @classmethod
     def of(cls, snapshot: Snapshot, solve: Solve, now: datetime, closed: Iterable[str] = ()) -> "World":
@@ -44,7 +44,8 @@ class World:
             workload.topology_spread or workload.affinity or workload.anti_affinity
             for workload in (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
         )
-        return cls(snapshot, solve, now, closed=frozenset(closed), has_rules=has_rules)
+        offerings = len(snapshot.node_pools) * sum(len(kind.offerings) for kind in snapshot.instance_types)
+        return cls(snapshot, solve, now, closed=frozenset(closed), has_rules=has_rules, offerings=offerings)
 
     def without(
         self,
@@ -60,7 +61,11 @@ class World:
         back to its reservation, which only holds if the node goes before its replacement comes (R-178). ``closed``:
         further nodes that receive nothing.
         """
-        snapshot = edited(self.snapshot, tuple(removed), launches=launches, credit_slots=credit_slots)
+        snapshot = edited(self.snapshot, tuple(removed), credit_slots=credit_slots)
+        if not launches:
+            # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
+            pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.has_rules)
+            snapshot = replace(snapshot, node_pools=tuple(pools))
         return self._solved(snapshot, self.closed | closed)
 
     def pending(self) -> Plan:
@@ -68,7 +73,7 @@ class World:
         return self._solved(self.snapshot, frozenset())
 
     def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
-        self.effort.spend(len(snapshot.nodes), len(snapshot.demands))
+        self.effort.spend(len(snapshot.nodes), len(snapshot.demands), self.offerings if snapshot.node_pools else 0)
         nodes = tuple(
             # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
             replace(node, drain_at=self.now) if node.claim_id in closed else node
@@ -98,13 +103,12 @@ class World:
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
 
     def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:
-        workloads = self.snapshot.workloads
-        requests = (workloads[placed.workload_key].requests * placed.count for placed in arriving)
-        return replace(
-            node,
-            used=sum(requests, start=node.used),
-            placements=merged_placements((*node.placements, *arriving)),
-        )
+        used = dict(node.used)
+        for placed in arriving:
+            for name, amount in self.snapshot.workloads[placed.workload_key].requests.items():
+                used[name] = used.get(name, 0) + amount * placed.count
+        placements = merged_placements((*node.placements, *arriving))
+        return replace(node, used=Resources.of(used), placements=placements)
 
 
 def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
@@ -115,7 +119,7 @@ def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedRepli
     return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
 
 
-def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, launches: bool, credit_slots: bool) -> Snapshot:
+def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool) -> Snapshot:
     """Return the snapshot without the nodes, with their replicas as the only demand."""
     gone = {candidate.id for candidate in removed}
     homeless = merged_placements(placed for candidate in removed for placed in candidate.claim.placements)
@@ -133,7 +137,6 @@ def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, launches: bool, 
         snapshot,
         nodes=tuple(node for node in snapshot.nodes if node.claim_id not in gone),
         demands=demands,
-        node_pools=tuple(pool if launches else replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools),
         reservations=tuple(
             replace(reservation, free_units=reservation.free_units + credited[reservation.id])
             if reservation.id in credited
