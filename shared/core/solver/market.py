@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance_type import CapacityType, InstanceType
+from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.labels import (
     ARCH,
     CAPACITY_TYPE,
@@ -127,6 +127,8 @@ class Market:
     places: list[tuple[Entry, OfferedPlace]] = field(default_factory=list)  # also what is full or unavailable now
     entry_types: dict[int, list[InstanceType]] = field(default_factory=dict)
     _vectors: dict[str, Vector] = field(default_factory=dict)
+    _type_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _places: dict[tuple[str, str, CapacityType], OfferedPlace] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
@@ -178,9 +180,10 @@ class Market:
             if reservation.is_active(self.now):
                 place = OfferedPlace.of(reservation)
                 yield place, self.prices.atto_usd_per_hour(instance_type), reservation.free_units > 0
-        for offering in sorted(instance_type.offerings, key=lambda item: (item.zone_id, item.capacity_type)):
+        for offering in sorted(instance_type.offerings, key=_place_order):
             if offering.capacity_type is not CapacityType.RESERVED:
-                place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
+                key = (offering.zone, offering.zone_id, offering.capacity_type)
+                place = self._places.get(key) or self._places.setdefault(key, OfferedPlace(*key))
                 yield place, price_atto_usd(offering.price_micro_usd_per_hour), offering.is_available(self.now)
 
     def _add_option(
@@ -264,7 +267,14 @@ class Market:
         """Return every label that a node of this option will have, as far as it is known now."""
         key = option.key
         place = OfferedPlace(key.zone, key.zone_id, key.capacity_type, key.reservation_id, option.reservation)
-        return {**option.instance_type.requirements.labels(), **option.entry.labels, **place.labels()}
+        of_type = self._type_labels.get(key.instance_type)
+        if of_type is None:
+            of_type = self._type_labels[key.instance_type] = option.instance_type.requirements.labels()
+        return {**of_type, **option.entry.labels, **place.labels()}
+
+
+def _place_order(offering: Offering) -> tuple[str, CapacityType]:
+    return (offering.zone_id, offering.capacity_type)
 
 
 def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:

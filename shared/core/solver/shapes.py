@@ -14,6 +14,8 @@ from shared.core.solver.state import State
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
 
+_NOWHERE: Mapping[str, str] = {}
+
 
 @dataclass(slots=True, eq=False)
 class Shape:
@@ -62,7 +64,7 @@ class Eligibility:
         self._by_place: dict[tuple[str, str, str], int] = {}
         self._by_size: dict[Vector, int] = {}
         self._all = (1 << len(shapes)) - 1
-        self._pinned = any(shape.pin for shape in shapes)
+        self.is_pinned = any(shape.pin for shape in shapes)
         dimensions = len(shapes[0].request) if shapes else 0
         self._prefixes = [_prefix(shapes, dimension) for dimension in range(dimensions)]
 
@@ -72,7 +74,7 @@ class Eligibility:
         if mask is None:
             mask = sum(1 << shape.index for shape in self._shapes if shape.alternatives & alternatives)
             self._by_alternatives[alternatives] = mask
-        return mask & self._at(labels) if self._pinned and mask else mask
+        return mask & self._at(labels) if self.is_pinned and mask else mask
 
     def _at(self, labels: Mapping[str, str]) -> int:
         place = (labels.get(ZONE, ""), labels.get(ZONE_ID, ""), labels.get(CAPACITY_TYPE, ""))
@@ -118,7 +120,8 @@ class Candidates:
         open_options: list[tuple[Option, int]] = []
         best_tier: dict[int, int] = {}  # per tier: the shapes that some paid option of it could hold
         for option in state.market.options:
-            accepting = self.eligibility.accepting(option.alternatives, state.labels_of(option))
+            labels = state.labels_of(option) if self.eligibility.is_pinned else _NOWHERE
+            accepting = self.eligibility.accepting(option.alternatives, labels)
             if min_values.concerns(option.entry):
                 continue  # whether a node leaves enough types to choose from is looked at replica by replica
             if not accepting & self.eligibility.fitting(option.allocatable) or supply.nodes_left(option) == 0:
