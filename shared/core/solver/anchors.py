@@ -150,6 +150,8 @@ def _families(shape: Shape, holders: Sequence[_Holder]) -> list[list[Candidate]]
         family = families.get(item.mask)
         if family is None:
             if item.price > dearest:
+                if all(len(known) == _SIZES for known in families.values()):
+                    break
                 continue
             dearest = min(dearest, item.price * _STEP)
             families[item.mask] = [item]

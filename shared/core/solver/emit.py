@@ -28,21 +28,22 @@ class _Members:
                 yield whole, (PlacedReplicas(key, per_node),)
             else:
                 nodes -= 1
-                yield 1, self._mixed(per_node)
+                yield 1, self.take(per_node)
 
     def _take(self, count: int) -> None:
         key, left = self._left.pop()
         if left > count:
             self._left.append((key, left - count))
 
-    def _mixed(self, per_node: int) -> tuple[PlacedReplicas, ...]:
+    def take(self, count: int) -> tuple[PlacedReplicas, ...]:
+        """Return the next ``count`` replicas."""
         placed = []
-        while per_node:
-            key, count = self._left[-1]
-            taken = min(per_node, count)
+        while count:
+            key, left = self._left[-1]
+            taken = min(count, left)
             placed.append(PlacedReplicas(key, taken))
             self._take(taken)
-            per_node -= taken
+            count -= taken
         return tuple(placed)
 
     def rest(self) -> Iterator[tuple[str, int]]:
@@ -50,14 +51,22 @@ class _Members:
         yield from reversed(self._left)
 
 
+def _by_key(placed: PlacedReplicas) -> str:
+    return placed.workload_key
+
+
 def _placements(bin_: Bin, members: list[_Members]) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
     """Yield (number of equal nodes, what is on each) over the nodes of a bin."""
+    if bin_.count == 1:
+        alone = [item for index, count in sorted(bin_.contents.items()) for item in members[index].take(count)]
+        yield 1, tuple(sorted(alone, key=_by_key))
+        return
     streams = [members[index].runs(count, bin_.count) for index, count in sorted(bin_.contents.items())]
     heads = [next(stream) for stream in streams]
     left = bin_.count
     while left:
         nodes = min(count for count, _ in heads)
-        yield nodes, tuple(sorted((item for _, placed in heads for item in placed), key=lambda item: item.workload_key))
+        yield nodes, tuple(sorted((item for _, placed in heads for item in placed), key=_by_key))
         left -= nodes
         for position, (count, placed) in enumerate(heads):
             if count > nodes:

@@ -7,7 +7,7 @@ order of shapes can. Orders are presorted for a few exchange rates of memory for
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import pairwise
 from math import inf
 
@@ -97,10 +97,8 @@ class Filler:
             for shape in shapes
         ]
         self.host_caps: dict[int, int] = {}
-        self.host_members: dict[int, list[int]] = {}
         for shape in shapes:
             if shape.host is not None:
-                self.host_members.setdefault(shape.host.number, []).append(shape.index)
                 self.host_caps[shape.host.number] = shape.host.cap
         self._edges = {power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in _SHARPNESS}
         self.fills = 0
@@ -199,15 +197,8 @@ class Filler:
                 self._fill_plain(orders, power, room, left, caps, content)
                 worth = sum([self.worth[index] * count for index, count in content.items()])
                 yield worth, tuple(sorted(content.items()))
-                if not thorough and self._is_nearly_full(size, content):
+                if not thorough and room[0] * _NEARLY_FULL < size[0] and room[1] * _NEARLY_FULL < size[1]:
                     return
-
-    def _is_nearly_full(self, size: Sequence[int], content: Mapping[int, int]) -> bool:
-        requests = self.requests
-        return all(
-            (size[k] - sum([requests[index][k] * count for index, count in content.items()])) * _NEARLY_FULL < size[k]
-            for k in (0, 1)
-        )
 
     def _take(
         self,
@@ -224,7 +215,7 @@ class Filler:
         left[index] -= count
         host = self.hosts[index]
         if host is not None:
-            self._use_cap(host, count, left, caps)
+            caps[host] -= count
 
     def _fitting(self, index: int, room: Sequence[int], left: Sequence[int], caps: dict[int, int]) -> int:
         count = left[index]
@@ -240,21 +231,22 @@ class Filler:
         self,
         orders: Orders,
         power: float,
-        room: Sequence[int],
+        room: list[int],
         left: list[int],
         caps: dict[int, int],
         content: dict[int, int],
     ) -> None:
-        """Add plain shapes to ``content``; the room is what accelerated ones left."""
+        """Add plain shapes to ``content`` and take them from ``room`` and ``left``."""
         edges, by_rate = self._edges[power], orders.by_rate
         positions = [0] * len(by_rate)
         length = len(by_rate[0])
         cpu, memory, pods, hosts = self.cpu, self.memory, self.pods, self.hosts
-        free_cpu, free_memory, free_pods = room[0], room[1], room[2]
+        free_cpu, free_memory, free_pods = room[:3]
         while free_cpu > 0 and free_memory > 0 and free_pods > 0:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             order, position = by_rate[rate], positions[rate]
+            count, host = 0, None
             # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
             while position < length:
                 index = order[position]
@@ -262,28 +254,23 @@ class Filler:
                     count = min(left[index], free_cpu // cpu[index], free_memory // memory[index])
                     if count * pods[index] > free_pods:
                         count = free_pods // pods[index]
+                    host = hosts[index]
+                    if host is not None and count > caps[host]:
+                        count = caps[host]
                     if count > 0:
                         break
                 position += 1
             positions[rate] = position
-            if position == length:
-                return
+            if count == 0:
+                break
             # About a quarter at a time, so that the balance is looked at again.
             if count > 3:
                 count //= 4
-            host = hosts[index]
             if host is not None:
-                count = min(count, caps[host])
-                self._use_cap(host, count, left, caps)
+                caps[host] -= count
             left[index] -= count
             content[index] = content.get(index, 0) + count
             free_cpu -= cpu[index] * count
             free_memory -= memory[index] * count
             free_pods -= pods[index] * count
-
-    def _use_cap(self, host: int, count: int, left: list[int], caps: dict[int, int]) -> None:
-        """Use places of a host rule; without any left, nobody else under the rule fits on this node."""
-        caps[host] -= count
-        if caps[host] == 0:
-            for member in self.host_members[host]:
-                left[member] = 0  # of this node's copy
+        room[:3] = free_cpu, free_memory, free_pods

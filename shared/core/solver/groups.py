@@ -55,10 +55,15 @@ class Demands:
     def resolve(self, market: Market) -> None:
         """Resolve the groups' topology against the domains that the market and the nodes have."""
         domains = known_domains(market, {key.topology_key for key in self.terms.keys})
+        # Workloads share levels through a memo of ``gather``, so their identity stands for their value.
+        known: dict[object, Constraints] = {}
         for group in self.groups:
-            group.constraints = [
-                constraints_of(group.workload, level, self.terms, domains, group.matching) for level in group.levels
-            ]
+            workload, matching = group.workload, group.matching
+            shared = (matching, workload.namespace, _chosen_labels(workload))
+            for level in group.levels:
+                if (id(level), shared) not in known:
+                    known[id(level), shared] = constraints_of(workload, level, self.terms, domains, matching)
+            group.constraints = [known[id(level), shared] for level in group.levels]
 
 
 def has_soft_taints(snapshot: Snapshot) -> bool:

@@ -108,10 +108,17 @@ class DomainCosts:
         if table is None:
             table = self._tables[topology_key] = {}
             for option in self._state.market.options:
-                domain = self._state.labels_of(option).get(topology_key)
-                if option.reservation is None and domain is not None:
+                if option.reservation is None:
+                    domain = _domain(option, topology_key)
                     table.setdefault((option.alternatives, domain), _Offers()).add(option)
         return table
+
+
+def _domain(option: Option, topology_key: str) -> str:
+    """Return the domain of a key that offerings decide."""
+    if topology_key == CAPACITY_TYPE:
+        return str(option.key.capacity_type.value)
+    return option.key.zone if topology_key == ZONE else option.key.zone_id
 
 
 class _Offers:
@@ -298,7 +305,8 @@ def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], doma
         if term is None:
             lots.append(Lot(group, 0, None, remaining))
             continue
-        allowed = [domain for domain in universe if domain in domains.of(group, key)]
+        offered = domains.of(group, key)
+        allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
         load = [(domain, domains.load.get((key, domain), 0.0)) for domain in allowed]
