@@ -1,0 +1,248 @@
+"""What users write, deployed: policy from a folder and from the command line, and demand that is wrong.
+
+The tests tell one story in their order, on one deployment, which brought ``examples/policy`` along.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from embedded.reservoir import IMAGE_PARAMETER
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, Function, Queue
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+CONTEXT: Final = {"manifests": "examples/policy"}
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+OBJECTS: Final = ["ec2nodeclass/default", "ec2nodeclass/gpu-training", "nodepool/default", "nodepool/gpu-training"]
+
+
+def names(text: str) -> list[str]:
+    return [f"{each['kind'].lower()}/{each['metadata']['name']}" for each in yaml.safe_load_all(text)]
+
+
+def stored(world: World) -> dict[str, dict[str, Any]]:
+    """What ``get`` prints, by kind and name."""
+    done = world.command("get", "-o", "yaml")
+    assert done.returncode == 0, done.stderr
+    return dict(zip(names(done.stdout), yaml.safe_load_all(done.stdout), strict=True))
+
+
+def apply(world: World, *manifests: Mapping[str, Any], options: tuple[str, ...] = ()) -> list[str]:
+    done = world.command("apply", *options, "-f", "-", stdin=yaml.safe_dump_all(manifests))
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def refused(world: World, *manifests: Mapping[str, Any]) -> str:
+    """What is said to an ``apply`` that is refused."""
+    done = world.command("apply", "-f", "-", stdin=yaml.safe_dump_all(manifests))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nothing was written" in done.stderr
+    return done.stderr
+
+
+def changed(manifest: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {**manifest, "spec": {**manifest["spec"], **fields}}
+
+
+def conditions(manifest: Mapping[str, Any]) -> dict[str, str]:
+    return {condition["type"]: condition["status"] for condition in manifest["status"]["conditions"]}
+
+
+# -- policy
+
+
+def test_the_deployment_applied_the_folder_at_the_first_attempt(world: World) -> None:
+    log = map(json.loads, world.log(Function.APPLY).splitlines())
+    (answer,) = (line for line in log if "CloudFormation" in line["message"])
+    assert (answer["succeeded"], answer["repeated"], answer["problems"]) == (True, [], [])
+    assert answer["changes"] == [
+        "EC2NodeClass/default created",
+        "EC2NodeClass/gpu-training created",
+        "NodePool/default created",
+        "NodePool/gpu-training created",
+    ]
+
+
+def test_what_is_printed_and_what_was_deployed_change_nothing(world: World) -> None:
+    assert apply(world, *stored(world).values()) == [f"{name} unchanged" for name in OBJECTS]
+    same = world.command("diff", "-f", str(EXAMPLES / "policy"))
+    assert (same.returncode, same.stdout) == (0, "")
+
+
+def test_an_edit_is_shown_then_tried_then_made_and_then_it_is_stale(world: World) -> None:
+    before = stored(world)["nodepool/default"]
+    edit = changed(before, weight=11)
+    shown = world.command("diff", "-f", "-", stdin=yaml.safe_dump(edit))
+    assert shown.returncode == 1
+    assert {"-  weight: 10", "+  weight: 11"} <= set(shown.stdout.splitlines())
+    assert apply(world, edit, options=("--dry-run",)) == ["nodepool/default updated (dry run)"]
+    assert apply(world, edit) == ["nodepool/default updated"], "the dry run has written nothing"
+
+    other = {**before, "metadata": {"name": "other"}}
+    assert "somebody else was faster" in refused(world, other, changed(before, weight=12))
+    after = stored(world)
+    assert list(after) == OBJECTS
+    assert (after["nodepool/default"]["spec"]["weight"], after["nodepool/default"]["metadata"]["generation"]) == (11, 2)
+
+
+def test_an_edit_of_what_was_deleted_and_made_again_is_stale_too(world: World) -> None:
+    read = stored(world)["nodepool/gpu-training"]
+    assert world.command("delete", "nodepool/gpu-training").stdout.splitlines() == ["nodepool/gpu-training deleted"]
+    again = {**read, "metadata": {"name": "gpu-training"}}
+    assert apply(world, again) == ["nodepool/gpu-training created"]
+    assert "somebody else was faster" in refused(world, changed(read, weight=1))
+
+
+def test_one_error_among_many_objects_writes_none(world: World) -> None:
+    good = changed(stored(world)["nodepool/default"], weight=13)
+    said = refused(world, good, {**changed(good, wieght=1), "metadata": {"name": "Other"}})
+    assert "spec.wieght: is not a known field (did you mean weight?)" in said
+    assert "metadata.name" in said
+
+
+def test_conditions_say_what_was_found_and_what_is_missing(world: World) -> None:
+    world.reserve("general", "m7i.large", "us-east-1a", 1, "general")
+    before = stored(world)
+    assert before["nodepool/default"]["spec"]["weight"] == 11, "the apply with an error wrote nothing"
+    node_class = before["ec2nodeclass/default"]
+    apply(world, changed(node_class, amiSelectorTerms=[{"tags": {"no": "such-image"}}]))
+    world.discover()
+    broken = stored(world)
+    found = conditions(broken["ec2nodeclass/default"])
+    assert (found["AMIsReady"], found["Ready"]) == ("False", "False")
+    assert conditions(broken["nodepool/default"])["NodeClassReady"] == "False"
+
+    terms = [{"ssmParameter": IMAGE_PARAMETER.format("x86_64")}]
+    apply(world, changed(broken["ec2nodeclass/default"], amiSelectorTerms=terms))
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    repaired = stored(world)
+    assert conditions(repaired["ec2nodeclass/default"]) == {
+        "AMIsReady": "True",
+        "CapacityReservation": "Available",
+        "CapacityReservationsReady": "True",
+        "InstanceProfileReady": "True",
+        "LaunchesPermitted": "True",
+        "SecurityGroupsReady": "True",
+        "SubnetsReady": "True",
+        "Ready": "True",
+    }
+    assert conditions(repaired["nodepool/default"])["Ready"] == "True"
+    (reservation,) = repaired["ec2nodeclass/default"]["status"]["capacityReservations"]
+    assert {key: reservation[key] for key in ("instanceType", "state", "totalInstanceCount", "freeUnits")} == {
+        "instanceType": "m7i.large",
+        "state": "active",
+        "totalInstanceCount": 1,
+        "freeUnits": 1,
+    }
+
+
+# -- demand
+
+
+def workload(name: str, **spec: Any) -> dict[str, Any]:
+    wanted = {"replicas": 1, "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, **spec}
+    metadata = {"namespace": "story", "name": name, "generation": 1}
+    return {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": wanted}
+
+
+def submit(name: str, **spec: Any) -> str:
+    return json.dumps({"action": "submit", "workload": workload(name, **spec)})
+
+
+MIB: Final = 2**20
+# What is wrong with a message -> where its problem is found, the rule that it breaks, and what is nearest.
+BAD: Final[dict[str, tuple[str, tuple[str, str, str | None]]]] = {
+    "malformed": ('{"action": "submit", "workload": ', ("", "json", None)),
+    "no object": ("[1, 2, 3]", ("", "message", None)),
+    "unknown version": ('{"schemaVersion": 2, "action": "submit"}', ("schemaVersion", "schema-version", "1")),
+    "unknown action": ('{"action": "sumbit"}', ("action", "action", "submit")),
+    "wrong type": (submit("bad", replicas="three"), ("workload.spec.replicas", "int-type", None)),
+    "unknown field": (submit("bad", replica=3), ("workload.spec.replica", "unknown-field", "replicas")),
+    "unknown pool": (
+        submit("bad", nodeSelector={"karpenter.sh/nodepool": "gpu-trainign"}),
+        ("workload.spec.nodeSelector['karpenter.sh/nodepool']", "unknown-node-pool", "gpu-training"),
+    ),
+    "absurd count": (submit("bad", replicas=10**18), ("workload.spec.replicas", "less-than-equal", "1000000")),
+    "absurd number": ('{"action": ' + "9" * 400 + "}", ("", "integer", None)),
+    "absurd quantity": (
+        submit("bad", resources={"requests": {"memory": "999999999Ei"}}),
+        ("workload.spec.resources.requests.memory", "quantity", None),
+    ),
+    "deep": ("[" * 5_000, ("", "depth", None)),
+}
+
+
+def put_away(world: World) -> dict[str, dict[str, Any]]:
+    """The dead letters that nobody has read before, by the id of the message that was refused."""
+    sqs, found = world.aws.client("sqs"), {}
+    while letters := sqs.receive_message(
+        QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+    ).get("Messages", []):
+        for letter in letters:
+            attributes = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
+            found[attributes["MessageId"]] = {**attributes, "Body": letter["Body"]}
+    return found
+
+
+def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world: World) -> None:
+    bodies = [body for body, _ in BAD.values()]
+    neighbours = {f"story/good-{index}" for index in range(len(bodies))}
+    mixed = [text for index, bad in enumerate(bodies) for text in (submit(f"good-{index}"), bad)]
+    sqs, queue = world.aws.client("sqs"), world.output(Queue.DEMAND)
+    ids: list[str] = []
+    for start in range(0, len(mixed), 10):
+        entries: Any = [{"Id": str(index), "MessageBody": text} for index, text in enumerate(mixed[start : start + 10])]
+        sent = sqs.send_message_batch(QueueUrl=queue, Entries=entries)["Successful"]
+        ids += [each["MessageId"] for each in sorted(sent, key=lambda each: int(each["Id"]))]
+
+    world.until("every bad message is told", lambda seen: seen.counts["Workload Rejected"] >= len(BAD))
+    world.until("every good message is placed", lambda seen: neighbours <= set(seen.placed))
+
+    told = {event["messageId"]: event for event in world.events("Workload Rejected")}
+    letters = put_away(world)
+    for (title, (body, expected)), message_id in zip(BAD.items(), ids[1::2], strict=True):
+        problem = told[message_id]["problems"][0]
+        assert (problem["path"], problem["rule"], problem.get("suggestion")) == expected, title
+        assert letters[message_id]["Body"] == body, title
+        assert problem["message"] in letters[message_id]["Reason"], title
+    assert set(told) == set(letters) == set(ids[1::2]), "nothing else was refused or gave up"
+
+
+def test_a_megabyte_is_read_or_refused_and_stops_nobody(world: World) -> None:
+    sqs, queue = world.aws.client("sqs"), world.output(Queue.DEMAND)
+    large = submit("large")
+    full = large[:-1] + " " * (MIB - len(large)) + "}"
+    crowded = json.dumps({"action": "submit", "workload": [0] * (MIB // 3 - 20)})
+    assert len(full) == MIB
+    assert MIB - 100 < len(crowded) <= MIB
+    ids = [sqs.send_message(QueueUrl=queue, MessageBody=text)["MessageId"] for text in (full, crowded)]
+    world.send(submit("after"))
+    world.until(
+        "the large one and the next are placed", lambda seen: {"story/large", "story/after"} <= set(seen.placed)
+    )
+    world.until("the crowded one is told", lambda seen: seen.counts["Workload Rejected"] >= len(BAD) + 1)
+    (told,) = (event for event in world.events("Workload Rejected") if event["messageId"] == ids[1])
+    assert told["problems"][0]["rule"] == "size"
+    ((message_id, letter),) = put_away(world).items()
+    assert (message_id, letter["Truncated"]) == (ids[1], "true")
+    assert crowded.startswith(letter["Body"])
+
+
+def test_a_full_reservation_is_limit_exceeded_until_a_unit_is_free(world: World) -> None:
+    world.send(submit("reserved", nodeSelector={"karpenter.sh/capacity-type": "reserved"}))
+    world.until("the unit is used", lambda seen: [each.available_count for each in seen.reservations] == [0])
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    full = stored(world)
+    assert conditions(full["ec2nodeclass/default"])["CapacityReservation"] == "LimitExceeded"
+    assert conditions(full["nodepool/default"])["CapacityReservation"] == "LimitExceeded"
+    assert conditions(full["ec2nodeclass/default"])["Ready"] == "True"
+    world.reserve("more", "m7i.large", "us-east-1a", 1, "general")
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    assert conditions(stored(world)["nodepool/default"])["CapacityReservation"] == "Available"
