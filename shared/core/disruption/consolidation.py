@@ -88,7 +88,7 @@ class _Search:
     # -- moves
 
     def _empty_nodes(self, reserved: bool) -> None:
-        chosen = self._outlook.emptiable(self._outlook.rooms(self.world), self._group(reserved))
+        chosen = self._outlook.emptiable(self._outlook.rooms(self.world, self._left), self._group(reserved))
         refused = 0
         waiting = list(_chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
@@ -116,7 +116,7 @@ class _Search:
                     start, size = start + 1, 2  # it is the first that stands in the way
 
     def _replace_single_nodes(self, reserved: bool) -> None:
-        rooms = self._outlook.rooms(self.world)
+        rooms = self._outlook.rooms(self.world, self._left)
         hopeful = []
         for candidate in self._group(reserved):
             reason = self._rule.hopeless(candidate) or self._outlook.refusal(rooms, candidate)

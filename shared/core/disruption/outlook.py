@@ -74,11 +74,14 @@ class Outlook:
         """Whether some reservation had a unit to launch into when the pass began."""
         return bool(self._units)
 
-    def rooms(self, world: World) -> Rooms:
-        """Return what is free on the world's nodes, in the order in which the scheduler fills them."""
+    def rooms(self, world: World, candidates: Sequence[Candidate]) -> Rooms:
+        """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
+        order = {candidate.id: -position for position, candidate in enumerate(candidates)}
+        first = -len(candidates)
+        nodes = sorted(world.snapshot.nodes, key=lambda node: (order.get(node.claim_id, first), fill_order(node)))
         places = (
             Place(node.claim_id, self._facts.alternatives(node), self._facts.free(node))
-            for node in sorted(world.snapshot.nodes, key=fill_order)
+            for node in nodes
             if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
         )
         return Rooms(places, self._least)
