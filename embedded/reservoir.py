@@ -29,6 +29,9 @@ _TRUST_EC2: Final = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
 }
+# Assets are uploaded from where they were built: copying the thousands of files of a layer takes longer than all else
+# in a synthesis.
+LEAVE_ASSETS: Final = {"aws:cdk:disable-asset-staging": True}
 # The first reading of all instance types takes longer than a client usually waits.
 PATIENT: Final = Config(read_timeout=600, retries={"total_max_attempts": 1})
 Report = Callable[[str], None]
@@ -120,7 +123,7 @@ def _failure_of(synthesis: "subprocess.Popen[str]") -> str | None:
 
 def _start_synthesis(folder: Path, context: Mapping[str, str]) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
-    whole = {"embedded": "true", "retain": "false", **context}
+    whole = {"embedded": "true", "retain": "false", **LEAVE_ASSETS, **context}
     environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(whole)}
     return subprocess.Popen(
         [sys.executable, "app.py"],

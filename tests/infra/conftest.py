@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from infra.app import build_app
 from shared.names import DEFAULT_STACK
 from tests.embedded_fixture import embedded_aws
 from tests.infra.synthesis import template_app
@@ -24,8 +23,8 @@ def assembly(make_once: MakeOnce) -> Path:
 
 @pytest.fixture(scope="session")
 def embedded_assembly(make_once: MakeOnce) -> Path:
-    """Return the assembly, assets and all, whose layer is built for the Python that runs these tests."""
-    return make_once("embedded-cdk.out", lambda folder: build_app(outdir=folder, context={"embedded": True}).synth())
+    """Return the assembly whose assets are built for the Python that runs these tests."""
+    return make_once("embedded-cdk.out", lambda folder: template_app(folder, {"embedded": True}).synth())
 
 
 @pytest.fixture(scope="session")

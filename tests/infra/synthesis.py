@@ -1,17 +1,15 @@
-"""Synthesis for tests that look at templates only."""
+"""Synthesis for tests, which leave assets where they were built."""
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from aws_cdk import App
 
+from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
-
-# Assets stay where they are: copying the thousands of files of a layer takes longer than all else in a synthesis.
-LEAVE_ASSETS: Final = {"aws:cdk:disable-asset-staging": True}
 
 
 def template_app(folder: Path, context: Mapping[str, Any] | None = None) -> App:
-    """Return the app whose ``synth()`` writes templates as ever, and no copies of the assets that they name."""
+    """Return the app whose ``synth()`` writes everything as ever but the copies of assets."""
     return build_app(outdir=folder, context={**LEAVE_ASSETS, **(context or {})})

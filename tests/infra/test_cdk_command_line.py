@@ -20,13 +20,16 @@ CDK = ROOT / "node_modules" / "aws-cdk" / "bin" / "cdk"
 @pytest.fixture
 def light_assembly(embedded_assembly: Path, tmp_path: Path) -> Path:
     """The assembly with a stub for a layer, which the command line would compress: this test starts no function."""
-    template = json.loads((embedded_assembly / f"{DEFAULT_STACK}.template.json").read_text())
+    assembly, stub = tmp_path / "assembly", tmp_path / "stub"
+    shutil.copytree(embedded_assembly, assembly)
+    stub.mkdir()
+    (stub / "stub.txt").write_text("the layer")
+    template = json.loads((assembly / f"{DEFAULT_STACK}.template.json").read_text())
     (layer,) = of_type(template["Resources"], "AWS::Lambda::LayerVersion").values()
-    layer_folder = f"asset.{layer['Content']['S3Key'].removesuffix('.zip')}"
-    assembly = tmp_path / "assembly"
-    shutil.copytree(embedded_assembly, assembly, ignore=shutil.ignore_patterns(layer_folder))
-    (assembly / layer_folder).mkdir()
-    (assembly / layer_folder / "stub.txt").write_text("the layer")
+    manifest = assembly / f"{DEFAULT_STACK}.assets.json"
+    assets = json.loads(manifest.read_text())
+    assets["files"][layer["Content"]["S3Key"].removesuffix(".zip")]["source"]["path"] = str(stub)
+    manifest.write_text(json.dumps(assets))
     return assembly
 
 
