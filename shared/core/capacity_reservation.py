@@ -58,6 +58,11 @@ class CapacityReservation:
     tags: Mapping[str, str] = field(default_factory=dict)
     stale: bool = False  # the last discovery failed; these are the last good facts
 
+    @property
+    def placement_group_name(self) -> str | None:
+        """Return the name of the cluster placement group that the reservation lies in."""
+        return None if self.placement_group_arn is None else self.placement_group_arn.rpartition("/")[2]
+
     def is_active(self, now: datetime) -> bool:
         """Whether instances can be launched into it at ``now``: active, started, and not yet draining."""
         if self.state != ACTIVE or (self.end_at is not None and self.end_at <= now):

@@ -140,7 +140,8 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
     if not reservation.is_active(facts.now):
         # Ended since the plan was made, or a Capacity Block that has begun to drain: it takes no new work.
         raise NoLaunchablePoolError(f"reservation {reservation.id} cannot be launched into any more")
-    return ReservationTarget(reservation.id, reservation.kind, facts.node_class.fleet_targeting_mode)
+    mode = facts.node_class.fleet_targeting_mode
+    return ReservationTarget(reservation.id, reservation.kind, mode, reservation.placement_group_name)
 
 
 def _configs(

@@ -46,6 +46,7 @@ class ReservationTarget:
     reservation_id: str
     kind: ReservationKind
     mode: FleetTargetingMode = FleetTargetingMode.LAUNCH_TEMPLATE
+    placement_group: str | None = None  # by name: only instances in it can use the reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +181,9 @@ def _placement(node_class: NodeClass, target: ReservationTarget | None) -> dict[
     placement: dict[str, object] = {}
     # EC2 refuses a placement group together with a Capacity Block (user guide, "Capacity Block concepts").
     is_block = target is not None and target.kind is ReservationKind.CAPACITY_BLOCK
-    if node_class.placement_group is not None and not is_block:
-        key = "GroupId" if node_class.placement_group.startswith("pg-") else "GroupName"
-        placement[key] = node_class.placement_group
+    group = (target.placement_group if target is not None else None) or node_class.placement_group
+    if group is not None and not is_block:
+        placement["GroupId" if group.startswith("pg-") else "GroupName"] = group
     if node_class.tenancy != "default":
         placement["Tenancy"] = node_class.tenancy
     return placement

@@ -17,7 +17,8 @@ def selected_ids(
 ) -> tuple[str, ...]:
     """Return the ids of reservations that some term selects and that the class can use now or later, sorted.
 
-    Platform and tenancy are the class's own, because EC2 counts only instances that have the reservation's. What has
+    Platform and tenancy are the class's own, because EC2 counts only instances that have the reservation's. So it is
+    with the placement group that a reservation may lie in; a launch joins it where the class names none. What has
     ended is left out; other states (also ones that EC2 may add) are kept: such reservations are used once active.
     ``groups`` maps the ARNs of resource groups to reservation ids.
     """
@@ -27,6 +28,7 @@ def selected_ids(
             for reservation in reservations
             if reservation.platform == node_class.platform
             and reservation.tenancy == node_class.tenancy
+            and _shares_group(node_class, reservation)
             and not _is_over(reservation, now)
             and any(matches(term, reservation, groups) for term in node_class.capacity_reservation_selector_terms)
         )
@@ -52,6 +54,15 @@ def matches(
 
 def _has_tag(reservation: CapacityReservation, key: str, value: str) -> bool:
     return key in reservation.tags if value == ANY_VALUE else reservation.tags.get(key) == value
+
+
+def _shares_group(node_class: NodeClass, reservation: CapacityReservation) -> bool:
+    """Whether the class can launch into the reservation's placement group.
+
+    A class that gives its group's id can use none in groups: EC2 tells the names of theirs only.
+    """
+    group = reservation.placement_group_name
+    return group is None or node_class.placement_group in (None, group)
 
 
 def _is_over(reservation: CapacityReservation, now: datetime) -> bool:

@@ -74,6 +74,27 @@ def test_ultra_servers_are_known_by_their_type() -> None:
     assert not parse(described(InstanceType="trn2.48xlarge"), NAMES).ultra_server
 
 
+def test_the_block_and_the_placement_group_are_read() -> None:
+    arn = "arn:aws:ec2:us-east-1:111122223333:placement-group/rack-1"
+    found = parse(described(CapacityBlockId="cb-1", PlacementGroupArn=arn, ReservationType="capacity-block"), NAMES)
+    assert (found.capacity_block_id, found.placement_group_name) == ("cb-1", "rack-1")
+    plain = parse(described(), NAMES)
+    assert (plain.capacity_block_id, plain.placement_group_name) == (None, None)
+
+
+def test_blocks_and_reservations_of_others_are_listed_with_their_owner_and_block() -> None:
+    cloud = Cloud()
+    shared = cloud.control("share_reservation", instance_type="m5.large", zone="us-east-1a", count=3)
+    block = cloud.control("purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=2)
+    found = {item.id: item for item in Ec2ReservationReader(cloud.ec2, lambda: None).list_visible()}
+    assert found[shared["capacity_reservation_id"]].owner_id != found[block["capacity_reservation_id"]].owner_id
+    ours = found[block["capacity_reservation_id"]]
+    assert (ours.kind, ours.capacity_block_id) == (ReservationKind.CAPACITY_BLOCK, block["capacity_block_id"])
+    cloud.control("unshare_reservation", capacity_reservation_id=shared["capacity_reservation_id"])
+    left = {item.id for item in Ec2ReservationReader(cloud.ec2, lambda: None).list_visible()}
+    assert left == {block["capacity_reservation_id"]}
+
+
 def test_every_page_and_every_kind_is_listed() -> None:
     cloud = Cloud()
     made = {cloud.reserve(2, TagSpecifications=[_tags("capacity-reservation", team="research")]) for _ in range(5)}

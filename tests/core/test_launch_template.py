@@ -120,6 +120,12 @@ def test_blocks_go_without_a_placement_group() -> None:
     assert data(grouped, to(ReservationKind.DEFAULT))["Placement"] == {"GroupName": "cluster-1"}
 
 
+def test_a_reservation_in_a_placement_group_takes_its_launches_there() -> None:
+    target = replace(to(ReservationKind.DEFAULT), placement_group="rack-1")
+    assert data(CLASS, target)["Placement"] == {"GroupName": "rack-1"}
+    assert data(replace(CLASS, placement_group="rack-1"), target)["Placement"] == {"GroupName": "rack-1"}
+
+
 def test_equal_content_has_one_name_and_other_content_another() -> None:
     first = launch_template(CLASS, "ami-1", "prod", None)
     assert launch_template(CLASS, "ami-1", "prod", None).name == first.name

@@ -104,6 +104,67 @@ def test_platform_and_tenancy_are_the_classes_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (None, {"cr-plain", "cr-rack-1", "cr-rack-2"}),  # launches into a group's reservation join the group
+        ({"name": "rack-1"}, {"cr-plain", "cr-rack-1"}),
+        ({"id": "pg-0123456789abcdef0"}, {"cr-plain"}),
+    ],
+)
+def test_a_reservation_in_a_placement_group_serves_classes_of_that_group(
+    selector: dict[str, str] | None, expected: set[str]
+) -> None:
+    spec = {} if selector is None else {"placementGroupSelector": selector}
+    world = world_selecting({"tags": TEAM}, **spec)
+    arn = "arn:aws:ec2:us-east-1:111122223333:placement-group/"
+    world.reader.put(
+        reservation("cr-plain", tags=TEAM),
+        reservation("cr-rack-1", tags=TEAM, placement_group_arn=arn + "rack-1"),
+        reservation("cr-rack-2", tags=TEAM, placement_group_arn=arn + "rack-2"),
+    )
+    world.discover()
+    assert set(selected(world)) == expected
+
+
+def test_reservations_that_others_share_are_selected_by_id_and_vanish_when_unshared() -> None:
+    """Their owner's tags are not shown to us."""
+    world = world_selecting({"id": "cr-shared"}, {"id": "cr-shared-block"})
+    tomorrow = START + timedelta(days=1)
+    world.reader.put(
+        reservation("cr-own", tags=TEAM),
+        reservation("cr-shared", owner_id=OTHER),
+        reservation("cr-shared-block", owner_id=OTHER, kind=ReservationKind.CAPACITY_BLOCK, end_at=tomorrow),
+    )
+    world.discover()
+    assert selected(world) == ("cr-shared", "cr-shared-block")
+    del world.reader.reservations["cr-shared"]
+    world.clock.advance(minutes=1)
+    assert world.discover().gone_count == 1
+    assert selected(world) == ("cr-shared-block",)
+
+
+def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it_is_there() -> None:
+    starts = START + timedelta(days=9)
+    world = PlanningWorld().ready(
+        reservation(tags=TEAM, state="assessing", start_at=starts, total_count=0, available_count=0),
+        pool=node_pool_manifest(capacity_types=("reserved",)),
+    )
+    world.submit(replicas=2)
+    for state in ("scheduled", "delayed"):
+        world.reader.put(reservation(tags=TEAM, state=state, start_at=starts, total_count=0, available_count=0))
+        world.clock.advance(hours=1)
+        world.discover()
+        world.plan()
+        assert world.reservation().reservation.state == state
+        assert world.workload().pending_count == 2
+    world.clock.set(starts + timedelta(minutes=1))
+    world.reader.put(reservation(tags=TEAM, start_at=starts))
+    assert world.discover().woke_planner
+    world.plan()
+    assert (world.workload().pending_count, world.reservation().balance.outstanding_count) == (0, 2)
+
+
+@pytest.mark.parametrize(
     ("state", "kept"),
     [
         ("active", True),
