@@ -1,0 +1,160 @@
+"""The quick look: what could be emptied, what could be cheaper, and what is hopeless."""
+
+from dataclasses import replace
+
+import pytest
+
+from shared.core import labels
+from shared.core.disruption.candidate import Candidate, make_candidate
+from shared.core.disruption.outlook import Outlook
+from shared.core.disruption.rooms import Place, Rooms
+from shared.core.disruption.simulation import World
+from shared.core.plan import Plan
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.snapshot import Snapshot
+from tests.core.disruption.world import (
+    NOW,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    Fleet,
+    instance_type,
+    node_pool,
+    reservation,
+    workload,
+)
+
+SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
+LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
+ONLY_ON_DEMAND = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, ("on-demand",)))
+WORK = {
+    w.key: w
+    for w in (
+        workload("tiny", 1),
+        workload("big", 6),
+        workload("whole", 8),
+        workload("choosy", 1, node_selector=ONLY_ON_DEMAND),
+    )
+}
+
+
+def no_solve(_: Snapshot) -> Plan:
+    raise AssertionError("the quick look asks the scheduler nothing")
+
+
+def fleet(**changes: object) -> Fleet:
+    settings: dict[str, object] = {"types": (SMALL, LARGE), "pools": (node_pool(),), "workloads": WORK}
+    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+
+
+def candidates(it: Fleet) -> list[Candidate]:
+    found = [make_candidate(it.node(claim), claim, it.pools[0], it.workloads) for _, claim in sorted(it.claims.items())]
+    return sorted(found, key=lambda candidate: candidate.order)
+
+
+def emptiable(it: Fleet) -> list[str]:
+    everyone = candidates(it)
+    world = World.of(it.snapshot(), no_solve, NOW)
+    outlook = Outlook(world, everyone)
+    return [candidate.id for candidate in outlook.emptiable(outlook.rooms(world, everyone), everyone)]
+
+
+def hopeless(it: Fleet, claim_id: str) -> bool:
+    everyone = candidates(it)
+    world = World.of(it.snapshot(), no_solve, NOW)
+    outlook = Outlook(world, everyone)
+    candidate = next(candidate for candidate in everyone if candidate.id == claim_id)
+    return outlook.refusal(outlook.rooms(world, everyone), candidate) is not None
+
+
+def test_a_node_that_cannot_be_emptied_does_not_stand_in_the_way() -> None:
+    it = fleet()
+    it.add_node("a-full", "large", ON_DEMAND, {"default/whole": 1})
+    it.add_node("b", "large", ON_DEMAND, {"default/tiny": 1})
+    it.add_node("c", "large", ON_DEMAND, {"default/big": 1})
+
+    assert emptiable(it) == ["b"]
+
+
+def test_the_nodes_that_are_hardest_to_move_take_the_rest() -> None:
+    it = fleet(reservations=(reservation("cr-1", "large", 1, 0),))
+    for name in ("a", "b", "c"):
+        it.add_node(name, "large", ON_DEMAND, {"default/tiny": 1})
+    it.add_node("prepaid", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-1")
+
+    assert emptiable(it) == ["a", "b", "c"]
+
+
+def test_choosy_work_finds_room_only_where_it_may_run() -> None:
+    it = fleet()
+    it.add_node("a", "large", ON_DEMAND, {"default/choosy": 1})
+    it.add_node("b", "large", SPOT, {"default/whole": 0})
+
+    assert "a" not in emptiable(it)
+    it.add_node("c", "large", ON_DEMAND, {"default/tiny": 2})
+    assert "a" in emptiable(it)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "market", "placed", "is_hopeless"),
+    [
+        ("large", ON_DEMAND, {"default/tiny": 1}, False),  # fits a small one
+        ("large", ON_DEMAND, {"default/whole": 1}, False),  # fits the same size on the spot market
+        ("large", SPOT, {"default/whole": 1}, True),
+        ("small", SPOT, {"default/tiny": 1}, True),
+        ("small", ON_DEMAND, {"default/choosy": 1}, True),  # spot would be cheaper, but not for this
+    ],
+)
+def test_alone_a_node_is_hopeless_unless_something_cheaper_holds_its_work(
+    type_name: str, market: object, placed: dict[str, int], is_hopeless: bool
+) -> None:
+    it = fleet()
+    it.add_node("n", type_name, market, placed)  # type: ignore[arg-type]  # a capacity type
+
+    assert hopeless(it, "n") is is_hopeless
+
+
+def test_a_free_unit_is_a_hope_for_paid_nodes_and_for_larger_reserved_ones() -> None:
+    it = fleet(reservations=(reservation("cr-s", "small", 2, 1), reservation("cr-l", "large", 1, 0)))
+    it.add_node("paid", "large", SPOT, {"default/tiny": 8})
+    it.add_node("roomy", "large", RESERVED, {"default/tiny": 8}, reservation_id="cr-l")
+    it.add_node("right", "small", RESERVED, {"default/tiny": 2}, reservation_id="cr-s")
+
+    assert [hopeless(it, name) for name in ("paid", "roomy", "right")] == [False, False, True]
+
+
+def test_a_try_is_taken_back_and_a_closed_node_takes_nothing() -> None:
+    rooms = Rooms([Place("a", 1, [4, 4, 9]), Place("b", 1, [4, 4, 9])], least=(1, 1, 1))
+
+    assert rooms.put((2, 2, 1), 1, 3, besides="b") == (1, 2)
+    rooms.take_back()
+    assert not rooms.has_arrivals("a")
+    assert rooms.put((2, 2, 1), 1, 2, besides="b")[0] == 0
+    rooms.close("b")
+    assert rooms.has_arrivals("a")
+    assert rooms.put((2, 2, 1), 1, 1, besides="x")[0] == 1  # a is full, b is gone
+    assert rooms.put((1, 1, 1), 2, 1, besides="x")[0] == 1  # nobody meets that wish
+
+
+def test_looks_are_counted_and_bounded() -> None:
+    it = fleet()
+    it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
+    it.add_node("b", "large", ON_DEMAND, {"default/tiny": 2})
+    everyone = candidates(it)
+    world = World.of(it.snapshot(), no_solve, NOW)
+    outlook = Outlook(world, everyone)
+    outlook.looks_left = 0
+
+    assert outlook.emptiable(outlook.rooms(world, everyone), everyone) == []
+    assert outlook.refusal(outlook.rooms(world, everyone), everyone[0]) is None  # not looked at: worth a simulation
+
+
+def test_work_that_is_no_longer_known_needs_nothing() -> None:
+    it = fleet()
+    claim = it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
+    it.workloads = {}
+    everyone = [make_candidate(replace(it.node(replace(claim, placements=()))), claim, it.pools[0], {})]
+    world = World.of(Snapshot(it.types, nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW)  # type: ignore[arg-type]
+
+    assert Outlook(world, everyone).asks(everyone[0]) == []
