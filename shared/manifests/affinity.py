@@ -46,7 +46,7 @@ class NodeSelectorTerm(Model):
 
 
 class NodeSelectorSpec(Model):
-    """Terms of which one must hold; the first that can is used, in order (R-47)."""
+    """Terms of which one must hold; all of them count at once, whichever serves best."""
 
     node_selector_terms: list[NodeSelectorTerm] = Field(min_length=1, max_length=MOST_TERMS)
 
