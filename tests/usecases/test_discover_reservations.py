@@ -128,19 +128,19 @@ def test_a_reservation_in_a_placement_group_serves_classes_of_that_group(
 
 def test_reservations_that_others_share_are_selected_by_id_and_vanish_when_unshared() -> None:
     """Their owner's tags are not shown to us."""
-    world = world_selecting({"id": "cr-shared"}, {"id": "cr-shared-block"})
+    world = world_selecting({"id": "cr-shared"}, {"id": "cr-sharedblock"})
     tomorrow = START + timedelta(days=1)
     world.reader.put(
         reservation("cr-own", tags=TEAM),
         reservation("cr-shared", owner_id=OTHER),
-        reservation("cr-shared-block", owner_id=OTHER, kind=ReservationKind.CAPACITY_BLOCK, end_at=tomorrow),
+        reservation("cr-sharedblock", owner_id=OTHER, kind=ReservationKind.CAPACITY_BLOCK, end_at=tomorrow),
     )
     world.discover()
-    assert selected(world) == ("cr-shared", "cr-shared-block")
+    assert selected(world) == ("cr-shared", "cr-sharedblock")
     del world.reader.reservations["cr-shared"]
     world.clock.advance(minutes=1)
     assert world.discover().gone_count == 1
-    assert selected(world) == ("cr-shared-block",)
+    assert selected(world) == ("cr-sharedblock",)
 
 
 def test_a_future_dated_reservation_is_known_through_its_states_and_used_when_it_is_there() -> None:
