@@ -159,7 +159,15 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
-        describes=("AvailabilityZones", "CapacityReservations", "Images", "SecurityGroups", "Subnets"),
+        # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
+        describes=(
+            "AvailabilityZones",
+            "CapacityBlocks",
+            "CapacityReservations",
+            "Images",
+            "SecurityGroups",
+            "Subnets",
+        ),
         more=(resolve_classes, set_timers),
     ),
     Function.DISCOVER_OFFERINGS: Duty(
@@ -185,13 +193,20 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         reads=(Table.POLICY,),
         # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
         # A node that ends before it ran may tell of a broken machine of a block.
-        describes=("AvailabilityZones", "CapacityBlockStatus", "CapacityReservations", "Instances"),
+        describes=("AvailabilityZones", "CapacityBlocks", "CapacityBlockStatus", "CapacityReservations", "Instances"),
         more=(ec2_permissions.end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
         writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
-        describes=("AvailabilityZones", "CapacityBlockStatus", "CapacityReservations", "Instances", "InstanceStatus"),
+        describes=(
+            "AvailabilityZones",
+            "CapacityBlocks",
+            "CapacityBlockStatus",
+            "CapacityReservations",
+            "Instances",
+            "InstanceStatus",
+        ),
         more=(set_timers, ec2_permissions.end_instances),
     ),
     Function.DISRUPT: Duty(

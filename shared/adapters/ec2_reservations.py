@@ -2,9 +2,13 @@
 
 One unfiltered, paged listing serves every selector form, finds every state, and is one call a thousand reservations;
 EC2 has no filter for ids that tolerates an unknown one, and none for the block or the kind.
+
+That a block is an UltraServer, which EC2 reclaims earlier, stands in DescribeCapacityBlocks only. It is asked once a
+block and remembered; the list of known types is what remains where EC2 does not say.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shared.adapters.aws_errors import map_client_errors
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.instance_type import is_ultra_server
+from shared.ports.errors import AwsError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -27,6 +32,7 @@ class Ec2ReservationReader:
         """Take a client of EC2, and a way to make one of Resource Groups: few classes name a group."""
         self._ec2 = ec2
         self._make_resource_groups = resource_groups
+        self._ultra_server_blocks: dict[str, bool] = {}  # by the block's id; it never changes
 
     @cached_property
     def _resource_groups(self) -> Any:
@@ -43,7 +49,27 @@ class Ec2ReservationReader:
                 for described in page["CapacityReservations"]:
                     reservation = parse(described, self._zone_names)
                     found[reservation.id] = reservation
-        return tuple(found[key] for key in sorted(found))
+        blocks = {r.capacity_block_id for r in found.values() if r.capacity_block_id is not None}
+        if not blocks <= self._ultra_server_blocks.keys():
+            self._read_blocks(blocks)
+        return tuple(self._as_sold(found[key]) for key in sorted(found))
+
+    def _read_blocks(self, wanted: Set[str]) -> None:
+        """Remember which blocks are UltraServers; one that EC2 does not show here (a shared one) is none."""
+        types: dict[str, bool] = {}
+        try:
+            with map_client_errors():
+                for page in self._ec2.get_paginator("describe_capacity_blocks").paginate():
+                    for block in page["CapacityBlocks"]:
+                        types[block.get("CapacityBlockId", "")] = bool(block.get("UltraserverType"))
+        except AwsError:
+            return  # asked again by the next listing; until then the type's name decides
+        self._ultra_server_blocks |= {block_id: types.get(block_id, False) for block_id in wanted}
+
+    def _as_sold(self, reservation: CapacityReservation) -> CapacityReservation:
+        if self._ultra_server_blocks.get(reservation.capacity_block_id or "", False):
+            return replace(reservation, ultra_server=True)
+        return reservation
 
     def list_group(self, group_arn: str) -> frozenset[str]:
         """Return the ids of the reservations in a resource group."""

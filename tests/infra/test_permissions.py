@@ -87,6 +87,7 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
     actions = {action for statement in statements(resources) for action in statement.actions}
     assert {action for action in actions if "CapacityReservation" in action or "CapacityBlock" in action} == {
         "ec2:DescribeCapacityBlockStatus",
+        "ec2:DescribeCapacityBlocks",
         "ec2:DescribeCapacityReservations",
     }
     assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
