@@ -1,0 +1,199 @@
+"""Disruption deployed, on its schedules, with permissions enforced: each story has a pool and a reservation of its own.
+
+Time runs fast, so that a schedule comes every few seconds.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from demo.observer import Observed
+from embedded.reservoir import IMAGE_PARAMETER, NODE_ROLE
+from infra.naming import function_name
+from shared.names import DEPLOYMENT, Function
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+ZONE: Final = "us-east-1a"
+FAST: Final = 20.0  # emulated seconds a second
+LIMIT_S: Final = 150.0  # several rounds of the schedules, on a busy machine too
+MOVE, ROLL, EMPTY = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge"
+
+
+def pool(story: str, instance_type: str, *capacity_types: str, **labels: str) -> list[dict[str, Any]]:
+    """A pool of one type, whose nodes may go as soon as there is a reason, with a class of its own."""
+    requirements = {
+        "karpenter.sh/capacity-type": list(capacity_types),
+        "node.kubernetes.io/instance-type": [instance_type],
+    }
+    return [
+        {
+            "apiVersion": "karpenter.k8s.aws/v1",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": story},
+            "spec": {
+                "role": NODE_ROLE,
+                "capacityReservationSelectorTerms": [{"tags": {"purpose": story}}],
+                "subnetSelectorTerms": [{"tags": {"network": "private"}}],
+                "securityGroupSelectorTerms": [{"tags": {"network": "private"}}],
+                "amiSelectorTerms": [{"ssmParameter": IMAGE_PARAMETER.format("x86_64")}],
+            },
+        },
+        {
+            "apiVersion": "karpenter.sh/v1",
+            "kind": "NodePool",
+            "metadata": {"name": story},
+            "spec": {
+                "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
+                "template": {
+                    "metadata": {"labels": {"story": story, **labels}},
+                    "spec": {
+                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": story},
+                        "requirements": [
+                            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
+                        ],
+                    },
+                },
+            },
+        },
+    ]
+
+
+def apply(world: World, folder: Path, manifests: list[dict[str, Any]]) -> None:
+    (folder / "policy.yaml").write_text("\n---\n".join(json.dumps(manifest) for manifest in manifests))
+    world.apply(folder)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Three pools, and one reserved unit for each."""
+    for story, instance_type in (("move", MOVE), ("roll", ROLL), ("empty", EMPTY)):
+        world.reserve(story, instance_type, ZONE, 1, story)
+    manifests = [
+        *pool("move", MOVE, "reserved", "on-demand"),
+        *pool("roll", ROLL, "reserved"),
+        *pool("empty", EMPTY, "reserved"),
+    ]
+    apply(world, tmp_path_factory.mktemp("policy"), manifests)
+    world.discover()
+    world.aws.clock.set_rate(FAST)
+
+
+def workload(name: str, story: str, replicas: int = 1, **spec: Any) -> dict[str, Any]:
+    """Replicas that fill a node each, on the pool of a story."""
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"namespace": "disruption", "name": name, "generation": 1},
+        "spec": {
+            "replicas": replicas,
+            "resources": {"requests": {"cpu": "6", "memory": "10Gi"}},
+            "nodeSelector": {"story": story, "topology.kubernetes.io/zone": ZONE},
+            **spec,
+        },
+    }
+
+
+def live(seen: Observed, instance_type: str, *states: str) -> list[Any]:
+    return [it for it in seen.live(*states) if it.instance_type == instance_type]
+
+
+def markets(seen: Observed, instance_type: str) -> list[str]:
+    return sorted(it.market for it in live(seen, instance_type, "running"))
+
+
+def unit(world: World, title: str) -> str:
+    return next(identity for identity, it in world.titles.items() if it == title)
+
+
+def order(world: World, *claims: str) -> list[tuple[str, str]]:
+    """Return what was said of nodes, in order: kind and claim."""
+    facts = ((event["detail-type"], event["detail"].get("node", {}).get("nodeClaim")) for event in world.seen.events)
+    return [(kind, claim) for kind, claim in facts if claim in claims]
+
+
+def until(world: World, what: str, holds: Callable[[Observed], bool]) -> Observed:
+    return world.until(what, holds, LIMIT_S)
+
+
+def drained(world: World, instance_type: str) -> Mapping[str, Any]:
+    """Wait until a node is told to go; its workload releases it."""
+
+    def found(seen: Observed) -> list[Mapping[str, Any]]:
+        return [detail for detail in seen.drains.values() if detail["node"]["instanceType"] == instance_type]
+
+    (detail,) = found(until(world, f"a node of {instance_type} drains", lambda seen: bool(found(seen))))
+    for placed in detail["workloads"]:
+        body = workload(placed["name"], "any")
+        world.send({"action": "release", "workload": body, "nodeClaim": detail["node"]["nodeClaim"]})
+    return detail
+
+
+def explained(world: World, claim_id: str) -> Any:
+    shown = world.command("explain", "node", claim_id, "--output", "json")
+    assert shown.returncode == 0, shown.stderr
+    return json.loads(shown.stdout)
+
+
+def test_on_demand_moves_into_a_unit_that_becomes_free(world: World) -> None:
+    world.send({"action": "submit", "workload": workload("train", "move", replicas=2)})
+    seen = until(world, "both run", lambda seen: markets(seen, MOVE) == ["on-demand", "reserved"])
+    old = next(it for it in live(seen, MOVE) if it.market == "on-demand").claim_id
+    world.aws.client("ec2").modify_capacity_reservation(CapacityReservationId=unit(world, "move"), InstanceCount=2)
+    detail = drained(world, MOVE)
+    assert (detail["node"]["nodeClaim"], detail["reason"]) == (old, "Consolidation")
+    # Only now, with its replacement up:
+    assert markets(world.look(), MOVE) == ["on-demand", "reserved", "reserved"]
+    until(world, "the paid node is gone", lambda seen: [it.market for it in live(seen, MOVE)] == ["reserved"] * 2)
+    until(world, "that was said", lambda _: ("Node Terminated", old) in order(world, old))
+    story = explained(world, old)
+    assert story["disruption"]["status"] == "gone"
+    (new,) = story["disruption"]["replacedBy"]
+    assert order(world, old, new)[-3:] == [("Node Launched", new), ("Node Draining", old), ("Node Terminated", old)]
+    assert explained(world, new)["origin"]["replaces"] == [old]
+
+
+def test_a_full_reservation_is_rolled_through_its_only_slot(world: World, tmp_path: Path) -> None:
+    world.send({"action": "submit", "workload": workload("steady", "roll")})
+    seen = until(world, "it runs", lambda seen: len(live(seen, ROLL, "running")) == 1)
+    (old,) = live(seen, ROLL)
+    world.send({"action": "submit", "workload": workload("rival", "roll", priority=1_000)})
+    until(world, "the rival waits", lambda seen: "disruption/rival" in seen.pending)
+    apply(world, tmp_path, pool("roll", ROLL, "reserved", version="2"))
+    detail = drained(world, ROLL)
+    assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
+    seen = until(
+        world,
+        "its slot is used again",
+        lambda seen: [it.id for it in live(seen, ROLL, "running") if it.id != old.id] != [],
+    )
+    (new,) = live(seen, ROLL)
+    assert new.reservation_id == unit(world, "roll")
+    assert new.claim_id is not None
+    found = explained(world, new.claim_id)
+    assert [each["name"] for each in found["workloads"]] == ["steady"]  # and not the rival, though more urgent
+    assert "only its own slot can host the replacement" in found["origin"]["text"]
+    assert seen.over_count == []
+
+
+def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> None:
+    """Its workload is withdrawn while EC2 is being asked for it: too late to stop, and nobody moves in."""
+    launch = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
+    rule = world.aws.fault("delay", service="ec2", operation="CreateFleet", function=launch, delay_s=3)
+    body = workload("gone", "empty")
+    world.send({"action": "submit", "workload": body})
+    until(world, "EC2 is asked", lambda _: any(each["id"] == rule and each["hits"] for each in world.aws.faults()))
+    world.send({"action": "withdraw", "workload": body})
+    detail = drained(world, EMPTY)
+    assert detail["reason"] == "Empty"
+    assert detail["workloads"] == []
+    until(world, "it is gone", lambda seen: not live(seen, EMPTY))
+    until(
+        world,
+        "its unit is free",
+        lambda seen: [it.available_count for it in seen.reservations if it.title == "empty"] == [1],
+    )
