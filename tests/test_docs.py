@@ -15,6 +15,7 @@ import typer.main
 
 from reservoir.app import app as command_line
 from shared.core.conditions import ConditionType
+from shared.manifests.events import EVENTS
 from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
 from shared.manifests.problems import errors_of
@@ -94,8 +95,12 @@ def test_manifests_are_valid(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=str)
-def test_messages_are_valid(block: Block) -> None:
+def test_messages_and_events_are_valid(block: Block) -> None:
     value = json.loads(block.text)
+    if "detail-type" in value:
+        (event,) = (event for event in EVENTS if event.detail_type == value["detail-type"])
+        assert set(value["detail"]) <= set(event.model_json_schema(mode="serialization")["properties"])
+        return
     assert "action" in value, "say in this test what this is"
     parse_demand(block.text)
 
