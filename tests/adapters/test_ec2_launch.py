@@ -254,6 +254,16 @@ class TestInstances:
         assert receipt.missing == {"i-0000000000000dead"}
         assert set(receipt.refused or {}) == {ours[0]}
 
+    def test_a_bad_id_among_many_costs_a_few_calls(self, world: Ec2World) -> None:
+        ours = self.launched(world, 64)
+        world.cloud.control("protect_instance", instance_id=ours[20])
+        calls: list[int] = []
+        world.cloud.ec2.meta.events.register(
+            "before-call.ec2.TerminateInstances", lambda **_: calls.append(1), unique_id="counted"
+        )
+        assert len(world.instances.terminate(ours).accepted) == 63
+        assert len(calls) <= 1 + 2 * 6  # the whole, then two halves for each halving
+
     def test_terminating_twice_is_harmless(self, world: Ec2World) -> None:
         ours = self.launched(world, 1)
         world.instances.terminate(ours)
