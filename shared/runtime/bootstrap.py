@@ -24,6 +24,7 @@ from shared.usecases.discover_reservations import DiscoverReservations
 from shared.usecases.disrupt import Disrupt
 from shared.usecases.draining import Draining
 from shared.usecases.expire import Expire
+from shared.usecases.freed_units import FreedUnits
 from shared.usecases.gather_snapshot import SnapshotGatherer
 from shared.usecases.intake import Intake
 from shared.usecases.launch import Launch
@@ -162,6 +163,12 @@ def react() -> React:
         life=node_life(),
         draining=draining(),
         blocks=block_drains(),
+        freed=FreedUnits(
+            reader=outside.reservation_reader,
+            reservations=outside.reservations,
+            observer=ReservationObserver(outside.reservations, outside.node_claims),
+            queue=outside.queue,
+        ),
         publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,

@@ -27,6 +27,7 @@ class LifeReport:
     suspected_count: int = 0  # blocks that have become suspected of broken units
     refused: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # ids of claims that others kept moving: look again later
+    freed_reservation_ids: set[str] = field(default_factory=set)  # of instances that are gone
 
     def count(self, found: Meaning) -> int:
         """Return how many claims had this meaning."""
@@ -67,6 +68,8 @@ class NodeLife:
                 save_claim(self.claims, claim, partial(_running, now))
             except ConflictError:
                 report.lost.add(claim.id)
+        gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
+        report.freed_reservation_ids = {reservation_id for reservation_id in gone if reservation_id is not None}
         ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
         never_ran = [claim for claim in ended if claim.state is ClaimState.LAUNCHED]
         report.suspected_count = self.broken.note(never_ran, now)

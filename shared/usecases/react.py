@@ -24,6 +24,7 @@ from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
 from shared.usecases.draining import Draining, DrainWish, Moves
+from shared.usecases.freed_units import FreedUnits
 from shared.usecases.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
@@ -61,6 +62,7 @@ class React:
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
+    freed: FreedUnits
     publisher: EventPublisher
     queue: WorkQueue
     clock: Clock
@@ -107,6 +109,7 @@ class React:
         shown = self.instances.get_many(known)
         followed = self.life.apply(list(known.values()), shown, now)
         report.suspected_count = followed.suspected_count
+        self.freed.observe(followed.freed_reservation_ids, now)
         wishes = []
         for instance_id in sorted(known):
             about = [notice for notice in notices if instance_id in notice.instance_ids]

@@ -216,7 +216,10 @@ class FakeEc2:
     # --- ReservationReader, InstanceHealthReader
 
     def list_visible(self) -> tuple[CapacityReservation, ...]:
-        return tuple(self.reservations[key] for key in sorted(self.reservations))
+        return tuple(
+            replace(self.reservations[key], available_count=max(0, self.free_units(key)))
+            for key in sorted(self.reservations)
+        )
 
     def list_group(self, group_arn: str) -> frozenset[str]:
         return frozenset(r.id for r in self.reservations.values() if group_arn in r.resource_group_arns)

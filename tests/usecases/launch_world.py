@@ -23,6 +23,7 @@ from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
 from shared.usecases.draining import Draining
 from shared.usecases.expire import Expire, InstanceStatusPolicy
+from shared.usecases.freed_units import FreedUnits
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
 from shared.usecases.launch_gangs import LaunchGangs
@@ -308,11 +309,17 @@ class World:
             life=self._life(ports),
             draining=self._draining(ports),
             blocks=self._blocks(ports),
+            freed=self.freed_units(),
             publisher=ports.bus,
             queue=ports.queue,
             clock=self.clock,
             rebalance=rebalance,
         )
+
+    def freed_units(self) -> FreedUnits:
+        ports = self._ports()
+        observer = ReservationObserver(ports.reservations, ports.claims)
+        return FreedUnits(self.ec2, ports.reservations, observer, ports.queue)
 
     def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
         ports = self._ports()

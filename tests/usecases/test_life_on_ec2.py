@@ -203,3 +203,20 @@ def test_every_event_that_ec2_sends_can_be_read(world: LiveWorld) -> None:
     world.aws.cloud.control("set_reservation_state", capacity_reservation_id=cr, state="expired")
     world.aws.cloud.advance(hours=1)
     assert {notice.kind for notice in world.events()} >= {"InstanceStateChanged", "ReservationUnderutilized"}
+
+
+def test_a_blocks_unit_counts_as_free_only_after_ec2_has_scrubbed_it(world: LiveWorld) -> None:
+    made = world.aws.cloud.control("purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=1)
+    block = str(made["capacity_reservation_id"])
+    world.discover(block)
+    (claim,) = world.launched(1, world.aws.reserved(block))
+    world.aws.cloud.advance(minutes=2)
+    world.react().run(world.events())
+    world.aws.cloud.control("terminate_instance", instance_id=claim.instance_id)
+    world.aws.cloud.advance(seconds=30)
+    world.react().run(world.events())
+    assert world.now_of(claim).state is ClaimState.TERMINATED
+    assert world.free_units(block) == 0
+    world.aws.cloud.advance(minutes=6)
+    world.freed_units().observe({block}, world.clock.now())
+    assert world.free_units(block) == 1

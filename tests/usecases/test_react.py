@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import NoReturn
 
 import pytest
 
@@ -11,6 +12,7 @@ from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
 from shared.core.offerings import reservation_labels
+from shared.ports.errors import ThrottledError
 from shared.usecases.react import RebalancePolicy
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
@@ -242,3 +244,31 @@ def test_a_claim_keeps_the_reservation_that_its_class_stopped_selecting(world: W
     world.expire().run()
     assert now_of(world, claim).offering == reserved()  # S-70: unchanged while EC2 shows it; drift decides
     assert claim.offering.capacity_type is CapacityType.RESERVED
+
+
+def test_a_unit_that_a_node_left_is_found_at_once(world: World) -> None:
+    world.add_reservation("cr-full", total_count=1, available_count=1)
+    world.clock.advance(seconds=1)
+    (claim,) = world.running(1, reserved("cr-full"), batch_id="b-full")
+    world.clock.advance(minutes=2)
+    world.observe("cr-full")
+    assert world.free_units("cr-full") == 0
+    world.clock.advance(seconds=10)
+    world.ec2.change(claim.instance_id or "", state="terminated")
+    world.queue.wake_ups.clear()
+
+    world.react().run([Notice(NoticeKind.STATE_CHANGED, world.clock.now(), (claim.instance_id or "",))])
+
+    assert world.free_units("cr-full") == 1  # not only after the next minute's discovery
+    assert "reserved units are free again" in world.queue.wake_ups
+
+
+def test_without_an_answer_of_ec2_the_minutes_discovery_finds_freed_units(world: World) -> None:
+    class Silent:
+        def list_visible(self) -> NoReturn:
+            raise ThrottledError("RequestLimitExceeded", "DescribeCapacityReservations")
+
+    world.add_reservation("cr-full")
+    units = replace(world.freed_units(), reader=Silent())  # type: ignore[arg-type] # a fake of the one call
+    assert units.observe({"cr-full"}, world.clock.now()) == 0
+    assert units.observe({"cr-unknown"}, world.clock.now()) == 0
