@@ -162,6 +162,18 @@ def test_the_command_line_takes_what_documents_type(block: Block) -> None:
     command.make_context(name, rest, parent=context)
 
 
+def test_commands_that_sentences_name_exist() -> None:
+    group: Any = typer.main.get_command(command_line)
+    told = {
+        (name_of(page), words[0])
+        for page in PAGES
+        for named in re.findall(r"`(?:python -m )?reservoir ([^`]+)`", page.read_text(encoding="utf-8"))
+        for words in [[word for word in named.split() if not word.startswith("-")]]
+        if words
+    }
+    assert {(page, word) for page, word in told if word not in group.commands} == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_outputs_that_commands_ask_for_exist(page: Path) -> None:
     asked = set(re.findall(r"OutputKey=='(\w+)'|\[\"(\w+Url)\"\]", page.read_text(encoding="utf-8")))
