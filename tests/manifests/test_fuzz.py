@@ -269,6 +269,7 @@ def test_a_mebibyte_of_objects_is_compared_in_a_second_and_100_mib(name: str) ->
     assert peak_mib < 100
 
 
+MISSPELT = {"matchExpressions": [{"key": "karpenter.k8s.aws/instance-acceleratr-name", "operator": "Exists"}] * 90}
 JSON_BOMBS: dict[str, Callable[[], str]] = {
     "depth": lambda: "[" * MIB,
     "objects": lambda: '{"a":' * (MIB // 5),
@@ -280,6 +281,20 @@ JSON_BOMBS: dict[str, Callable[[], str]] = {
     "escapes": lambda: '"' + "\\u0041" * (MIB // 6 - 2) + '"',
     "numbers": lambda: "[" + "1.5," * (MIB // 4 - 2) + "1]",
     "repeated": lambda: "{" + '"a":1,' * (MIB // 6 - 2) + '"a":1}',
+    "misspelt labels": lambda: json.dumps(
+        {
+            "action": "submit",
+            "workload": {
+                "spec": {
+                    "affinity": {
+                        "nodeAffinity": {
+                            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [MISSPELT] * 50}
+                        }
+                    }
+                }
+            },
+        }
+    ),
 }
 
 
