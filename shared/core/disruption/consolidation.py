@@ -10,7 +10,8 @@ moves are proposed, cheaply, and each is simulated by the scheduler before it is
   that is refused is halved, and the next one is as large as the last that was accepted;
 * single nodes, for which something cheaper exists.
 
-The effort of a pass is bounded. Groups and single nodes begin at another node each minute, so that none is starved.
+The effort of a pass is bounded. No kind of move may waste what the next ones need, and groups and single nodes begin at
+another node each minute, so that none is starved.
 """
 
 from collections.abc import Iterator, Sequence, Set
@@ -29,6 +30,8 @@ COMMAND_NODES_MAX: Final = 100  # R-182; also what one transaction can mark
 _GROUP_WORKLOADS_MAX: Final = 1_500  # so that one group does not take the effort of a pass
 _REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
 _SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on
+# Refused moves of one kind, of paid or of reserved nodes, may take a quarter of the effort from the others.
+_WASTE_PARTS: Final = 4
 _LATER: Final = "its turn comes in a later pass"
 
 
@@ -74,6 +77,8 @@ class _Search:
         self.removed: list[Candidate] = []
         self.refusals = {candidate.id: _LATER for candidate in candidates}
         self._left = list(candidates)
+        self._waste_max = world.effort.left // _WASTE_PARTS
+        self._wasted = 0
         self._rule = rule
         self._outlook = Outlook(world, candidates)
 
@@ -88,10 +93,11 @@ class _Search:
     # -- moves
 
     def _empty_nodes(self, reserved: bool) -> None:
+        self._wasted = 0
         chosen = self._outlook.emptiable(self._outlook.rooms(self.world, self._left), self._group(reserved))
         refused = 0
         waiting = list(_chunks(chosen))
-        while waiting and refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
+        while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(waiting.pop(0))
             # Those whose turn comes next take nothing, or they would have to stay.
             next_ones = frozenset(candidate.id for chunk in waiting for candidate in chunk)
@@ -100,9 +106,10 @@ class _Search:
                 waiting[:0] = _halves(group)
 
     def _replace_groups(self, reserved: bool) -> None:
+        self._wasted = 0
         refused, start, size = 0, 0, COMMAND_NODES_MAX
         group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
-        while refused < _REFUSED_GROUPS_MAX and not self.world.effort.is_spent:
+        while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(group)
             window = _with_few_workloads(group[start : start + size])
             if len(window) < 2:
@@ -116,6 +123,7 @@ class _Search:
                     start, size = start + 1, 2  # it is the first that stands in the way
 
     def _replace_single_nodes(self, reserved: bool) -> None:
+        self._wasted = 0
         rooms = self._outlook.rooms(self.world, self._left)
         hopeful = []
         for candidate in self._group(reserved):
@@ -125,12 +133,15 @@ class _Search:
             else:
                 self.refusals[candidate.id] = reason
         for candidate in self._rotated(hopeful, _SINGLE_NODES_A_MINUTE):
-            if self.world.effort.is_spent:
+            if not self._may_go_on():
                 return
             if self._still_left([candidate]):
                 self._attempted([candidate])
 
     # -- helpers
+
+    def _may_go_on(self) -> bool:
+        return self.world.effort.left > 0 and self._wasted <= self._waste_max
 
     def _group(self, reserved: bool) -> list[Candidate]:
         return [candidate for candidate in self._left if candidate.is_reserved is reserved]
@@ -150,7 +161,7 @@ class _Search:
         """Simulate the removal and, if it is an improvement, make it a command."""
         removed = tuple(group)
         outcome = self._simulated(removed, launches, closed)
-        while isinstance(outcome, _Refused) and outcome.in_vain and not self.world.effort.is_spent:
+        while isinstance(outcome, _Refused) and outcome.in_vain and self._may_go_on():
             removed = tuple(candidate for candidate in removed if candidate.id not in outcome.in_vain)
             if not removed:
                 break
@@ -163,6 +174,13 @@ class _Search:
         return True
 
     def _simulated(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
+        before = self.world.effort.left
+        outcome = self._judged(removed, launches, closed)
+        if isinstance(outcome, _Refused):
+            self._wasted += before - self.world.effort.left
+        return outcome
+
+    def _judged(self, removed: tuple[Candidate, ...], launches: bool, closed: Set[str]) -> Plan | _Refused:
         plan = self.world.without(removed, launches=launches, closed=closed)
         if plan.unplaced and not launches:
             return _Refused("the nodes that stay cannot hold its replicas")

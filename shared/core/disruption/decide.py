@@ -17,6 +17,7 @@ from shared.core.disruption.candidate import (
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
 from shared.core.disruption.consolidation import consolidate
 from shared.core.disruption.drift import drift_reason
+from shared.core.disruption.effort import EFFORT_A_PASS, Effort
 from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_empty
 from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.price_rule import PriceRule
@@ -37,13 +38,17 @@ class DisruptionInput:
     allowed: Mapping[tuple[str, DisruptionReason], int]
 
 
-def decide_disruption(given: DisruptionInput, solve: Solve, *, now: datetime) -> DisruptionDecision:
+def decide_disruption(
+    given: DisruptionInput, solve: Solve, *, now: datetime, effort: int = EFFORT_A_PASS
+) -> DisruptionDecision:
     """Decide what to disrupt. Pure: the same input gives the same decision.
+
+    ``effort`` bounds what is simulated (``shared.core.disruption.effort``); what it does not suffice for waits.
 
     On-demand and spot nodes that are empty go first; then drifted nodes are replaced; then consolidation moves work,
     empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
     """
-    decider = _Pass(given, World.of(given.snapshot, solve, now, _closed(given, now)))
+    decider = _Pass(given, World.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
     decider.expect_pending()
     decider.remove_empty_paid()
     decider.replace_drifted()

@@ -8,6 +8,7 @@ alone until the world changes.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
@@ -15,7 +16,7 @@ from shared.core.disruption.rooms import Place, Rooms
 from shared.core.disruption.simulation import LADDER_CLIMBED, World
 from shared.core.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.solver.groups import gather
-from shared.core.solver.market import Market
+from shared.core.solver.market import Market, Option
 from shared.core.solver.nodes import NodeFacts, fill_order
 from shared.core.solver.vectors import Vector
 from shared.core.workload import Demand, Workload
@@ -62,11 +63,9 @@ class Outlook:
             for workload in alike
         }
         self._least = tuple(min(amounts) for amounts in zip(*(size for size, _ in self._asks.values()), strict=True))
-        offers = {_Offer(option.price, option.allocatable, option.alternatives): option for option in market.options}
-        paid = [offer for offer, option in offers.items() if option.reservation is None]
-        self._paid = sorted(paid, key=lambda offer: (offer.price, offer.size, offer.wishes))
+        self._paid = _undominated(option for option in market.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
-        self._units = [offer for offer, option in offers.items() if option.reservation is not None]
+        self._units = _undominated(option for option in market.options if option.reservation is not None)
         self.looks_left = LOOKS_MAX
 
     @property
@@ -141,9 +140,20 @@ class Outlook:
 
 
 def _holds(offer: _Offer, load: Vector, asks: Sequence[Ask]) -> bool:
-    return all(offer.wishes & ask.wishes for ask in asks) and all(
-        asked <= whole for asked, whole in zip(load, offer.size, strict=True)
-    )
+    return all(map(le, load, offer.size)) and all(offer.wishes & ask.wishes for ask in asks)
+
+
+def _undominated(options: Iterable[Option]) -> list[_Offer]:
+    """Return what is offered, cheapest first, without what a cheaper offer can do as well."""
+    cheapest: dict[tuple[Vector, int], int] = {}
+    for option in options:
+        key = (option.allocatable, option.alternatives)
+        cheapest[key] = min(option.price, cheapest.get(key, option.price))
+    kept: list[_Offer] = []
+    for price, size, wishes in sorted((price, size, wishes) for (size, wishes), price in cheapest.items()):
+        if not any(not wishes & ~it.wishes and all(map(le, size, it.size)) for it in kept):
+            kept.append(_Offer(price, size, wishes))
+    return kept
 
 
 def _kind(workload: Workload) -> object:

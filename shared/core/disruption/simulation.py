@@ -38,14 +38,21 @@ class World:
     offerings: int = 0  # how many a launch could choose from, all pools together
 
     @classmethod
-    def of(cls, snapshot: Snapshot, solve: Solve, now: datetime, closed: Iterable[str] = ()) -> "World":
+    def of(
+        cls,
+        snapshot: Snapshot,
+        solve: Solve,
+        now: datetime,
+        closed: Iterable[str] = (),
+        effort: Effort | None = None,
+    ) -> "World":
         """Return the world at the beginning of a pass."""
         has_rules = any(
             workload.topology_spread or workload.affinity or workload.anti_affinity
             for workload in (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
         )
         offerings = len(snapshot.node_pools) * sum(len(kind.offerings) for kind in snapshot.instance_types)
-        return cls(snapshot, solve, now, closed=frozenset(closed), has_rules=has_rules, offerings=offerings)
+        return cls(snapshot, solve, now, effort or Effort(), frozenset(closed), has_rules, offerings)
 
     def without(
         self,

@@ -9,6 +9,7 @@ from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.disruption.simulation import merged_placements
 from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.money import ATTO_USD_PER_MICRO_USD
@@ -80,6 +81,7 @@ class Fleet:
     selected: tuple[str, ...] | None = None
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     budget: int = ALL_OF_THEM
+    effort: int = EFFORT_A_PASS
     now: datetime = NOW
     launches: int = 0
     removals: list[str] = field(default_factory=list)
@@ -165,10 +167,11 @@ class Fleet:
             created_at=claim.created_at,
         )
 
-    def decide(self) -> DisruptionDecision:
+    def decide(self, demands: tuple[Demand, ...] = ()) -> DisruptionDecision:
         allowed = {(pool.name, reason): self.budget for pool in self.pools for reason in DisruptionReason}
-        given = DisruptionInput(self.snapshot(), self.claims, allowed)
-        return decide_disruption(given, partial(solve, now=self.now, policy=self.policy), now=self.now)
+        given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed)
+        ask = partial(solve, now=self.now, policy=self.policy)
+        return decide_disruption(given, ask, now=self.now, effort=self.effort)
 
     def cost(self) -> int:
         """What the fleet costs, in atto-USD an hour."""

@@ -1,0 +1,181 @@
+"""What bounds a pass: effort, room that is promised, replicas that wait, the Balanced policy, and nodes to buy."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core import labels
+from shared.core.disruption.effort import EFFORT_A_PASS
+from shared.core.node_claim import ClaimState
+from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.requirement import Operator, Requirement
+from shared.core.requirements import Requirements
+from shared.core.workload import Demand
+from tests.core.disruption.world import NOW, ON_DEMAND, RESERVED, Fleet, instance_type, node_pool, reservation, workload
+
+SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
+LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
+ONLY_SMALL = Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.IN, ("small",)))
+WORK = {
+    w.key: w
+    for w in (
+        workload("tiny", 1),
+        workload("pair", 2),
+        workload("five", 5),
+        workload("six", 6),
+        workload("pinned", 2, node_selector=ONLY_SMALL),
+    )
+}
+
+
+def fleet(**changes: object) -> Fleet:
+    settings: dict[str, object] = {
+        "types": (SMALL, LARGE),
+        "pools": (node_pool("default", RESERVED, ON_DEMAND),),
+        "workloads": WORK,
+    }
+    return Fleet(**{**settings, **changes})  # type: ignore[arg-type]  # keyword by keyword, checked by the dataclass
+
+
+def refusal(it: Fleet, claim_id: str) -> str:
+    return next(refusal.reason for refusal in it.decide().refusals if refusal.claim_id == claim_id)
+
+
+# -- effort
+
+
+def test_what_a_pass_has_no_effort_for_waits() -> None:
+    middle = instance_type("middle", 6, on_demand=290_000)
+    units = (reservation("cr-middle", "middle", 2, 2), reservation("cr-large", "large", 1, 0))
+    it = fleet(effort=1, types=(SMALL, middle, LARGE), reservations=units)  # one simulation
+    it.add_node("paid", "large", ON_DEMAND, {"default/five": 1})
+    it.add_node("roomy", "large", RESERVED, {"default/five": 1}, reservation_id="cr-large")
+
+    first = it.decide()
+
+    assert [command.claim_ids for command in first.commands] == [("paid",)]
+    assert "later pass" in refusal(it, "roomy")
+    it.apply(first)
+    it.effort = EFFORT_A_PASS
+    assert [command.claim_ids for command in it.decide().commands] == [("roomy",)]
+
+
+def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
+    it = fleet(pools=(node_pool("default", ON_DEMAND, static_hash="new"),), effort=5_000)
+    for number in range(8):
+        it.add_node(f"old{number}", "large", ON_DEMAND, {"default/six": 1}, node_pool_hash="old")
+    it.add_node("oversized", "large", ON_DEMAND, {"default/pair": 1}, node_pool_hash="new")
+
+    reasons = [command.reason for command in it.decide().commands]
+
+    assert 1 <= reasons.count(DisruptionReason.DRIFTED) < 8
+    assert DisruptionReason.UNDERUTILIZED in reasons
+    assert any("later pass" in refusal.reason for refusal in it.decide().refusals)
+
+
+# -- promised room
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"nominated_until": NOW + timedelta(minutes=1)}, {"state": ClaimState.LAUNCHED}],
+    ids=["promised", "new"],
+)
+def test_room_that_is_promised_or_not_there_yet_takes_nobody(changes: dict[str, object]) -> None:
+    it = fleet(types=(LARGE,))
+    it.add_node("busy", "large", ON_DEMAND, {"default/pair": 1})
+    taken = it.add_node("taken", "large", ON_DEMAND, {"default/pair": 1})
+    it.claims["taken"] = replace(taken, **changes)  # type: ignore[arg-type]  # keyword by keyword, as above
+
+    assert it.decide().commands == ()
+
+
+def test_replicas_that_wait_have_the_first_right_to_what_is_free() -> None:
+    it = fleet(types=(LARGE,))
+    it.add_node("a", "large", ON_DEMAND, {"default/pair": 1})
+    it.add_node("b", "large", ON_DEMAND, {"default/pair": 1})
+    assert len(it.decide().commands) == 1
+
+    waiting = (Demand(WORK["default/six"], 2, NOW),)
+
+    assert it.decide(waiting).commands == ()
+
+
+def test_an_empty_node_that_replicas_wait_for_stays() -> None:
+    it = fleet(types=(LARGE,))
+    it.add_node("empty", "large", ON_DEMAND, {})
+
+    decision = it.decide((Demand(WORK["default/tiny"], 1, NOW),))
+
+    assert decision.commands == ()
+    assert decision.refusals[0].reason == "replicas that wait will be placed on it"
+
+
+# -- prices
+
+
+def test_one_node_is_not_split_into_many_although_they_cost_less() -> None:
+    cheap_small = instance_type("small", 2, on_demand=90_000)
+    it = fleet(types=(cheap_small, LARGE))
+    it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})
+
+    assert it.decide().commands == ()
+
+
+def test_one_node_may_be_split_into_many_prepaid_units() -> None:
+    it = fleet(reservations=(reservation("cr-1", "small", 4, 4),))
+    it.add_node("n", "large", ON_DEMAND, {"default/pair": 4})
+
+    (command,) = it.decide().commands
+
+    assert sum(planned.count for planned in command.replacements) == 4
+
+
+def test_a_node_that_would_be_launched_again_does_not_keep_a_group_from_going() -> None:
+    middle = instance_type("middle", 6, on_demand=290_000)
+    it = fleet(types=(SMALL, middle, LARGE))
+    it.add_node("right-sized", "small", ON_DEMAND, {"default/pinned": 1})
+    for number in range(2):
+        it.add_node(f"oversized{number}", "large", ON_DEMAND, {"default/five": 1})
+
+    (command,) = it.decide().commands
+
+    assert command.claim_ids == ("oversized0", "oversized1")
+    assert [(planned.offering.instance_type, planned.count) for planned in command.replacements] == [("middle", 2)]
+    assert "a node like it" in refusal(it, "right-sized") or "nothing cheaper" in refusal(it, "right-sized")
+
+
+def test_groups_of_reserved_nodes_are_not_moved_to_paid_ones_with_a_paid_nodes_saving() -> None:
+    it = fleet(reservations=(reservation("cr-1", "large", 1, 0),))
+    it.add_node("paid", "large", ON_DEMAND, {"default/pair": 1})
+    it.add_node("reserved", "large", RESERVED, {"default/six": 1, "default/pair": 1}, reservation_id="cr-1")
+
+    it.apply(it.decide())
+
+    assert "reserved" in it.claims
+
+
+# -- Balanced
+
+
+@pytest.mark.parametrize(("policy", "goes"), [(ConsolidationPolicy.BALANCED, False), (None, True)])
+def test_balanced_moves_no_work_for_a_small_saving(policy: ConsolidationPolicy | None, goes: bool) -> None:
+    # 7 of the pool's 20 units of disruption for a sixteenth of its price
+    disruption = Disruption() if policy is None else Disruption(consolidation_policy=policy)
+    it = fleet(pools=(node_pool("default", ON_DEMAND, disruption=disruption),), types=(SMALL, LARGE))
+    it.add_node("crowded", "small", ON_DEMAND, {"default/tiny": 2})
+    for number in range(3):
+        it.add_node(f"large{number}", "large", ON_DEMAND, {"default/six": 1})
+
+    assert ("crowded" in {key for command in it.decide().commands for key in command.claim_ids}) is goes
+    if not goes:
+        assert "Balanced" in refusal(it, "crowded")
+
+
+def test_balanced_lets_a_large_saving_pass() -> None:
+    pool = node_pool("default", ON_DEMAND, disruption=Disruption(consolidation_policy=ConsolidationPolicy.BALANCED))
+    it = fleet(pools=(pool,))
+    it.add_node("oversized", "large", ON_DEMAND, {"default/pair": 1})
+
+    assert len(it.decide().commands) == 1
