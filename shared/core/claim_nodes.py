@@ -25,7 +25,7 @@ def is_held(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:
     if claim.waits_for_slot:
         return True
     replaced = (claims[claim_id] for claim_id in claim.replaces if claim_id in claims)
-    return any(old.disruption is not None and old.drain is None for old in replaced)
+    return any(old.disruption is not None and old.state is ClaimState.RUNNING for old in replaced)
 
 
 def fills_freed_slot(claim: NodeClaim, claims: Mapping[str, NodeClaim]) -> bool:

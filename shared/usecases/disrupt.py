@@ -81,8 +81,6 @@ class Disrupt:
             return DisruptReport()  # nothing to decide on: the rest is not read
         now = self.clock.now()
         gathered = self.gatherer.gather(now)
-        if not gathered.claims:
-            return DisruptReport()
         carried = self.replacing.carry_on(gathered, now)
         decision = self._decide(gathered, now)
         snapshot_json = dumps(gathered.snapshot)

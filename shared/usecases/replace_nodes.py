@@ -77,7 +77,7 @@ class ReplaceNodes:
         for node in nodes:
             if node.drain is not None:  # its pass died between the hand-over and what nobody expects
                 HandOver(self.claims, (), now).return_rest(node)
-        staying = [node for node in nodes if node.drain is None]
+        staying = [node for node in nodes if node.state is ClaimState.RUNNING]
         replacements = _replacements(nodes[0], gathered)
         missing = mark.replacement_count - len(replacements)
         if staying and missing > 0 and now - mark.started_at < _LISTED_WITHIN:

@@ -110,6 +110,15 @@ def test_an_interruption_in_the_middle_moves_onto_the_replacement() -> None:
     assert (world.at_work(), len(world.ec2.all())) == (2, 3)
 
 
+def test_a_node_that_dies_in_the_middle_is_replaced_by_its_replacement() -> None:
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    world.ec2.change(old.instance_id or "", state="terminated")
+    world.minutes(3)
+    assert (world.at_work(), world.pending(), len(world.ec2.all())) == (2, 0, 3)
+
+
 # --- what changes between the decision and the commit (its first effect keeps the decision)
 
 
@@ -368,6 +377,26 @@ def test_a_pool_can_keep_its_empty_reserved_nodes() -> None:
     assert world.reason(kept.id) == "NodePool gpu keeps reserved nodes for 600 s"
     world.minutes(10)
     assert world.live() == []
+
+
+def test_scaling_down_moves_paid_work_onto_units_that_are_empty_and_launches_nothing() -> None:  # L-04
+    world = DisruptWorld("reserved", "on-demand", consolidateAfter="Never")
+    world.add_reservation("cr-1", total_count=6)
+    world.submit("train", replicas=8, gpus=8)
+    world.minutes(2)
+    reserved = [c for c in world.live() if c.offering.reservation_id is not None]
+    paid = [c for c in world.live() if c.offering.reservation_id is None]
+    assert (len(reserved), len(paid)) == (6, 2)
+    for claim in (*reserved[:2], paid[0]):  # three replicas end, wherever they are
+        world.state.node_claims.return_replicas(
+            claim, expected_revision=claim.revision, placements={"research/train": 1}, returned_at=world.clock.now()
+        )
+    world.scale("train", 5)
+    world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    world.minutes(6)
+    assert world.types() == ["p5.48xlarge reserved"] * 5
+    assert len(world.ec2.all()) == 8
+    assert (world.free_units(), world.pending()) == (1, 0)
 
 
 # --- the record
