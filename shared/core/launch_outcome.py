@@ -149,17 +149,20 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome) -> LaunchReaction:
     blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
     reason = ", ".join(sorted({error.code for error in outcome.errors})) or "EC2 launched nothing and gave no reason"
     reserved = request.target is not None
+    scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
     return LaunchReaction(
         resting=() if reserved else _resting(request, outcome.errors),
         unsupported=() if reserved else _named(request, outcome.errors, LaunchErrorKind.UNSUPPORTED),
         exhausted_reservation_id=(
-            request.target.reservation_id if request.target is not None and kinds & _RESTS_RESERVATION else None
+            request.target.reservation_id
+            if request.target is not None and kinds & _RESTS_RESERVATION and not scrubbed
+            else None
         ),
         # One bad pool of many (an AMI for one architecture) must not stop a class whose other pools still launch.
         blocked_reason="; ".join(blocking) if blocking and not outcome.instances else None,
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
-        retry=short and kinds <= _RETRIED,
-        pause=LaunchErrorKind.TRANSIENT in kinds or (not kinds and not outcome.adopted),
+        retry=short and (kinds <= _RETRIED or scrubbed),
+        pause=LaunchErrorKind.TRANSIENT in kinds or (not kinds and not outcome.adopted) or scrubbed,
         reason=reason,
     )
 

@@ -54,7 +54,10 @@ class LaunchConfig:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRequest:
-    """One CreateFleet call. ``all_or_none`` launches ``count`` instances or nothing where EC2 can promise that."""
+    """One CreateFleet call. ``all_or_none`` launches ``count`` instances or nothing where EC2 can promise that.
+
+    ``refills_slot``: into the slot of a node that went first, which EC2 may go on scrubbing after it showed it free.
+    """
 
     node_class_name: str
     configs: tuple[LaunchConfig, ...]
@@ -64,6 +67,7 @@ class LaunchRequest:
     security_group_ids: tuple[str, ...] = ()
     target: ReservationTarget | None = None
     all_or_none: bool = False
+    refills_slot: bool = False
 
     @property
     def offerings(self) -> tuple[OfferingKey, ...]:
@@ -122,6 +126,8 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
         security_group_ids=facts.node_class.status.security_group_ids,
         target=target,
         all_or_none=first.gang_key is not None,
+        # A replacement that is made before the break gets its replicas only when it runs.
+        refills_slot=target is not None and all(claim.replaces and claim.placements for claim in claims),
     )
 
 

@@ -5,10 +5,13 @@ from dataclasses import replace
 
 import pytest
 
+from shared.core.labels import CAPACITY_RESERVATION_ID
+from shared.core.launch_outcome import LaunchErrorKind
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.usecases.commit_command import decision_id
 from tests.fakes.effects import Effects
 from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.launch_world import ZONES
 
 
 def on_the_side(**disruption: object) -> DisruptWorld:
@@ -117,6 +120,26 @@ def test_a_node_that_dies_in_the_middle_is_replaced_by_its_replacement() -> None
     world.ec2.change(old.instance_id or "", state="terminated")
     world.minutes(3)
     assert (world.at_work(), world.pending(), len(world.ec2.all())) == (2, 0, 3)
+
+
+def test_an_instance_that_ec2_moved_is_known_where_it_is() -> None:
+    """MoveCapacityReservationInstances between open reservations takes running instances along, without an event."""
+    world = DisruptWorld("reserved", consolidateAfter="Never")
+    world.add_reservation("cr-1", total_count=1)
+    world.add_reservation("cr-2", total_count=1)
+    world.submit("train", gpus=8)
+    world.minutes(2)
+    (claim,) = world.live()
+    there = "cr-2" if claim.offering.reservation_id == "cr-1" else "cr-1"
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id=there)
+    world.minutes(2)
+    (moved,) = world.live()
+    assert (moved.id, moved.offering.reservation_id) == (claim.id, there)
+    assert moved.labels[CAPACITY_RESERVATION_ID] == there
+    world.select(there)  # what it has left is no concern of it any more
+    world.minutes(3)
+    assert world.live()[0].id == claim.id
+    assert len(world.ec2.all()) == 1
 
 
 # --- what changes between the decision and the commit (its first effect keeps the decision)
@@ -277,6 +300,23 @@ def test_a_slot_that_is_being_scrubbed_is_waited_for() -> None:
     world.minutes(2)
     assert (world.types(), world.at_work()) == (["p5.48xlarge reserved"], 1)
     assert len(world.ec2.all()) == 2
+
+
+def test_a_slot_that_ec2_shows_free_too_early_is_asked_for_again() -> None:
+    world = full(1)
+    world.minutes(2)
+    told = len(world.bus.of("Reservation Exhausted"))
+    for _, zone_id in ZONES:
+        world.ec2.refusals[("p5.48xlarge", zone_id)] = LaunchErrorKind.RESERVATION_EXHAUSTED
+    world.minutes(4)
+    (new,) = world.live()
+    assert (new.state, new.replaces != ()) == (ClaimState.LAUNCHING, True)
+    assert world.state.workload_rows["research/other"].placed_count == 0
+    assert len(world.bus.of("Reservation Exhausted")) == told  # it is ours, and is coming back
+    world.ec2.refusals.clear()
+    world.minutes(2)
+    assert world.live()[0].state is ClaimState.RUNNING
+    assert (world.at_work(), len(world.ec2.all())) == (1, 2)
 
 
 def test_a_long_drain_does_not_make_the_launch_too_old() -> None:
