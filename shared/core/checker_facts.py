@@ -1,7 +1,7 @@
 """What the checker knows of the final state: every node after the plan, and what is on it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -197,15 +197,9 @@ class Facts(Offers):
 
     def together(self, description: Requirements, undefined: frozenset[str], keys: Iterable[str]) -> bool:
         """Whether one node can meet the requirements of all these workloads at once, with some term of each."""
-        remaining = list(keys)
-        if not remaining:
-            return True
-        rest = remaining[1:]
-        return any(
-            description.admits(term, undefined)
-            and (not rest or self.together(description.merged(term), undefined, rest))
-            for term in self.terms(self.workloads[remaining[0]])
-        )
+        # Hundreds of workloads may share a node, but few differ in what they require.
+        wishes = tuple(dict.fromkeys(self.terms(self.workloads[key]) for key in keys))
+        return _can_meet_all(description, undefined, wishes)
 
     def meets(self, description: Requirements, undefined: frozenset[str], workload: Workload) -> bool:
         """Whether such a node meets the requirements of this workload alone."""
@@ -215,3 +209,12 @@ class Facts(Offers):
         """Whether the workload tolerates all taints; PreferNoSchedule is a preference and never a violation (R-47)."""
         hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
         return tolerates_all(hard, workload.tolerations) is None
+
+
+def _can_meet_all(
+    description: Requirements, undefined: frozenset[str], wishes: Sequence[tuple[Requirements, ...]]
+) -> bool:
+    return not wishes or any(
+        description.admits(term, undefined) and _can_meet_all(description.merged(term), undefined, wishes[1:])
+        for term in wishes[0]
+    )

@@ -13,6 +13,7 @@ from shared.core import labels
 from shared.core.checker_facts import Facts, Host
 from shared.core.instance_type import InstanceType
 from shared.core.plan import OfferingKey
+from shared.core.taint import binding_taints
 from shared.core.workload import (
     AffinityTerm,
     LabelSelector,
@@ -234,7 +235,8 @@ class Topology:
         """
         facts, key = self._facts, constraint.topology_key
         is_wide = not only_hosting and not constraint.node_affinity_policy_honor
-        known = (key, facts.terms(carrier), facts.markets(carrier), facts.needs(carrier), only_hosting, is_wide)
+        wishes = (facts.terms(carrier), facts.markets(carrier), facts.needs(carrier), carrier.tolerations)
+        known = (key, wishes, only_hosting, is_wide)
         if known not in self._universes:
             terms = facts.terms(carrier)
             existing = {self.domain(host, key) for host in facts.hosts if host.node is not None}
@@ -271,6 +273,7 @@ class Topology:
             and needs.fits_in(facts.types[key.instance_type].allocatable)
             and facts.accepts(pool, key, carrier)
             for pool in facts.snapshot.node_pools
+            if facts.tolerates(binding_taints(pool.taints, pool.startup_taints, initialized=False), carrier)
             for key in facts.open_offerings(pool)
         )
 

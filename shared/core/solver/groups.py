@@ -6,11 +6,11 @@ from datetime import datetime
 
 from shared.core.policy import PreferencePolicy
 from shared.core.snapshot import Snapshot
-from shared.core.solver.market import Alternative, Market, usable_pools
+from shared.core.solver.market import Alternative, Entry, Market, usable_pools
 from shared.core.solver.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
-from shared.core.solver.topology import Constraints, Terms, constraints_of, term_keys
+from shared.core.solver.topology import Constraints, Domains, Terms, constraints_of, term_keys
 from shared.core.solver.vectors import Dimensions, Vector
-from shared.core.taint import TaintEffect
+from shared.core.taint import Taint, TaintEffect, binding_taints
 from shared.core.workload import Demand, Workload
 
 
@@ -201,24 +201,31 @@ def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
     return ordered
 
 
-def known_domains(market: Market, keys: Iterable[str]) -> Mapping[str, Sequence[str]]:
+def known_domains(market: Market, keys: Iterable[str]) -> Domains:
     """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
-    found: dict[str, Sequence[str]] = {}
-    places = [(entry, place.labels()) for entry, place in market.places]
+    found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
+    places = [
+        (entry, place.labels(), binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False))
+        for entry, place in market.places
+    ]
+    startup = {pool.name: pool.startup_taints for pool in market.snapshot.node_pools}
     for key in sorted(keys):
-        values: set[str] = set()
-        for entry, labels in places:
-            if key in labels:
-                values.add(labels[key])
-            elif key in entry.labels:
-                values.add(entry.labels[key])
-            else:
-                for instance_type in market.entry_types[entry.index]:
-                    of_type = instance_type.requirements.get(key)
-                    if of_type is not None and not of_type.complement:
-                        values.update(of_type.values)
+        domains: dict[str, set[tuple[Taint, ...]]] = {}
+        for entry, labels, taints in places:
+            for value in _values_there(market, entry, labels, key):
+                domains.setdefault(value, set()).add(taints)
         for node in market.snapshot.nodes:
             if key in node.labels and not node.deleting:
-                values.add(node.labels[key])
-        found[key] = sorted(values)
+                taints = binding_taints(node.taints, startup.get(node.node_pool_name, ()), initialized=node.initialized)
+                domains.setdefault(node.labels[key], set()).add(taints)
+        found[key] = dict(sorted(domains.items()))
     return found
+
+
+def _values_there(market: Market, entry: Entry, labels: Mapping[str, str], key: str) -> Iterable[str]:
+    """Return the values of a label that new nodes of a pool could have at a place."""
+    settled = labels.get(key, entry.labels.get(key))
+    if settled is not None:
+        return (settled,)
+    of_types = (item.requirements.get(key) for item in market.entry_types[entry.index])
+    return {value for wanted in of_types if wanted is not None and not wanted.complement for value in wanted.values}

@@ -187,7 +187,7 @@ def _deal_part(state: State, part: _Part, domains: DomainCosts) -> list[Lot] | N
     if any(len(group.levels) > 1 for group in part.groups) or _has_residents(state, part):
         return None
     shape = _PartShape.of(part)
-    if shape is None or not shape.host_terms_are_simple(part.groups):
+    if shape is None or not shape.host_terms_are_simple(part.groups) or not _are_counted_everywhere(part.groups):
         return None
     if shape.key is None:
         return [Lot(group, 0, None, state.remaining[group.index]) for group in part.groups]
@@ -253,6 +253,20 @@ class _PartShape:
                     if carries != bool(other.matching & bit):
                         return False
         return True
+
+
+def _are_counted_everywhere(groups: Sequence[Group]) -> bool:
+    """Whether each spread counts whoever it counts on every node that may be chosen for them.
+
+    Those that honour affinity or taints count only on nodes that their carriers accept.
+    """
+    choosy = {spread for group in groups for spread in group.constraints[0].spread if spread.nodes is not None}
+    return all(
+        spread.nodes is None or spread.nodes.covers(group.levels[0].selection, spread.topology_key)
+        for spread in choosy
+        for group in groups
+        if group.matching >> spread.term & 1
+    )
 
 
 def _multiply_matched(group: Group, terms: set[int]) -> bool:

@@ -8,7 +8,7 @@ from shared.core.snapshot import Node, Snapshot
 from shared.core.solver.groups import Demands, running_level
 from shared.core.solver.market import Alternative, Market, accepts
 from shared.core.solver.topology import near_key
-from shared.core.taint import binding_taints, tolerates_all
+from shared.core.taint import Taint, binding_taints, tolerates_all
 from shared.core.workload import Workload
 
 
@@ -55,10 +55,14 @@ class NodeFacts:
         used = [pods if name == PODS else node.used[name] for name in dimensions.names]
         return [available - taken for available, taken in zip(capacity, used, strict=True)]
 
+    def taints(self, node: Node) -> tuple[Taint, ...]:
+        """Return the taints that count on the node."""
+        startup = self._startup.get(node.node_pool_name, ())
+        return binding_taints(node.taints, startup, initialized=node.initialized)
+
     def alternatives(self, node: Node) -> int:
         """Return the wishes that the node meets, in the strict form: it has a label or has it not (R-13)."""
-        startup = self._startup.get(node.node_pool_name, ())
-        taints = binding_taints(node.taints, startup, initialized=node.initialized)
+        taints = self.taints(node)
         labels = tuple(node.labels.get(key) for key in self._asked)
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
         known = self._masks.get(memo_key)

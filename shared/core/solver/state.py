@@ -12,6 +12,7 @@ from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.supply import UNLIMITED, Supply
 from shared.core.solver.topology import Constraints, DomainLedger
 from shared.core.solver.vectors import copies_that_fit
+from shared.core.taint import Taint, binding_taints
 
 
 class Bin:
@@ -21,7 +22,19 @@ class Bin:
     ``residents`` are (matching, anti mask, count) of what already ran.
     """
 
-    __slots__ = ("alternatives", "contents", "count", "free", "labels", "levels", "node", "option", "residents", "uid")
+    __slots__ = (
+        "alternatives",
+        "contents",
+        "count",
+        "free",
+        "labels",
+        "levels",
+        "node",
+        "option",
+        "residents",
+        "taints",
+        "uid",
+    )
 
     def __init__(
         self,
@@ -30,6 +43,7 @@ class Bin:
         labels: Mapping[str, str],
         alternatives: int,
         free: list[int],
+        taints: tuple[Taint, ...] = (),
         node: Node | None = None,
         option: Option | None = None,
         count: int = 1,
@@ -42,6 +56,7 @@ class Bin:
         self.labels = labels
         self.alternatives = alternatives
         self.free = free
+        self.taints = taints
         self.contents: dict[int, int] = {}
         self.residents = residents
         self.levels: dict[int, int] = {}
@@ -53,6 +68,7 @@ class Bin:
             labels=self.labels,
             alternatives=self.alternatives,
             free=list(self.free),
+            taints=self.taints,
             option=self.option,
             count=count,
         )
@@ -77,13 +93,16 @@ class State:
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
         self._counted_keys: dict[tuple[int, int], frozenset[str]] = {}  # by group and level
+        self._taints = [
+            binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False) for entry in market.entries
+        ]
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered():
             if node.deleting:
                 continue  # its replicas are demand again (R-34); they hold no domain
-            residents = facts.residents(node)
+            residents, taints = facts.residents(node), facts.taints(node)
             for matching, anti_mask, count in residents:
-                self.ledger.add(node.labels, matching, anti_mask, count)
+                self.ledger.add(node.labels, taints, matching, anti_mask, count)
             if facts.takes_replicas(node):
                 self.bins.append(
                     Bin(
@@ -91,6 +110,7 @@ class State:
                         labels=node.labels,
                         alternatives=facts.alternatives(node),
                         free=facts.free(node),
+                        taints=taints,
                         node=node,
                         residents=residents,
                     )
@@ -131,6 +151,7 @@ class State:
             labels=self.labels_of(option),
             alternatives=option.alternatives,
             free=list(option.allocatable),
+            taints=self._taints[option.entry.index],
             option=option,
             count=count,
         )
@@ -220,7 +241,7 @@ class State:
             del bin_.contents[group.index]
         self.remaining[group.index] -= per_node * bin_.count
         anti_mask = group.constraints[level].anti_mask
-        self.ledger.add(bin_.labels, group.matching, anti_mask, per_node * bin_.count)
+        self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 

@@ -4,25 +4,55 @@ A *term* is a selector over a topology key. Whether a group of replicas matches 
 anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from shared.core.labels import CAPACITY_TYPE, HOSTNAME
 from shared.core.requirements import Requirements
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.market import accepts
-from shared.core.solver.selection import Level
+from shared.core.solver.selection import Level, Selection
+from shared.core.taint import Taint, TaintEffect, Toleration, tolerates_all
 from shared.core.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
 
 
 @dataclass(frozen=True, slots=True)
+class CountedNodes:
+    """The nodes on which a spread counts replicas (R-62): those that its carrier could be on.
+
+    ``terms`` (ORed; empty: any) are of nodeAffinityPolicy Honor, ``tolerations`` (None: any taint) of nodeTaintsPolicy.
+    """
+
+    terms: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...] | None
+
+    def has(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
+        """Whether nodes with these labels and taints count."""
+        if self.tolerations is not None and not tolerates_hard(taints, self.tolerations):
+            return False
+        return not self.terms or any(accepts(labels, term.values()) for term in self.terms)
+
+    def covers(self, selection: Selection, topology_key: str) -> bool:
+        """Whether surely every node that accepts the selection counts."""
+        if self.tolerations is not None and selection.tolerations != self.tolerations:
+            return False
+        return not self.terms or {term.without({topology_key}) for term in selection.terms} <= set(self.terms)
+
+
+def tolerates_hard(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Whether all taints but those that are preferences are tolerated."""
+    hard = [taint for taint in taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
+    return tolerates_all(hard, tolerations) is None
+
+
+@dataclass(frozen=True, slots=True)
 class TermKey:
-    """What a term counts: replicas in ``namespaces`` that ``selector`` matches, on nodes that meet ``nodes``."""
+    """What a term counts: replicas in ``namespaces`` that ``selector`` matches, on the nodes that count."""
 
     topology_key: str
     selector: LabelSelector
     namespaces: frozenset[str]
-    nodes: tuple[Requirements, ...] = ()  # ORed; empty: every node (R-62, nodeAffinityPolicy)
+    nodes: "CountedNodes | None" = None  # None: every node counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +65,7 @@ class SpreadTerm:
     min_domains: int | None
     matches_self: bool
     domains: frozenset[str]
+    nodes: CountedNodes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +131,21 @@ def spread_key(constraint: TopologySpreadConstraint, workload: Workload, level: 
     chosen = tuple((key, workload.labels[key]) for key in sorted(constraint.match_label_keys) if key in workload.labels)
     if chosen:
         selector = LabelSelector(tuple(sorted({*selector.match_labels, *chosen})), selector.match_expressions)
-    nodes: tuple[Requirements, ...] = ()
-    if constraint.node_affinity_policy_honor and constraint.topology_key != HOSTNAME:
+    return TermKey(
+        constraint.topology_key, selector, frozenset({workload.namespace}), _counted_nodes(constraint, level)
+    )
+
+
+def _counted_nodes(constraint: TopologySpreadConstraint, level: Level) -> CountedNodes | None:
+    if constraint.topology_key == HOSTNAME:
+        return None  # a carrier's own node counts whatever the policies say, and no other does
+    terms: tuple[Requirements, ...] = ()
+    if constraint.node_affinity_policy_honor:
         terms = tuple(term.without({constraint.topology_key}) for term in level.selection.terms)
-        nodes = terms if all(terms) else ()
-    return TermKey(constraint.topology_key, selector, frozenset({workload.namespace}), nodes)
+    tolerations = level.selection.tolerations if constraint.node_taints_policy_honor else None
+    if not (terms and all(terms)) and tolerations is None:
+        return None
+    return CountedNodes(terms if all(terms) else (), tolerations)
 
 
 def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
@@ -126,13 +167,9 @@ class DomainCounts:
     """How many matching replicas, and how many replicas with the term as anti-affinity, each domain holds."""
 
     topology_key: str
-    nodes: tuple[Requirements, ...]
+    nodes: CountedNodes | None
     matched: dict[str, int] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
-
-    def counts_node(self, labels: Mapping[str, str]) -> bool:
-        """Whether nodes with these labels count (nodeAffinityPolicy Honor)."""
-        return not self.nodes or any(accepts(labels, term.values()) for term in self.nodes)
 
 
 class DomainLedger:
@@ -150,8 +187,10 @@ class DomainLedger:
         self.carried: dict[int, dict[SpreadTerm, dict[str, int]]] = {}
         self.populated_hosts: dict[int, int] = {}  # host term -> matching replicas on all nodes together
 
-    def add(self, labels: Mapping[str, str], matching: int, anti_mask: int, count: int) -> None:
-        """Record ``count`` replicas (negative: take them back) on a node with these labels."""
+    def add(
+        self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
+    ) -> None:
+        """Record ``count`` replicas (negative: take them back) on a node with these labels and taints."""
         for term in iter_bits((matching | anti_mask) & ~self.host_mask):
             counts = self.by_term[term]
             domain = labels.get(counts.topology_key)
@@ -159,7 +198,7 @@ class DomainLedger:
                 continue
             if anti_mask >> term & 1:
                 counts.owners[domain] = counts.owners.get(domain, 0) + count
-            if matching >> term & 1 and counts.counts_node(labels):
+            if matching >> term & 1 and (counts.nodes is None or counts.nodes.has(labels, taints)):
                 counts.matched[domain] = counts.matched.get(domain, 0) + count
         for term in iter_bits(matching & self.host_mask):
             self.populated_hosts[term] = self.populated_hosts.get(term, 0) + count
@@ -243,14 +282,17 @@ class DomainLedger:
 _UNLIMITED = 1 << 30
 
 
-def constraints_of(
-    workload: Workload, level: Level, terms: Terms, domains: Mapping[str, Sequence[str]], matching: int
-) -> Constraints:
-    """Resolve a workload's terms at a level; ``domains`` lists every known domain by topology key."""
+# By topology key: every known domain, with the taints of each kind of node that is or could be there.
+Domains = Mapping[str, Mapping[str, Set[tuple[Taint, ...]]]]
+
+
+def constraints_of(workload: Workload, level: Level, terms: Terms, domains: Domains, matching: int) -> Constraints:
+    """Resolve a workload's terms at a level."""
     spread = []
     for constraint in level.spread:
-        term = terms.keys[spread_key(constraint, workload, level)]
-        known = domains.get(constraint.topology_key, ())
+        key = spread_key(constraint, workload, level)
+        term = terms.keys[key]
+        known = domains.get(constraint.topology_key, {})
         spread.append(
             SpreadTerm(
                 term=term,
@@ -258,7 +300,8 @@ def constraints_of(
                 max_skew=constraint.max_skew,
                 min_domains=constraint.min_domains,
                 matches_self=bool(matching >> term & 1),
-                domains=frozenset(item for item in known if _may_use(level, constraint, item)),
+                domains=frozenset(item for item, taints in known.items() if _may_use(level, constraint, item, taints)),
+                nodes=key.nodes,
             )
         )
     affinity = _near(level.affinity, workload, terms, matching)
@@ -278,8 +321,11 @@ def _near(wanted: Sequence[AffinityTerm], workload: Workload, terms: Terms, matc
     return tuple(found)
 
 
-def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str) -> bool:
+def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str, taints: Set[tuple[Taint, ...]]) -> bool:
     """Whether the workload's own requirements allow the domain (R-62: other domains do not count for its minimum)."""
+    tolerations = level.selection.tolerations
+    if constraint.node_taints_policy_honor and not any(tolerates_hard(kind, tolerations) for kind in taints):
+        return False
     if not constraint.node_affinity_policy_honor:
         return True
     key = constraint.topology_key

@@ -291,6 +291,28 @@ def test_spread_counts_domains_that_can_no_longer_be_launched() -> None:
     assert plan.unplaced[0].code is ReasonCode.TOPOLOGY
 
 
+@pytest.mark.parametrize(("honor", "expected"), [(True, [2, 2]), (False, [1, 1])])
+def test_a_zone_behind_a_taint_counts_unless_taints_are_honored(honor: bool, expected: list[int]) -> None:
+    pools = (
+        pool("open", one_of(labels.ZONE, "zone-1", "zone-2")),
+        pool("tainted", one_of(labels.ZONE, "zone-3"), taints=(Taint("dedicated", "yes"),)),
+    )
+    rule = spread(labels.ZONE, node_taints_policy_honor=honor)
+    wanted = workload(topology_spread=(rule,))
+    plan = planned(with_demand(plain(fx_type("one-pod", pods=1), node_pools=pools), demand(wanted, 4)))
+    assert replicas_by(plan, labels.ZONE) == expected
+
+
+def test_replicas_behind_a_taint_do_not_count_where_taints_are_honored() -> None:
+    rule = spread(labels.ZONE, node_taints_policy_honor=True)
+    pools = (pool("open"), pool("tainted", taints=(Taint("dedicated", "yes"),)))
+    selector = Requirements.of(one_of(labels.ZONE, "zone-1"), one_of(labels.NODE_POOL, "tainted"))
+    behind = workload("behind", node_selector=selector, tolerations=(Toleration("dedicated", value="yes"),))
+    demands = (demand(workload(topology_spread=(rule,)), 6), demand(replace(behind, labels={"app": "job"}), 4))
+    plan = planned(with_demand(plain(fx_type("one-pod", pods=1), node_pools=pools), *demands))
+    assert replicas_by(plan, labels.ZONE) == [2, 2, 6]
+
+
 @pytest.mark.parametrize(
     ("least", "zones", "replicas", "expected"),
     [(3, ZONES[:2], 3, [1, 1]), (3, ZONES, 11, [3, 4, 4]), (2, ZONES, 11, [3, 4, 4])],
