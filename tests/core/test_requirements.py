@@ -126,3 +126,8 @@ def test_a_node_meets_a_merger_exactly_when_it_meets_both(
 def test_allowing_more_undefined_keys_never_makes_incompatible(a: Requirements, b: Requirements) -> None:
     if a.compatible(b) is None:
         assert a.compatible(b, {"k1", "k2", "k3"}) is None
+
+
+@given(sets, sets, st.sets(keys))
+def test_admitting_is_having_no_reason_against(a: Requirements, b: Requirements, undefined: set[str]) -> None:
+    assert a.admits(b, undefined) == (a.compatible(b, undefined) is None)
