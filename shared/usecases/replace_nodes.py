@@ -116,7 +116,8 @@ class ReplaceNodes:
         for _, claim in sorted(gathered.claims.items()):
             replaced = [gathered.claims.get(claim_id) for claim_id in claim.replaces]
             stays = [old is not None and old.disruption is None and old.drain is None for old in replaced]
-            if claim.state is ClaimState.PLANNED and stays and all(stays):
+            listed = now - claim.created_at >= _LISTED_WITHIN
+            if claim.state is ClaimState.PLANNED and listed and stays and all(stays):
                 unneeded.append(claim)
         give_up(self.claims, unneeded, "what it should replace stays", now)
 
@@ -126,14 +127,16 @@ class ReplaceNodes:
         """Launch, of the replacements that wait for slots of one reservation, as many as there are free slots."""
         # The balance counts the leases over slots that are still in use; the slots themselves are what EC2 shows free.
         free = 0 if record is None else record.balance.free_units + len(waiting)
+        ended = record is None or not record.reservation.is_active(now)
         filled = []
         for claim in waiting:
             old = self.claims.get_many(claim.replaces)
             in_use = any(node.is_live for node in old.values())
-            if free > 0 and not in_use:
+            late = now - max((_left_at(node) for node in old.values()), default=claim.created_at) > SLOT_WITHIN
+            if free > 0 and not in_use and not ended:
                 free -= 1
                 filled += [] if (launchable := self._open(claim, now)) is None else [launchable]
-            elif now - max((_left_at(node) for node in old.values()), default=claim.created_at) > SLOT_WITHIN:
+            elif ended or late:
                 carried.abandoned += give_up(self.claims, [claim], "its slot did not come free", now)
                 self.queue.wake_planner(reason="slot did not come free")
             else:

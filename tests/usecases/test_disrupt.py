@@ -343,6 +343,18 @@ def test_a_slot_that_does_not_come_back_is_given_up_in_the_end() -> None:
     assert world.types() == ["p5.48xlarge reserved"]  # to whoever is most urgent now
 
 
+def test_a_slot_whose_reservation_ends_is_given_up_at_once() -> None:
+    world = full(1)
+    world.minute()
+    world.resize("cr-1", 0)
+    world.minutes(3)
+    assert world.state.workload_rows["research/train"].pending_count == 0
+    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], state="cancelled")
+    world.minutes(2)
+    assert world.live() == []
+    assert world.state.workload_rows["research/train"].pending_count == 1
+
+
 def test_a_node_that_ec2_will_not_end_does_not_hold_its_replicas_for_ever() -> None:
     world = full(1)
     (old,) = world.live()
