@@ -11,8 +11,9 @@ import io
 import json
 import random
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from email.utils import format_datetime
 from typing import Any
 
@@ -94,43 +95,35 @@ class _IndexedClaims(MemoryNodeClaims):
         return super().get(claim_id)
 
 
-def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
-    """Make one running node and one message each, in random order."""
-    random_numbers = random.Random(SEED)  # noqa: S311 # the same messages on every machine
-    world = World()
-    world.add_workload(replicas=count)
-    offering = OfferingKey("m5.large", *ZONES[0], CapacityType.SPOT)
-    bodies = []
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """One node of the benchmark: what EC2 shows of its instance, and what its message says."""
+
+    number: int
+    state: str  # of the instance
+    kind: str
+
+    def body(self, instance_id: str, at: datetime) -> str:
+        """Return the message about the node's instance."""
+        if self.kind == "health":
+            return json.dumps(_scheduled_change(instance_id, at))
+        if self.kind == "spot":
+            detail_type = "EC2 Spot Instance Interruption Warning"
+            return json.dumps(_event(at, detail_type, instance_id, {"instance-action": "terminate"}))
+        detail_type = "EC2 Instance State-change Notification"
+        return json.dumps(_event(at, detail_type, instance_id, {"state": self.state}))
+
+
+def mix(count: int) -> Iterator[Warned]:
+    """Yield the nodes of the benchmark, the same on every machine."""
+    random_numbers = random.Random(SEED)  # noqa: S311 # nothing secret
     for number in range(count):
-        instance_id = f"i-{number:017x}"
-        state = "running"
-        if number % 3 == 0:
-            body = _scheduled_change(instance_id, world)
-        elif number % 3 == 1:
-            body = _event(
-                world, "EC2 Spot Instance Interruption Warning", instance_id, {"instance-action": "terminate"}
-            )
-        else:
-            state = random_numbers.choice(STATES)
-            body = _event(world, "EC2 Instance State-change Notification", instance_id, {"state": state})
-        bodies.append(body)
-        world.ec2.add(
-            Instance(instance_id, state, "m5.large", *ZONES[0], world.clock.now(), owner="test", lifecycle="spot")
-        )
-        world.state.claim_rows[f"nc-{number:06d}"] = _claim(number, instance_id, offering, world)
-    record = world.state.workload_rows["research/train"]
-    world.state.workload_rows["research/train"] = _placed(record, count)
-    random_numbers.shuffle(bodies)
-    messages = [{"messageId": f"m-{n}", "body": json.dumps(body)} for n, body in enumerate(bodies)]
-    world.state.write_count = 0
-    return world, messages
+        kind = ("health", "spot", "state")[number % 3]
+        yield Warned(number, random_numbers.choice(STATES) if kind == "state" else "running", kind)
 
 
-def _placed(record: Any, count: int) -> Any:
-    return replace(record, placed_count=count)
-
-
-def _claim(number: int, instance_id: str, offering: OfferingKey, world: World) -> NodeClaim:
+def running_claim(number: int, instance_id: str, offering: OfferingKey, workload_key: str, at: datetime) -> NodeClaim:
+    """Return the claim of a node with one replica on it."""
     return NodeClaim(
         id=f"nc-{number:06d}",
         state=ClaimState.RUNNING,
@@ -141,36 +134,57 @@ def _claim(number: int, instance_id: str, offering: OfferingKey, world: World) -
         attempt=1,
         offering=offering,
         price_atto_usd_per_hour=1,
-        placements=(PlacedReplicas("research/train", 1),),
+        placements=(PlacedReplicas(workload_key, 1),),
         allocatable=Resources.of({}),
-        created_at=world.clock.now(),
+        created_at=at,
         instance_id=instance_id,
-        launched_at=world.clock.now(),
+        launched_at=at,
     )
 
 
-def _event(world: World, detail_type: str, instance_id: str, detail: Mapping[str, str]) -> dict[str, Any]:
+def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
+    """Make one running node and one message each, in random order."""
+    world = World()
+    world.add_workload(replicas=count)
+    offering = OfferingKey("m5.large", *ZONES[0], CapacityType.SPOT)
+    now = world.clock.now()
+    bodies = []
+    for node in mix(count):
+        instance_id = f"i-{node.number:017x}"
+        bodies.append(node.body(instance_id, now))
+        world.ec2.add(Instance(instance_id, node.state, "m5.large", *ZONES[0], now, owner="test", lifecycle="spot"))
+        claim = running_claim(node.number, instance_id, offering, "research/train", now)
+        world.state.claim_rows[claim.id] = claim
+    record = world.state.workload_rows["research/train"]
+    world.state.workload_rows["research/train"] = replace(record, placed_count=count)
+    random.Random(SEED).shuffle(bodies)  # noqa: S311 # the same order on every machine
+    messages = [{"messageId": f"m-{n}", "body": body} for n, body in enumerate(bodies)]
+    world.state.write_count = 0
+    return world, messages
+
+
+def _event(at: datetime, detail_type: str, instance_id: str, detail: Mapping[str, str]) -> dict[str, Any]:
     return {
         "version": "0",
         "source": "aws.ec2",
         "detail-type": detail_type,
-        "time": world.clock.now().isoformat(),
+        "time": at.isoformat(),
         "detail": {"instance-id": instance_id, **detail},
     }
 
 
-def _scheduled_change(instance_id: str, world: World) -> dict[str, Any]:
+def _scheduled_change(instance_id: str, at: datetime) -> dict[str, Any]:
     return {
         "version": "0",
         "source": "aws.health",
         "detail-type": "AWS Health Event",
-        "time": world.clock.now().isoformat(),
+        "time": at.isoformat(),
         "detail": {
             "service": "EC2",
             "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED",
             "eventTypeCategory": "scheduledChange",
             "statusCode": "upcoming",
-            "startTime": format_datetime(world.clock.now(), usegmt=True),
+            "startTime": format_datetime(at, usegmt=True),
             "affectedEntities": [{"entityValue": instance_id}],
         },
     }

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Final
 
-from ministack.services import dynamodb, eventbridge, lambda_svc, scheduler, sqs
+from ministack.services import cloudwatch, dynamodb, eventbridge, lambda_svc, scheduler, sqs
 
 from embedded.clock import EmulatedClock
 
@@ -74,6 +74,9 @@ def _keep_messages_in_work(clock: EmulatedClock) -> None:
             run_batch(mapping, function, event, batch, *queue)
         finally:
             passed_s = time.monotonic() - started_s
+            # MiniStack keeps this metric for direct invocations only.
+            dimensions = {"FunctionName": mapping["FunctionName"]}
+            cloudwatch.record_metric("AWS/Lambda", "Duration", passed_s * 1000, "Milliseconds", dimensions)
             for message in batch:
                 if message["visible_at"] == IN_WORK:  # else the function itself changed it
                     message["visible_at"] = clock.epoch_s() + max(0.0, hidden_for_s[id(message)] - passed_s)

@@ -1,6 +1,6 @@
 """Queues feed functions as on AWS: partial failures, dead letters, order, and delays by the emulated clock."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -76,6 +76,21 @@ def test_a_message_in_work_does_not_come_back_because_the_clock_was_moved(resour
     resources.sqs.send_message(QueueUrl=url, MessageBody="marker")
     until(lambda: len(resources.items(table)) == 2)
     assert resources.items(table)["once"]["seen"]["N"] == "1"
+    assert until(lambda: longest_ms(resources, function)) >= 2_000  # Lambda's own metric, of batches too
+
+
+def longest_ms(resources: Resources, function: str) -> float:
+    now = datetime.now(tz=UTC)  # noqa: TID251 # metrics keep real time, whatever the emulated clock says
+    found = resources.aws.client("cloudwatch").get_metric_statistics(
+        Namespace="AWS/Lambda",
+        MetricName="Duration",
+        Dimensions=[{"Name": "FunctionName", "Value": function}],
+        StartTime=now - timedelta(minutes=10),
+        EndTime=now + timedelta(minutes=10),
+        Period=3_600,
+        Statistics=["Maximum"],
+    )
+    return max((float(point["Maximum"]) for point in found["Datapoints"]), default=0.0)
 
 
 def test_a_fifo_queue_feeds_a_function_in_order_and_once(resources: Resources) -> None:
