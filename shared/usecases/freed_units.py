@@ -1,7 +1,7 @@
 """Units that instances have just left: their reservations are read again at once instead of at the next minute."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from shared.ports.discovery import ReservationReader
@@ -36,11 +36,7 @@ class FreedUnits:
         opened = 0
         for before in records:
             shown = visible.get(before.reservation.id)
-            if shown is None:
-                continue
-            facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
-            change = self.observer.observe(before, facts, now)
-            opened += change is not None and change.opened(now)
+            opened += shown is not None and self.observer.observe_again(before, shown, now)
         if opened:
             self.queue.wake_planner(reason="reserved units are free again")
         return opened

@@ -1,6 +1,6 @@
 """One observation of one reservation: the facts, and the leases whose launches they are certain to contain."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -69,6 +69,15 @@ class ReservationObserver:
                 continue
             return Change(before, after, len(absorbed))
         return None  # another discovery saved it first
+
+    def observe_again(self, before: ReservationRecord, shown: CapacityReservation, observed_at: datetime) -> bool:
+        """Save what EC2 shows now of a known reservation; return whether it offers more than before.
+
+        Which groups it is in is read by discovery alone, and kept.
+        """
+        facts = replace(shown, resource_group_arns=before.reservation.resource_group_arns)
+        change = self.observe(before, facts, observed_at)
+        return change is not None and change.opened(observed_at)
 
     def _absorbable(self, before: ReservationRecord | None, observed_at: datetime) -> tuple[NodeClaim, ...]:
         if before is None or before.balance.outstanding_count == 0:

@@ -4,7 +4,7 @@ Discovery sets a timer at the start of every reservation that it knows to come. 
 asks here; EC2 may be some seconds late, so the timer is then set again.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,9 +42,7 @@ class ReservationStarts:
             if shown.state != ACTIVE:
                 self.timers.set_start_timer(shown.id, now + _ASK_AGAIN_AFTER)
                 continue
-            known = before.reservation
-            change = self.observer.observe(before, replace(shown, resource_group_arns=known.resource_group_arns), now)
-            opened += change is not None and change.opened(now)
+            opened += self.observer.observe_again(before, shown, now)
         if opened:
             self.queue.wake_planner(reason="reservation started")
         return opened
