@@ -16,15 +16,20 @@ class Alternatives:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._sorted: dict[object, tuple[list[int], list[Option]]] = {}
         self._memo: dict[object, tuple[OfferingKey, ...]] = {}
-        by_market: dict[object, list[Option]] = {}
+        self._sorted: dict[object, tuple[list[int], list[Option]]] = {}
+        self._by_market: dict[object, list[Option]] = {}
         for option in state.market.options:
             if option.reservation is None:
-                by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
-        for market, options in by_market.items():
-            options.sort(key=lambda option: (option.price, option.index))
-            self._sorted[market] = ([option.price for option in options], options)
+                self._by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
+
+    def _in_price_order(self, market: tuple[int, CapacityType]) -> tuple[list[int], list[Option]]:
+        """Return the prices and the options of a pool's market."""
+        known = self._sorted.get(market)
+        if known is None:
+            options = sorted(self._by_market.get(market, ()), key=lambda option: (option.price, option.index))
+            known = self._sorted[market] = [option.price for option in options], options
+        return known
 
     def of(self, bin_: Bin) -> tuple[OfferingKey, ...]:
         """Return offerings on the same market that could replace the bin's, none cheaper."""
@@ -64,7 +69,7 @@ class Alternatives:
         labels = self._state.labels_of(option)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
-        prices, options = self._sorted.get((option.entry.index, capacity_type), ([], []))
+        prices, options = self._in_price_order((option.entry.index, capacity_type))
         for other in options[bisect_left(prices, option.price) :]:
             if other is option or not all(other.alternatives & wish for wish in wishes):
                 continue

@@ -74,7 +74,8 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
 
 
 def _price_elsewhere(shape: Shape, holders: Sequence[_Holder]) -> float:
-    return next((item.price for item, takers in holders if takers >> shape.index & 1), inf)
+    own = 1 << shape.index
+    return next((item.price for item, takers in holders if takers & own), inf)
 
 
 def _holders(candidates: Candidates) -> list[_Holder]:
@@ -143,9 +144,9 @@ def _scored(
 def _families(shape: Shape, holders: Sequence[_Holder]) -> list[list[Candidate]]:
     """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
     families: dict[int, list[Candidate]] = {}
-    dearest = inf  # of what opens a family
+    own, dearest = 1 << shape.index, inf  # the dearest that opens a family
     for item, takers in holders:
-        if not takers >> shape.index & 1:
+        if not takers & own:
             continue
         family = families.get(item.mask)
         if family is None:
