@@ -5,7 +5,7 @@ from typing import Final
 
 from reservoir.console import fail
 from shared.core.labels import closest
-from shared.ports.policy import PolicyKind
+from shared.ports.policy import PolicyKind, PolicyStore
 
 _SPELLINGS: Final = {
     "nodepool": PolicyKind.NODE_POOL,
@@ -24,6 +24,12 @@ def kind_of(text: str) -> PolicyKind:
         hint = closest(text.lower(), _SPELLINGS)
         fail(f"{text!a} is no kind of object" + (f"; did you mean {hint}?" if hint else "; use nodepool or nodeclass"))
     return kind
+
+
+def does_not_exist(store: PolicyStore, kind: PolicyKind, name: str) -> str:
+    """Say that there is no such object, and which one may have been meant."""
+    hint = closest(name, [row.name for row in store.list_all() if row.kind is kind])
+    return f"{kind.lower()}/{name} does not exist" + (f"; did you mean {hint}?" if hint else "")
 
 
 def names_of(words: Sequence[str]) -> list[tuple[PolicyKind, str]]:

@@ -6,8 +6,8 @@ import typer
 
 from reservoir import files
 from reservoir.console import fail, messages
-from reservoir.objects import names_of
-from reservoir.policy import apply_policy, attempt, print_outcome
+from reservoir.objects import does_not_exist, names_of
+from reservoir.policy import apply_policy, attempt, connection, print_outcome
 from shared.manifests.problems import errors_of
 from shared.manifests.validate import read_files
 from shared.ports.policy import PolicyKind
@@ -34,7 +34,7 @@ def delete(
     gone = {(change.kind, change.name) for change in outcome.changes}
     for kind, name in dict.fromkeys(wanted):
         if (kind, name) not in gone:
-            messages().print(f"{kind.lower()}/{name} does not exist")
+            messages().print(does_not_exist(connection(context).policy, kind, name))
 
 
 def _named_in(filenames: list[str]) -> list[tuple[PolicyKind, str]]:

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from reservoir.console import fail, output
-from reservoir.objects import kind_of
+from reservoir.objects import does_not_exist, kind_of
 from reservoir.policy import attempt, connection
 from shared.manifests.render import to_json, to_yaml
 from shared.ports.policy import PolicyKind
@@ -39,8 +39,8 @@ def get(
     objects = attempt(
         lambda: ShowPolicy(stack.policy, stack.reservations, stack.node_claims, stack.clock).show(wanted, name)
     )
-    if name is not None and not objects:
-        fail(f"{kind}/{name} does not exist")
+    if name is not None and wanted is not None and not objects:
+        fail(does_not_exist(stack.policy, wanted, name))
     console = output()
     if form is Format.TABLE:
         for each in PolicyKind:

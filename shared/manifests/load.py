@@ -23,10 +23,12 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from shared.manifests.problems import Location, ManifestError, Problem, shown
+from shared.core.labels import closest
+from shared.manifests.problems import Location, ManifestError, Problem, path_of, shown
 from shared.manifests.structure import DEEPEST, MOST_KEYS, MOST_VALUES, MOST_VALUES_OF_A_FILE, check_size, refuse
 
 MOST_DOCUMENTS: Final = 1_000  # of one file
+_MOST_HINTED: Final = 100  # anchors that a misspelt alias is compared with
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -163,7 +165,8 @@ class _Builder:
         line = _line(event)
         known = self._anchors.get(event.anchor or "")
         if known is None:
-            self._refuse("alias", f"{shown(event.anchor)} is not the name of anything above", line)
+            message = f"{shown(event.anchor)} is not the name of anything above"
+            self._refuse("alias", message, line, closest(event.anchor or "", list(self._anchors)[:_MOST_HINTED]))
         value, size = known
         self._spend(size, line)
         if self._expects_key():
@@ -230,8 +233,9 @@ class _Builder:
             message = f"has more than {MOST_VALUES} values in a document or {MOST_VALUES_OF_A_FILE} in a file"
             self._refuse("size", message, line)
 
-    def _refuse(self, rule: str, message: str, line: int) -> NoReturn:
-        refuse(rule, message, self._here()[:DEEPEST], line=line, source=self._source)
+    def _refuse(self, rule: str, message: str, line: int, suggestion: str | None = None) -> NoReturn:
+        path = path_of(self._here()[:DEEPEST])
+        raise ManifestError([Problem(path, rule, message, line, suggestion, source=self._source)])
 
 
 def _number(text: str) -> int | float | None:

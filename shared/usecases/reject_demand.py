@@ -28,9 +28,7 @@ class RejectDemand:
     def reject(self, message_id: str, body: str, problems: Sequence[Problem]) -> None:
         """Put the message away and publish ``Workload Rejected``; both may happen again when the batch is repeated."""
         shown = problems[:_PROBLEMS_MAX]
-        reason = "; ".join(
-            f"{problem.path}: {problem.message}" if problem.path else problem.message for problem in shown
-        )
+        reason = "; ".join(map(_sentence, shown))
         self.dead_letters.put(body, {"Reason": _plain(reason), "MessageId": message_id})
         self.publisher.publish(
             [
@@ -41,6 +39,12 @@ class RejectDemand:
                 )
             ]
         )
+
+
+def _sentence(problem: Problem) -> str:
+    place = f"{problem.path}: " if problem.path else ""
+    hint = "" if problem.suggestion is None else f" (did you mean {problem.suggestion}?)"
+    return f"{place}{problem.message}{hint}"
 
 
 def _plain(text: str) -> str:

@@ -166,3 +166,10 @@ def test_a_byte_order_mark_is_no_text() -> None:
 def test_empty_files_have_no_documents() -> None:
     assert load_documents("") == ()
     assert load_documents("# nothing\n---\n") == ()
+
+
+def test_a_misspelt_alias_gets_a_hint() -> None:
+    with pytest.raises(ManifestError) as caught:
+        load_documents("a: &common 1\nb: *comon\n")
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.line, problem.suggestion) == ("b", 2, "common")

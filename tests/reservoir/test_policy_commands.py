@@ -155,6 +155,17 @@ def test_delete_what_does_not_exist_says_so(stack: Stack) -> None:
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nodepool/p does not exist\n")
 
 
+def test_a_misspelt_name_is_answered_with_the_nearest(stack: Stack) -> None:
+    run(stack, "apply", "-f", POLICY)
+    found = run(stack, "get", "nodepool", "gpu-trainin", "-o", "yaml")
+    assert (found.exit_code, found.stderr) == (2, "nodepool/gpu-trainin does not exist; did you mean gpu-training?\n")
+    gone = run(stack, "delete", "nodepool/gpu-trainin", "nodeclass/nothing-like-it")
+    assert gone.stderr.splitlines() == [
+        "nodepool/gpu-trainin does not exist; did you mean gpu-training?",
+        "ec2nodeclass/nothing-like-it does not exist",
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
