@@ -27,7 +27,7 @@ from shared.core.node_pool import DisruptionReason
 from shared.core.plan import Plan
 
 COMMAND_NODES_MAX: Final = 100  # R-182; also what one transaction can mark
-_GROUP_WORKLOADS_MAX: Final = 1_500  # so that one group does not take the effort of a pass
+_SIMULATION_PARTS: Final = 3  # a simulation may take a third of the effort
 _REFUSED_GROUPS_MAX: Final = 6  # of each kind of move: halved so often, a hundred is three
 _SINGLE_NODES_A_MINUTE: Final = 10  # about as many as a pass can try; how far the next pass begins further on
 # Refused moves of one kind, of paid or of reserved nodes, may take a quarter of the effort from the others.
@@ -77,6 +77,7 @@ class _Search:
         self.removed: list[Candidate] = []
         self.refusals = {candidate.id: _LATER for candidate in candidates}
         self._left = list(candidates)
+        self._simulation_max = world.effort.left // _SIMULATION_PARTS
         self._waste_max = world.effort.left // _WASTE_PARTS
         self._wasted = 0
         self._rule = rule
@@ -96,7 +97,7 @@ class _Search:
         self._wasted = 0
         chosen = self._outlook.emptiable(self._outlook.rooms(self.world, self._left), self._group(reserved))
         refused = 0
-        waiting = list(_chunks(chosen))
+        waiting = list(self._chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(waiting.pop(0))
             # Those whose turn comes next take nothing, or they would have to stay.
@@ -111,7 +112,7 @@ class _Search:
         group = self._rotated(self._group(reserved), COMMAND_NODES_MAX)
         while refused < _REFUSED_GROUPS_MAX and self._may_go_on():
             group = self._still_left(group)
-            window = _with_few_workloads(group[start : start + size])
+            window = group[start : start + self._affordable(group[start : start + size])]
             if len(window) < 2:
                 return  # single nodes are tried each for itself
             if self._attempted(window):
@@ -139,6 +140,22 @@ class _Search:
                 self._attempted([candidate])
 
     # -- helpers
+
+    def _chunks(self, candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
+        left = candidates
+        while left:
+            count = max(1, self._affordable(left[:COMMAND_NODES_MAX]))
+            yield left[:count]
+            left = left[count:]
+
+    def _affordable(self, group: Sequence[Candidate]) -> int:
+        """Return how many of the first nodes one simulation may cover without taking much of the pass."""
+        left = self._simulation_max
+        for position, candidate in enumerate(group):
+            left -= self.world.burden(candidate)
+            if left < 0:
+                return position
+        return len(group)
 
     def _may_go_on(self) -> bool:
         return self.world.effort.left > 0 and self._wasted <= self._waste_max
@@ -202,21 +219,6 @@ class _Search:
         busy = {candidate.id for candidate in removed} | destinations
         self.world = self.world.after(removed, plan)
         self._left = [candidate for candidate in self._left if candidate.id not in busy]
-
-
-def _chunks(candidates: Sequence[Candidate]) -> Iterator[Sequence[Candidate]]:
-    for start in range(0, len(candidates), COMMAND_NODES_MAX):
-        yield candidates[start : start + COMMAND_NODES_MAX]
-
-
-def _with_few_workloads(group: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Return as many of the first nodes as have few enough workloads together."""
-    left = _GROUP_WORKLOADS_MAX
-    for position, candidate in enumerate(group):
-        left -= len(candidate.claim.placements)
-        if left < 0:
-            return group[:position]
-    return group
 
 
 def _halves(group: Sequence[Candidate]) -> list[Sequence[Candidate]]:

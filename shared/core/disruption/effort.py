@@ -5,11 +5,19 @@ from typing import Final
 
 # A unit is about 20 microseconds of Lambda's processor at one vCPU, so that a pass ends within two seconds; what is
 # left over has its turn in later passes. The weights are measured: a node is looked at, a workload is placed on nodes
-# that stay or, dearer, on nodes to launch, and five offerings that could be launched cost two.
+# that stay or, dearer, on nodes to launch, and five offerings that could be launched cost two. A replica with rules
+# about others may have to look at every node and offering for itself.
 EFFORT_A_PASS: Final = 45_000
 _WORKLOAD_TO_PLACE: Final = 3
 _WORKLOAD_TO_LAUNCH_FOR: Final = 10
 _LAUNCHING: Final = 1_000
+_LOOKS_OF_A_TIED_REPLICA: Final = 25  # a unit
+
+
+def cost_of_replicas(workloads: int, tied_replicas: int, *, nodes: int, offerings: int) -> int:
+    """Estimate the effort of placing replicas of so many workloads, some of them with rules about others."""
+    plain = (_WORKLOAD_TO_LAUNCH_FOR if offerings else _WORKLOAD_TO_PLACE) * workloads
+    return plain + tied_replicas * (nodes + offerings) // _LOOKS_OF_A_TIED_REPLICA
 
 
 @dataclass(slots=True)
@@ -18,7 +26,7 @@ class Effort:
 
     left: int = EFFORT_A_PASS
 
-    def spend(self, nodes: int, workloads: int, offerings: int) -> None:
-        """Count a simulation over so many nodes, with replicas of so many workloads to place and so much on offer."""
-        launching = _LAUNCHING + _WORKLOAD_TO_LAUNCH_FOR * workloads + 2 * offerings // 5
-        self.left -= nodes + (launching if offerings else _WORKLOAD_TO_PLACE * workloads)
+    def spend(self, workloads: int, tied_replicas: int, *, nodes: int, offerings: int) -> None:
+        """Count a simulation over so many nodes, with so much to place and so much on offer."""
+        launching = _LAUNCHING + 2 * offerings // 5 if offerings else 0
+        self.left -= nodes + launching + cost_of_replicas(workloads, tied_replicas, nodes=nodes, offerings=offerings)

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.disruption.effort import Effort
+from shared.core.disruption.effort import Effort, cost_of_replicas
+from shared.core.instance_type import InstanceType
+from shared.core.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.plan import Plan
 from shared.core.resources import NODES, Resources
 from shared.core.snapshot import Node, PlacedReplicas, Snapshot
@@ -16,6 +18,7 @@ from shared.core.workload import Demand
 # not do is end up dearer, and that is the price rule's business.
 LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+_PLACE_KEYS: Final = frozenset({HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE})
 _NO_MORE_NODES: Final = Resources.of({NODES: 0})
 
 Solve = Callable[[Snapshot], Plan]
@@ -34,8 +37,9 @@ class World:
     now: datetime
     effort: Effort = field(default_factory=Effort)
     closed: frozenset[str] = frozenset()
-    has_rules: bool = True  # about where workloads stand to each other; without any, who else runs does not matter
+    tied: frozenset[str] = frozenset()  # workloads with rules about others
     offerings: int = 0  # how many a launch could choose from, all pools together
+    domains_only: tuple[InstanceType, ...] = ()  # few types that are offered wherever any is
 
     @classmethod
     def of(
@@ -47,12 +51,24 @@ class World:
         effort: Effort | None = None,
     ) -> "World":
         """Return the world at the beginning of a pass."""
-        has_rules = any(
-            workload.topology_spread or workload.affinity or workload.anti_affinity
-            for workload in (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
+        workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
+        tied = frozenset(it.key for it in workloads if it.topology_spread or it.affinity or it.anti_affinity)
+        return cls(
+            snapshot,
+            solve,
+            now,
+            effort or Effort(),
+            frozenset(closed),
+            tied,
+            len(snapshot.node_pools) * _count_offerings(snapshot),
+            types_for_domains(snapshot) if tied else (),
         )
-        offerings = len(snapshot.node_pools) * sum(len(kind.offerings) for kind in snapshot.instance_types)
-        return cls(snapshot, solve, now, effort or Effort(), frozenset(closed), has_rules, offerings)
+
+    def burden(self, candidate: Candidate) -> int:
+        """Estimate what the replicas of a node add to the effort of a simulation that may launch."""
+        placements = candidate.claim.placements
+        tied = sum(placed.count for placed in placements if placed.workload_key in self.tied)
+        return cost_of_replicas(len(placements), tied, nodes=len(self.snapshot.nodes), offerings=self.offerings)
 
     def without(
         self,
@@ -71,8 +87,8 @@ class World:
         snapshot = edited(self.snapshot, tuple(removed), credit_slots=credit_slots)
         if not launches:
             # Rules over zones look at every zone that a pool could launch into: with rules, the pools stay.
-            pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.has_rules)
-            snapshot = replace(snapshot, node_pools=tuple(pools))
+            pools = (replace(pool, limits=_NO_MORE_NODES) for pool in snapshot.node_pools if self.tied)
+            snapshot = replace(snapshot, node_pools=tuple(pools), instance_types=self.domains_only)
         return self._solved(snapshot, self.closed | closed)
 
     def pending(self) -> Plan:
@@ -80,14 +96,19 @@ class World:
         return self._solved(self.snapshot, frozenset())
 
     def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
-        self.effort.spend(len(snapshot.nodes), len(snapshot.demands), self.offerings if snapshot.node_pools else 0)
+        self.effort.spend(
+            len(snapshot.demands),
+            sum(demand.pending_count for demand in snapshot.demands if demand.workload.key in self.tied),
+            nodes=len(snapshot.nodes),
+            offerings=len(snapshot.node_pools) * _count_offerings(snapshot),
+        )
         nodes = tuple(
             # What drains takes nothing new but goes on counting for topology, which is just what is wanted.
             replace(node, drain_at=self.now) if node.claim_id in closed else node
             for node in snapshot.nodes
         )
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
-        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if self.has_rules else asking))
+        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if self.tied else asking))
 
     def after(self, removed: Iterable[Candidate], plan: Plan) -> "World":
         """Return the world once the nodes are gone and the replicas are where the plan put them."""
@@ -116,6 +137,37 @@ class World:
                 used[name] = used.get(name, 0) + amount * placed.count
         placements = merged_placements((*node.placements, *arriving))
         return replace(node, used=Resources.of(used), placements=placements)
+
+
+def _count_offerings(snapshot: Snapshot) -> int:
+    return sum(len(kind.offerings) for kind in snapshot.instance_types)
+
+
+def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
+    """Return few types that are offered in every zone and market that any is, for questions without launches.
+
+    Where a rule is about something else than place, such as families, every type may make a domain of its own.
+    """
+    workloads = snapshot.workloads.values()
+    rules = {rule.topology_key for it in workloads for rule in it.topology_spread}
+    rules |= {rule.topology_key for it in workloads for rule in (*it.affinity, *it.anti_affinity)}
+    if rules - _PLACE_KEYS:
+        return snapshot.instance_types
+    reserved = {reservation.instance_type for reservation in snapshot.reservations}
+    seen: set[object] = set()
+    kept = []
+    for kind in snapshot.instance_types:
+        pools = [pool.name for pool in snapshot.node_pools if pool.requirements.intersects(kind.requirements) is None]
+        architecture = kind.requirements.labels().get(ARCH)  # a class may have images for some only
+        places = {
+            (name, architecture, offering.zone, offering.zone_id, offering.capacity_type)
+            for name in pools
+            for offering in kind.offerings
+        }
+        if kind.name in reserved or not seen.issuperset(places):
+            kept.append(kind)
+            seen |= places
+    return tuple(kept)
 
 
 def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedReplicas, ...]:
