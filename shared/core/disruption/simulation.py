@@ -133,10 +133,17 @@ class World:
     def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:
         used = dict(node.used)
         for placed in arriving:
-            for name, amount in self.snapshot.workloads[placed.workload_key].requests.items():
+            for name, amount in self._requests(placed.workload_key).items():
                 used[name] = used.get(name, 0) + amount * placed.count
         placements = merged_placements((*node.placements, *arriving))
         return replace(node, used=Resources.of(used), placements=placements)
+
+    def _requests(self, key: str) -> Resources:
+        """Return what a replica takes; a workload that only waits is in no list of those that run."""
+        known = self.snapshot.workloads.get(key)
+        if known is not None:
+            return known.requests
+        return next(demand.workload.requests for demand in self.snapshot.demands if demand.workload.key == key)
 
 
 def _count_offerings(snapshot: Snapshot) -> int:

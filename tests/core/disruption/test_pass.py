@@ -97,9 +97,9 @@ def test_replicas_that_wait_have_the_first_right_to_what_is_free() -> None:
     it.add_node("b", "large", ON_DEMAND, {"default/pair": 1})
     assert len(it.decide().commands) == 1
 
-    waiting = (Demand(WORK["default/six"], 2, NOW),)
+    waiting = workload("waits", 6)  # and runs nowhere yet
 
-    assert it.decide(waiting).commands == ()
+    assert it.decide((Demand(waiting, 2, NOW),)).commands == ()
 
 
 def test_an_empty_node_that_replicas_wait_for_stays() -> None:
