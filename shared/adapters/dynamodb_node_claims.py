@@ -1,6 +1,6 @@
 """NodeClaims in DynamoDB, and the transactions that move claims, leases and workload counts together."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -116,6 +116,22 @@ class DynamoDbNodeClaimStore:
         """Write a claim whose lease and placements are unchanged; returns it at its new revision."""
         apply(self._client, self._write(claim, expected_revision))
         return replace(claim, revision=expected_revision + 1)
+
+    def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
+        """Write claims a hundred to a transaction; one round trip instead of a hundred costs twice the write units."""
+        saved: dict[str, NodeClaim] = {}
+        for start in range(0, len(claims), COMMIT_ITEMS_MAX):
+            rest = list(claims[start : start + COMMIT_ITEMS_MAX])
+            while rest:
+                try:
+                    transact(self._client, [self._write(claim, claim.revision) for claim in rest])
+                except ConflictError as error:
+                    kept = [claim for claim in rest if claim.id not in error.rows]
+                    rest = kept if len(kept) < len(rest) else []
+                else:
+                    saved |= {claim.id: replace(claim, revision=claim.revision + 1) for claim in rest}
+                    break
+        return saved
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
         """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.

@@ -235,6 +235,14 @@ class NodeClaimStore(Protocol):
         """Write a claim whose lease and placements are unchanged; returns it at its new revision."""
         ...
 
+    def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
+        """Write claims, each at the revision that it carries (as read), in few requests; return the written ones by id.
+
+        Their placements are unchanged; a held lease may have been settled. A claim that moved on is left out, and so
+        may be any other: what is missing is to be read again and saved by itself.
+        """
+        ...
+
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
         """Record the launch's instance: state launched, lease settled at ``claim.launched_at``."""
         ...

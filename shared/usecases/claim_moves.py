@@ -1,9 +1,10 @@
 """Moves of claims that survive races: read, decide, write under the revision, and again when the row moved on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from shared.core.ledger import settled
 from shared.core.node_claim import NodeClaim
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.state import ConflictError, NodeClaimStore
@@ -27,6 +28,31 @@ def save_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> Node
 def settle_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
     """As :func:`save_claim`, and the claim's lease is settled."""
     return _moved(claims, claim, decide, lambda after, before: claims.settle(after, expected_revision=before.revision))
+
+
+def save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+    """As :func:`save_claim` for many claims in few requests; return those that moved, by id."""
+    wanted = [after for claim in given if (after := decide(claim)) is not None]
+    return _moved_many(claims, wanted, lambda claim: save_claim(claims, claim, decide))
+
+
+def settle_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+    """As :func:`settle_claim` for many claims in few requests; return those that moved, by id."""
+    wanted = [settled(after) for claim in given if (after := decide(claim)) is not None]
+    return _moved_many(claims, wanted, lambda claim: settle_claim(claims, claim, decide))
+
+
+def _moved_many(
+    claims: NodeClaimStore, wanted: Sequence[NodeClaim], singly: Callable[[NodeClaim], NodeClaim | None]
+) -> Mapping[str, NodeClaim]:
+    """Write all at once, and one by one those that somebody else moved meanwhile."""
+    moved = dict(claims.save_many(wanted))
+    for claim in wanted:
+        current = None if claim.id in moved else claims.get(claim.id)
+        after = None if current is None else singly(current)
+        if after is not None:
+            moved[claim.id] = after
+    return moved
 
 
 def return_all_replicas(

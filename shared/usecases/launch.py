@@ -40,7 +40,7 @@ from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.announce import launch_failed
-from shared.usecases.claim_moves import return_all_replicas, save_claim
+from shared.usecases.claim_moves import return_all_replicas, save_claims
 from shared.usecases.launch_effects import LaunchEffects
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
@@ -237,8 +237,7 @@ class Launch:
                 return None
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
-        for claim_id in sorted(found):
-            save_claim(self.claims, found[claim_id], launching)
+        save_claims(self.claims, [found[claim_id] for claim_id in sorted(found)], launching)
 
     def _outcome(self, attempt: LaunchAttempt) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at

@@ -6,7 +6,6 @@ Shortages are remembered before replicas go back to demand (R-162): the planner 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from shared.core import labels
@@ -22,7 +21,7 @@ from shared.ports.messaging import DrainTimers, LaunchBatch
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.checkpoints import checkpoint_periods_s
-from shared.usecases.claim_moves import return_all_replicas, settle_claim
+from shared.usecases.claim_moves import return_all_replicas, settle_claims
 from shared.usecases.launch_gangs import LaunchGangs
 from shared.usecases.launch_reactions import LaunchReactions
 
@@ -97,11 +96,14 @@ class LaunchEffects:
         catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
         waiting = [found[claim_id] for claim_id in sorted(assignment) if claim_id in found]
         drain_at = self._drain_times(waiting)
-        for claim_id in sorted(assignment):
-            instance = assignment[claim_id]
-            change = partial(_launched, attempt, instance, catalogue, drain_at.get(claim_id))
-            claim = None if claim_id not in found else settle_claim(self.claims, found[claim_id], change)
-            claim = claim or self.claims.get(claim_id)  # settled before, or ended meanwhile
+
+        def change(claim: NodeClaim) -> NodeClaim | None:
+            return _launched(attempt, assignment[claim.id], catalogue, drain_at.get(claim.id), claim)
+
+        settled = settle_claims(self.claims, waiting, change)
+        others = self.claims.get_many(assignment.keys() - settled.keys())  # settled before, or ended meanwhile
+        for claim_id, instance in sorted(assignment.items()):
+            claim = settled.get(claim_id) or others.get(claim_id)
             if claim is None or claim.instance_id != instance.id:
                 surplus.append(instance.id)
             else:

@@ -326,6 +326,24 @@ def test_a_reservation_is_read_back_as_it_was_observed(stores: Stores) -> None:
     assert stores.reservations.get("cr-2") is None
 
 
+def test_many_claims_are_written_at_once_and_those_that_moved_on_are_left_out(stores: Stores) -> None:
+    submit(stores, replicas=250)
+    claims = [node_claim(f"nc-{number:03}", lease=None) for number in range(250)]
+    for start in range(0, 250, 90):
+        stores.node_claims.commit(PlannedCommit(claims=tuple(claims[start : start + 90])))
+    moved = stores.node_claims.save(replace(claims[7], failure="moved"), expected_revision=1)
+    unknown = node_claim("nc-unknown", lease=None)
+
+    wanted = [replace(claim, state=ClaimState.LAUNCHING) for claim in (*claims, unknown)]
+    saved = stores.node_claims.save_many(wanted)
+
+    assert saved.keys() == {claim.id for claim in claims} - {"nc-007"}
+    stored = stores.node_claims.get_many([claim.id for claim in claims])
+    assert stored == {**saved, "nc-007": moved}
+    assert {claim.revision for claim in stored.values()} == {2}
+    assert stores.node_claims.save_many([]) == {}
+
+
 def test_an_observation_keeps_leases_that_it_cannot_contain(stores: Stores) -> None:
     submit(stores)
     observe(stores, 4, 0)

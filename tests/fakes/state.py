@@ -250,6 +250,12 @@ class MemoryNodeClaims:
         with self._state.lock:
             return self._write(claim, expected_revision)
 
+    def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
+        with self._state.lock:
+            rows = self._state.claim_rows
+            current = [claim for claim in claims if claim.id in rows and rows[claim.id].revision == claim.revision]
+            return {claim.id: self._write(claim, claim.revision) for claim in current}
+
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
         with self._state.lock:
             return self._write(lease_settled(claim), expected_revision)

@@ -210,7 +210,7 @@ class World:
     def _ports(self) -> "Ports":
         watch = self.effects.watch
         return Ports(
-            claims=watch(self.state.node_claims, {"save", "settle", "return_replicas"}),
+            claims=watch(self.state.node_claims, {"save", "save_many", "settle", "return_replicas"}),
             attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
             reservations=watch(self.state.reservations, {"mark_exhausted"}),
             offerings=watch(self.state.offerings, {"mark_unavailable"}),

@@ -109,7 +109,7 @@ def rested(world: World, *offerings: OfferingKey) -> None:
 def test_one_batch_probes_and_the_others_wait_for_what_it_finds(world: World) -> None:
     rested(world, on_demand("m5.large"))
     probe, other = (world.plan(3, on_demand("m5.large"), batch_id=f"b-{n}") for n in (1, 2))
-    died = Effects(kill_before=6)
+    died = Effects(kill_before=4)
     world.effects = died
     with pytest.raises(Killed):
         world.launch().run(probe)
@@ -328,7 +328,7 @@ def test_instances_that_nobody_asked_for_any_more_are_ended(world: World) -> Non
         world.draining().shed_surplus(withdrawn, world.claims(), world.clock.now())
         world.effects = outer
 
-    world.effects = Effects(before={2: shrink})
+    world.effects = Effects(before={3: shrink})
     report = world.launch().run(batch)
     assert report.launched_count == 2
     assert len(world.ec2.all()) == 3
