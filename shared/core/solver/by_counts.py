@@ -18,8 +18,6 @@ from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
 
-_PASSES_TO_COMBINE = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -62,7 +60,7 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in state.bins)
     base.fill_existing([item for item in accepting if item[1]], (1 << len(shapes)) - 1)
     passes = _passes(base, worth, candidates, policy)
-    if policy.with_certificate and base.active and not base.supply.limits and not policy.expired():
+    if policy.with_certificate and base.active and not policy.expired():
         passes.extend(_polished(base, passes, worth, candidates))
     best = min(passes, key=_quality)
     expansion = Expansion(state, shapes)
@@ -76,8 +74,7 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
     """Pack several times, each time with what the last pass taught about worths."""
     passes: list[Packing] = []
     adjusting = list(worth)
-    # The linear program needs the variety of a few passes to combine.
-    for _ in range(max(_PASSES_TO_COMBINE if policy.with_certificate else 1, policy.iterations)):
+    for _ in range(max(1, policy.iterations)):
         packing = base.fork(adjusting)
         variants = [packing]
         if candidates.reserved and packing.active:

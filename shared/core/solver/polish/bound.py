@@ -6,14 +6,16 @@ may run on them. What is bought in bulk is described by its best resources per d
 solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import floor, inf
+from typing import NamedTuple
 
 from shared.core.solver.bits import iter_bits
+from shared.core.solver.market import Option
 from shared.core.solver.polish.highs import solve_matrix
 from shared.core.solver.preference import overhead_atto_usd
-from shared.core.solver.shapes import Eligibility, Shape
+from shared.core.solver.shapes import Candidates, Eligibility, Shape
 from shared.core.solver.state import State
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
@@ -32,6 +34,7 @@ class _Offer:
     price: float
     most: float
     is_whole: bool = False
+    reservation_id: str = ""
 
 
 def lower_bound_atto_usd(state: State, existing: Sequence[tuple[int, Sequence[int]]]) -> int | None:
@@ -44,13 +47,39 @@ def lower_bound_atto_usd(state: State, existing: Sequence[tuple[int, Sequence[in
         return 0
     eligibility = Eligibility(shapes)
     offers = _offers(state, shapes, eligibility, existing)
-    fluid = _Program(shapes, offers).solve(whole=False)
-    if fluid is None:
-        return None
-    best = fluid
-    if any(offer.is_whole for offer in offers) and not state.market.policy.expired():
-        best = max(fluid, _Program(shapes, offers).solve(whole=True) or 0.0)
-    return max(0, floor(best * _SAFETY * 10**18))
+    total = 0.0
+    for some, sold in _components(shapes, offers):
+        proven = _Program(some, sold).solve(whole=False)
+        if proven is None:
+            return None
+        if any(offer.is_whole for offer in sold) and not state.market.policy.expired():
+            proven = max(proven, _Program(some, sold).solve(whole=True) or 0.0)
+        total += proven
+    return max(0, floor(total * _SAFETY * 10**18))
+
+
+def _components(shapes: Sequence[Shape], offers: Sequence[_Offer]) -> list[tuple[list[Shape], list[_Offer]]]:
+    """Split into programs that have nothing to do with each other: accelerated work is often one of its own."""
+    masks: list[int] = []
+    for takers in {offer.takers: None for offer in offers}:
+        joined = takers
+        for mask in [mask for mask in masks if mask & takers]:
+            masks.remove(mask)
+            joined |= mask
+        masks.append(joined)
+    return [_component(shapes, offers, mask) for mask in masks]
+
+
+def _component(shapes: Sequence[Shape], offers: Sequence[_Offer], mask: int) -> tuple[list[Shape], list[_Offer]]:
+    members = list(iter_bits(mask))
+    places = {index: place for place, index in enumerate(members)}
+    some = [replace(shapes[index], index=place) for index, place in places.items()]
+    sold = [
+        replace(offer, takers=sum(1 << places[index] for index in iter_bits(offer.takers)))
+        for offer in offers
+        if offer.takers & mask
+    ]
+    return some, sold
 
 
 def _placed_shapes(state: State) -> list[Shape]:
@@ -67,20 +96,51 @@ def _placed_shapes(state: State) -> list[Shape]:
     return list(shapes.values())
 
 
+def fluid_prices(
+    shapes: Sequence[Shape], left: Sequence[int], candidates: Candidates, supply: Supply
+) -> tuple[list[float], dict[str, float]] | None:
+    """Return prices at which everything could be bought in fractions, in USD an hour.
+
+    What one more replica of each shape costs, and what a unit of each reservation saves; None when HiGHS found nothing.
+    """
+    fitting = candidates.eligibility.fitting
+    sold = [
+        _Sold(item.option, item.mask, item.mask & fitting(item.option.allocatable), item.price)
+        for item in (*candidates.unthinned, *candidates.reserved)
+    ]
+    counted = [replace(shape, count=count) for shape, count in zip(shapes, left, strict=True)]
+    return _Program(counted, _merged(sold, counted, supply)).prices()
+
+
+class _Sold(NamedTuple):
+    """An option, who may run on it (size apart, and size included), and what it costs in USD an hour."""
+
+    option: Option
+    takers: int
+    fitting: int
+    price: float
+
+
 def _offers(
     state: State, shapes: Sequence[Shape], eligibility: Eligibility, existing: Sequence[tuple[int, Sequence[int]]]
 ) -> list[_Offer]:
     overhead = overhead_atto_usd(state.market.policy)
-    supply = Supply.of(state.market)
-    special = sum(1 << shape.index for shape in shapes if any(shape.request[3:]))
     everyone: dict[str, str] = {}
-    plain: dict[int, list[tuple[Vector, float]]] = {}
-    single: dict[tuple[Vector, int], float] = {}
-    reserved: dict[str, _Offer] = {}
+    sold = []
     for option in state.market.options:
         takers = eligibility.accepting(option.alternatives, everyone)
         fitting = takers & eligibility.fitting(option.allocatable)
-        price = (option.price + overhead) / 1e18
+        sold.append(_Sold(option, takers, fitting, (option.price + overhead) / 1e18))
+    return _merged(sold, shapes, Supply.of(state.market)) + _pooled(existing, eligibility)
+
+
+def _merged(sold: Iterable[_Sold], shapes: Sequence[Shape], supply: Supply) -> list[_Offer]:
+    """Return few offers that are as good as all that is sold."""
+    special = sum(1 << shape.index for shape in shapes if any(shape.request[3:]))
+    plain: dict[int, list[tuple[Vector, float]]] = {}
+    single: dict[tuple[Vector, int], float] = {}
+    reserved: dict[str, _Offer] = {}
+    for option, takers, fitting, price in sold:
         if not fitting or price <= 0:
             continue
         if option.reservation is not None:
@@ -89,9 +149,8 @@ def _offers(
             known = reserved.get(option.reservation.id)
             union = fitting | (0 if known is None else known.takers)
             is_whole = bool(fitting & special)
-            reserved[option.reservation.id] = _Offer(
-                tuple(map(float, option.allocatable)), union, price, units, is_whole
-            )
+            size = tuple(map(float, option.allocatable))
+            reserved[option.reservation.id] = _Offer(size, union, price, units, is_whole, option.reservation.id)
         elif fitting & special:
             key = (option.allocatable, fitting)
             single[key] = min(price, single.get(key, inf))
@@ -102,8 +161,7 @@ def _offers(
     offers += _undominated(
         [_Offer(tuple(map(float, size)), who, cost, inf, True) for (size, who), cost in single.items()]
     )
-    offers += [offer for offer in reserved.values() if offer.most > 0]
-    return offers + _pooled(existing, eligibility)
+    return offers + [offer for offer in reserved.values() if offer.most > 0]
 
 
 def _bulk(found: Sequence[tuple[Vector, float]], takers: int) -> list[_Offer]:
@@ -167,6 +225,25 @@ class _Program:
 
     def solve(self, *, whole: bool) -> float | None:
         """Return the bound in USD an hour."""
+        solved = self._solved(whole=whole)
+        if solved is None:
+            return None
+        return solved[0] if whole else self._certified(solved[1])
+
+    def prices(self) -> tuple[list[float], dict[str, float]] | None:
+        """Return the worth of one more replica of each shape, and of one more unit of each reservation."""
+        solved = self._solved(whole=False)
+        if solved is None:
+            return None
+        duals, first, width = solved[1], len(self._shapes), self._dimensions
+        rents = {
+            offer.reservation_id: -sum(duals[first + number * width : first + (number + 1) * width]) - offer.price
+            for number, offer in enumerate(self._offers)
+            if offer.reservation_id
+        }
+        return [max(0.0, dual) for dual in duals[:first]], {name: max(0.0, rent) for name, rent in rents.items()}
+
+    def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
         shapes, offers, width = self._shapes, self._offers, self._dimensions
         rows = [(float(shape.count), inf) for shape in shapes]
         rows += [(-inf, 0.0)] * (len(offers) * width)
@@ -192,10 +269,7 @@ class _Program:
                 columns.append(column)
         costs = [offer.price for offer in offers] + [0.0] * len(self._served)
         uppers = [offer.most for offer in offers] + [inf] * len(self._served)
-        solved = solve_matrix(costs, uppers, rows, columns, integers)
-        if solved is None:
-            return None
-        return solved[0] if integers else self._certified(solved[1])
+        return solve_matrix(costs, uppers, rows, columns, integers)
 
     def _use(self, number: int, index: int) -> list[tuple[int, float]]:
         offer, request = self._offers[number], self._shapes[index].request

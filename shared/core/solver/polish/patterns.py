@@ -1,45 +1,71 @@
 """Combining patterns: a linear program over all patterns seen so far, a few rounds of new ones at its prices, rounding.
 
 The greedy passes find good patterns but repeat each one as long as demand lasts; the program finds how often each
-should be used. Rounding down leaves a small rest, which a greedy pass packs again.
+should be used. Whole uses are then fixed and the program is asked again about what is left, until little is left, which
+a greedy pass packs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 
+from shared.core.resources import NODES
 from shared.core.solver.buying import buy_rest
-from shared.core.solver.filling import Contents, Filler
+from shared.core.solver.filling import Contents
 from shared.core.solver.packing import Packing
+from shared.core.solver.polish.bound import fluid_prices
 from shared.core.solver.polish.highs import INFINITY, LinearProgram
+from shared.core.solver.polish.knapsacks import Knapsacks
 from shared.core.solver.reserved import use_reserved
 from shared.core.solver.shapes import Candidate, Candidates
+from shared.core.solver.supply import Supply
 
-_ROUNDS = 8
+_ROUNDS = 32
+_SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
+_TRIALS = 8
+_PULL = 0.9
+_HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
+_HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
 _WORTH_ADDING = 1.0005
-_NODES_MAX = 100
-_PART = 0.05
+_ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
 _STRENGTHS = (0.1, 0.3, 0.8)
-_SLACKS = (1e-6, 0.25, 0.5)
+_NODES_MAX = 100
+_DIVES = 12
+_WORSE_MAX = 2  # after so many dives without a better result there will be none
+_FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
+_DIVING_TRIALS = 2
+_WHOLE = 1e-6
+_ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
 class _Columns:
-    """The program's columns: patterns with their candidates."""
+    """The program. Rows: demand by shape, units by reservation, limits by pool and resource. Columns: patterns."""
 
-    def __init__(self, demand: Sequence[int], reserved: Sequence[Candidate], packing: Packing) -> None:
-        rows = [(float(count), INFINITY) for count in demand]
-        self._unit_rows: dict[str, int] = {}
-        for candidate in reserved:
-            identity = _reservation_id(candidate)
-            if identity not in self._unit_rows:
-                self._unit_rows[identity] = len(rows)
-                rows.append((-INFINITY, float(packing.supply.units[identity])))
+    def __init__(self, base: Packing) -> None:
+        rows = [(float(count), INFINITY) for count in base.left]
+        self._row_of: dict[tuple[str, str], int] = {}
+        for name, most in _limits(base.supply):
+            self._row_of[name] = len(rows)
+            rows.append((-INFINITY, most))
         self.program = LinearProgram(rows, solver="simplex")
         self.patterns: list[tuple[Candidate, Contents]] = []
         self._seen: set[tuple[int, Contents]] = set()
-        for index in range(len(demand)):
+        for index in range(len(base.left)):
             self.program.add(_UNPLACED, [(index, 1.0)])
-        self._first = len(demand)
+        self._first = len(base.left)
+
+    def uses(self, candidate: Candidate) -> list[tuple[int, float]]:
+        """Return the rows, beside demand, in which a node of the candidate counts, with how much."""
+        option = candidate.option
+        found = []
+        if option.reservation is not None:
+            found.append((self._row_of["", option.reservation.id], 1.0))
+        for (pool, name), row in self._row_of.items():
+            if pool == option.entry.pool.name:
+                needed = 1 if name == NODES else option.instance_type.capacity[name]
+                if needed:
+                    found.append((row, float(needed)))
+        return found
 
     def add(self, candidate: Candidate, content: Contents) -> bool:
         """Add a pattern; False when it is known."""
@@ -48,113 +74,212 @@ class _Columns:
             return False
         self._seen.add(key)
         entries = [(index, float(count)) for index, count in content]
-        if candidate.option.reservation is not None:
-            entries.append((self._unit_rows[_reservation_id(candidate)], 1.0))
-        self.program.add(candidate.price, entries)
+        self.program.add(candidate.price, [*entries, *self.uses(candidate)])
         self.patterns.append((candidate, content))
         return True
-
-    def dear(self, packing: Packing) -> list[int]:
-        """Return the columns with accelerators: few and dear nodes, where rounding costs most."""
-        special = packing.filler.is_special
-        return [
-            self._first + position
-            for position, (_, content) in enumerate(self.patterns)
-            if any(special[index] for index, _ in content)
-        ]
-
-    def rent(self, candidate: Candidate, duals: Sequence[float]) -> float:
-        """Return what a unit of the candidate's reservation is worth to others, in USD an hour."""
-        return max(0.0, -duals[self._unit_rows[_reservation_id(candidate)]])
 
     def counts(self) -> list[float]:
         """Return how often each pattern is used in the last solution."""
         return self.program.values()[self._first :]
 
+    def between(
+        self, duals: Sequence[float], fluid: tuple[Sequence[float], Mapping[str, float]], pull: float
+    ) -> list[float]:
+        """Return prices between the program's and those of buying in fractions."""
+        worths, rents = fluid
+        other = [*worths, *([0.0] * (len(duals) - len(worths)))]
+        for (pool, name), row in self._row_of.items():
+            if not pool:
+                other[row] = -rents.get(name, 0.0)
+        return [pull * far + (1 - pull) * near for far, near in zip(other, duals, strict=True)]
 
-def _reservation_id(candidate: Candidate) -> str:
-    assert candidate.option.reservation is not None
-    return candidate.option.reservation.id
+    def make_integer(self, patterns: Sequence[int], nodes_max: int) -> None:
+        """Ask for whole uses of these patterns."""
+        self.program.make_integer([self._first + position for position in patterns], nodes_max)
+
+    def relax(self, patterns: Sequence[int]) -> None:
+        """Allow fractions of these patterns again."""
+        self.program.relax([self._first + position for position in patterns])
+
+    def keep(self, packing: Packing) -> None:
+        """Go on with what the packing has left."""
+        for index, left in enumerate(packing.left):
+            self.program.rebound(index, float(left), INFINITY)
+        for name, most in _limits(packing.supply):
+            self.program.rebound(self._row_of[name], -INFINITY, most)
+
+
+def _limits(supply: Supply) -> Iterable[tuple[tuple[str, str], float]]:
+    """Yield what bounds nodes: units (of no pool), then limits (by pool and resource)."""
+    for identity, units in supply.units.items():
+        yield ("", identity), float(max(0, units))
+    for pool, limits in supply.limits.items():
+        for name, left in limits.items():
+            yield (pool, name), float(max(0, left))
+
+
+class _Pricing:
+    """Finds patterns that a program's prices make worthwhile."""
+
+    def __init__(self, columns: _Columns, base: Packing, worth: Sequence[float], candidates: Candidates) -> None:
+        self._columns = columns
+        self._floor_percent, self._buyable = base.floor_percent, base.buyable
+        hopeful = _hopeful(base, worth, candidates.paid)
+        self._candidates = [*hopeful, *candidates.reserved]
+        self._knapsacks = Knapsacks(base.shapes, self._candidates)
+        self._uses = [columns.uses(candidate) for candidate in self._candidates]
+        self._round = 0
+
+    def add(self, duals: Sequence[float], steady: Sequence[float], left: Sequence[int], trials: int) -> int:
+        """Add patterns good at steady prices and worthwhile at the program's; return how many were new.
+
+        None is larger than what is left.
+        """
+        costs, worth = self._costs(duals), duals[: len(left)]
+        found = [
+            (costs[row] / value, row, content)
+            for row, content in self._knapsacks.fill(
+                [max(0.0, dual) for dual in steady[: len(left)]], self._costs(steady), left, self._round, trials
+            )
+            if (value := sum(worth[index] * count for index, count in content)) > costs[row] * _WORTH_ADDING
+            and self._is_allowed(row, content)
+        ]
+        self._round += 1
+        found.sort()
+        return sum(self._columns.add(self._candidates[row], content) for _, row, content in found[:_ADDED_MAX])
+
+    def _costs(self, duals: Sequence[float]) -> list[float]:
+        """Return what a node of each candidate costs, with the rent of what it uses up."""
+        return [
+            candidate.price + sum(amount * max(0.0, -duals[row]) for row, amount in uses)
+            for candidate, uses in zip(self._candidates, self._uses, strict=True)
+        ]
+
+    def _is_allowed(self, row: int, content: Contents) -> bool:
+        """Whether the policy's floor lets the content have a reserved slot."""
+        candidate = self._candidates[row]
+        if not self._floor_percent or candidate.option.reservation is None:
+            return True
+        if not any(self._buyable >> index & 1 for index, _ in content):
+            return True
+        return self._knapsacks.share(row, content) * 100 >= self._floor_percent
+
+
+def _hopeful(base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> list[Candidate]:
+    """Return the few candidates of each kind of takers that can be worth most for their price at these worths."""
+    bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
+    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
+    ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
+    kept: dict[tuple[int, str], list[Candidate]] = {}
+    for ratio, item in ratios:
+        same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
+        if ratio > _HOPEFUL and len(same) < _HOPEFUL_MAX:
+            same.append(item)
+    return [item for same in kept.values() for item in same]
 
 
 def combined(
     base: Packing, passes: Iterable[Packing], worth: Sequence[float], candidates: Candidates
 ) -> Packing | None:
-    """Return a packing from a combination of the passes' patterns, or None when HiGHS found none.
+    """Return a packing from a combination of the passes' patterns; None with too many shapes, or if HiGHS found none.
 
     ``base`` has only existing nodes filled.
     """
-    columns = _Columns(base.left, candidates.reserved, base)
+    if len(base.shapes) > _SHAPES_MAX:
+        return None
+    columns = _Columns(base)
     for packing in passes:
         for pattern in packing.patterns:
             if pattern.candidate is not None:
                 columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
-    before: list[float] = []
-    for number in range(_ROUNDS):
+    fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
+    pricing = _Pricing(columns, base, worth if fluid is None else fluid[0], candidates)
+    for number in range(_ROUNDS + 1):
         if not columns.program.solve():
             return None
-        # Prices jump from round to round; half of the last ones steadies them, every other time.
-        duals = columns.program.duals()
-        steady = duals
-        if number % 2:
-            steady = [(new + old) / 2 for new, old in zip(duals, before, strict=True)]
-        before = duals
-        if base.expired() or not _price(columns, base, candidates, steady):
+        if number == _ROUNDS or base.expired():
             break
-    if not columns.program.solve():
-        return None
-    return _rounded(columns, base, worth, candidates)
+        duals = columns.program.duals()
+        # The program's prices jump from round to round; those of buying in fractions are nearly right.
+        pull = _PULL * (1 - number / _ROUNDS)
+        steady = duals if fluid is None else columns.between(duals, fluid, pull)
+        if not pricing.add(duals, steady, base.left, _TRIALS) and not pricing.add(duals, duals, base.left, _TRIALS):
+            break
+    return _rounded(columns, pricing, base, worth, candidates)
 
 
-def _price(columns: _Columns, base: Packing, candidates: Candidates, duals: Sequence[float]) -> bool:
-    """Add patterns that these prices make worthwhile; False when there are none."""
-    filler = Filler(base.shapes, [max(1e-12, dual) for dual in duals[: len(base.shapes)]], list(base.left))
-    added = False
-    for candidate in candidates.paid:
-        size = candidate.option.allocatable
-        if filler.bound(size, candidate.mask) <= candidate.price * _WORTH_ADDING:
-            continue
-        for value, content in filler.fills_of(size, candidate.mask, thorough=True):
-            if content and value > candidate.price * _WORTH_ADDING:
-                added = columns.add(candidate, content) or added
-    for candidate in candidates.reserved:
-        least = columns.rent(candidate, duals) * _WORTH_ADDING + candidate.price
-        for value, content in filler.fills_of(candidate.option.allocatable, candidate.mask, thorough=True):
-            if content and value > least:
-                added = columns.add(candidate, content) or added
-    return added
-
-
-def _rounded(columns: _Columns, base: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
-    """Take whole patterns, then pack the rest greedily; several thresholds for "whole", the best result."""
+def _rounded(
+    columns: _Columns, pricing: _Pricing, base: Packing, worth: Sequence[float], candidates: Candidates
+) -> Packing:
+    """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
+    packing = base.fork(worth)
     # What reserved units are worth to whom, the program knows better than prices elsewhere do.
     duals = columns.program.duals()
     marginal = [max(1e-12, dual) if dual < _UNPLACED / 2 else own for dual, own in zip(duals, worth, strict=False)]
+    _fix_dear(columns, packing)
+    best = _finished(packing, worth, marginal, candidates)
+    worse = 0
+    for dive in range(_DIVES):
+        columns.keep(packing)
+        if not packing.active or packing.expired() or worse == _WORSE_MAX or not columns.program.solve():
+            break
+        duals = columns.program.duals()
+        if pricing.add(duals, duals, packing.left, _DIVING_TRIALS) and not columns.program.solve():
+            break
+        _fix(columns, packing)
+        if dive >= _FINISHED_FROM:
+            finished = _finished(packing, worth, marginal, candidates)
+            worse = 0 if _quality(finished) < _quality(best) else worse + 1
+            best = min(best, finished, key=_quality)
+    return best
+
+
+def _quality(packing: Packing) -> tuple[int, float]:
+    return (sum(packing.left), packing.cost())
+
+
+def _finished(packing: Packing, worth: Sequence[float], marginal: Sequence[float], candidates: Candidates) -> Packing:
+    """Return a copy in which the rest is packed greedily."""
+    packing = packing.fork(worth)
+    packing.top_up((1 << len(packing.shapes)) - 1)
+    if candidates.reserved and packing.active:
+        packing = use_reserved(packing, candidates.reserved, marginal, _STRENGTHS)
+        packing.filler.reprice(worth)
+    buy_rest(packing, candidates)
+    return packing
+
+
+def _fix_dear(columns: _Columns, packing: Packing) -> None:
+    """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most."""
+    special = packing.filler.is_special
+    dear = [at for at, (_, content) in enumerate(columns.patterns) if any(special[index] for index, _ in content)]
+    if not dear or packing.expired():
+        return
+    columns.make_integer(dear, _NODES_MAX)
+    columns.program.solve()
+    if columns.program.has_solution():
+        counts = columns.counts()
+        for position in dear:
+            for _ in range(round(counts[position])):
+                if not packing.repeat(*columns.patterns[position], 1):
+                    packing.repeat_in_part(*columns.patterns[position])
+    columns.relax(dear)
+
+
+def _fix(columns: _Columns, packing: Packing) -> None:
+    """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
     counts = columns.counts()
-    dear = columns.dear(base)
-    if dear and not base.expired():
-        columns.program.make_integer(dear, _NODES_MAX)
-        columns.program.solve()
-        if columns.program.has_solution():
-            counts = columns.counts()
-    packings = []
-    for slack in _SLACKS:
-        packing = base.fork(worth)
-        for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
-            wanted = floor(counts[position] + slack)
-            if wanted == 0:
-                break
+    parts = []
+    for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
+        if counts[position] <= _WHOLE:
+            break
+        wanted = floor(counts[position] + _WHOLE)
+        if wanted:
             packing.repeat(*columns.patterns[position], wanted)
-        # A reserved unit costs nothing more, so a part of a pattern is worth a whole unit while there are any.
-        parts = [(counts[item] - floor(counts[item] + slack), item) for item in range(len(counts))]
-        for part, position in sorted(parts, key=lambda pair: (-pair[0], pair[1])):
-            candidate, content = columns.patterns[position]
-            if part > _PART and candidate.option.reservation is not None:
-                packing.repeat_in_part(candidate, content)
-        packing.top_up((1 << len(base.shapes)) - 1)
-        if candidates.reserved and packing.active:
-            packing = use_reserved(packing, candidates.reserved, marginal, _STRENGTHS)
-            packing.filler.reprice(worth)
-        buy_rest(packing, candidates)
-        packings.append(packing)
-    return min(packings, key=lambda item: (sum(item.left), item.cost()))
+        parts.append((wanted - counts[position], position))
+    parts.sort()
+    for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
+        candidate, content = columns.patterns[position]
+        # A reserved unit costs nothing more, so part of a content is worth a whole one; other nodes must be full.
+        if not packing.repeat(candidate, content, 1) and candidate.option.reservation is not None:
+            packing.repeat_in_part(candidate, content)

@@ -1,0 +1,94 @@
+"""Polished plans keep every rule, cost no more than first ones, and carry a bound that no plan undercuts."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from bench.mix import Mix, mix_snapshot
+from bench.world import NOW as BENCH_NOW
+from shared.core.checker import check
+from shared.core.checker_facts import Facts
+from shared.core.checker_totals import placed_counts
+from shared.core.json_codec import dumps
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.resources import Resources
+from shared.core.scheduler import solve
+from shared.core.snapshot import Snapshot
+from tests.core.checker.world import NOW
+from tests.core.oracle.brute_force import BruteForce
+from tests.core.oracle.instances import Features, instance
+
+FIRST, POLISHED = SchedulingPolicy(iterations=0), SchedulingPolicy(with_certificate=True)
+FAMILIES = {
+    "plain": Features(),
+    "topology": Features(topology=True),
+    "limits": Features(limits=True),
+    "nodes": Features(nodes=True),
+}
+SEEDS = range(40)
+
+
+@cache
+def mix(seed: int) -> Snapshot:
+    return mix_snapshot(Mix(400, shapes=25, seed=seed, reserved_percent=50))
+
+
+def limited(snapshot: Snapshot) -> Snapshot:
+    """Return the world with limits that bind on CPU bought for plain work."""
+    bought = solve(snapshot, now=BENCH_NOW, policy=FIRST)
+    types = {item.name: item for item in snapshot.instance_types}
+    used = sum(
+        types[launch.offering.instance_type].capacity["cpu"] * launch.count
+        for launch in bought.launches
+        if launch.node_pool_name == "general"
+    )
+    limits = Resources.of({"cpu": used, "nodes": 400})
+    pools = (replace(snapshot.node_pools[0], limits=limits), *snapshot.node_pools[1:])
+    return replace(snapshot, node_pools=pools)
+
+
+def unplaced(plan: Plan) -> int:
+    return sum(item.count for item in plan.unplaced)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["plain", "limits", "floor"])
+def test_a_polished_plan_is_right_and_no_dearer(kind: str, seed: int) -> None:
+    snapshot = limited(mix(seed)) if kind == "limits" else mix(seed)
+    floor = 30 if kind == "floor" else 0
+    first = solve(snapshot, now=BENCH_NOW, policy=replace(FIRST, reserved_floor_percent=floor))
+    policy = replace(POLISHED, reserved_floor_percent=floor)
+
+    polished = solve(snapshot, now=BENCH_NOW, policy=policy)
+
+    assert check(snapshot, polished, now=BENCH_NOW, policy=policy) == ()
+    assert unplaced(polished) <= unplaced(first)
+    if unplaced(polished) == unplaced(first):
+        assert polished.cost_atto_usd_per_hour <= first.cost_atto_usd_per_hour
+    assert polished.lower_bound_atto_usd_per_hour is not None
+    assert 0 < polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour
+
+
+def test_polishing_gains_and_repeats_itself() -> None:
+    first = solve(mix(0), now=BENCH_NOW, policy=FIRST)
+    polished = solve(mix(0), now=BENCH_NOW, policy=POLISHED)
+
+    assert polished.cost_atto_usd_per_hour < first.cost_atto_usd_per_hour
+    assert dumps(solve(mix(0), now=BENCH_NOW, policy=POLISHED)) == dumps(polished)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_plan_that_places_as_much_undercuts_the_bound(family: str, seed: int) -> None:
+    snapshot = instance(seed, FAMILIES[family])
+    plan = solve(snapshot, now=NOW, policy=POLISHED)
+    placed = placed_counts(Facts(snapshot, plan, NOW, POLISHED))
+    vector = tuple(placed[item.workload.key] for item in snapshot.demands)
+
+    least = BruteForce(snapshot, POLISHED).outcomes[vector]
+
+    assert plan.lower_bound_atto_usd_per_hour is not None
+    assert plan.lower_bound_atto_usd_per_hour <= least
+    assert check(snapshot, plan, now=NOW, policy=POLISHED) == ()
