@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from demo.observer import Observed
-from embedded.reservoir import IMAGE_PARAMETER, NODE_ROLE
 from infra.naming import function_name
 from shared.names import DEPLOYMENT, Function
+from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
 
 pytestmark = pytest.mark.embedded
@@ -26,46 +26,10 @@ MOVE, ROLL, EMPTY = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge"
 
 def pool(story: str, instance_type: str, *capacity_types: str, **labels: str) -> list[dict[str, Any]]:
     """A pool of one type, whose nodes may go as soon as there is a reason, with a class of its own."""
-    requirements = {
-        "karpenter.sh/capacity-type": list(capacity_types),
-        "node.kubernetes.io/instance-type": [instance_type],
-    }
-    return [
-        {
-            "apiVersion": "karpenter.k8s.aws/v1",
-            "kind": "EC2NodeClass",
-            "metadata": {"name": story},
-            "spec": {
-                "role": NODE_ROLE,
-                "capacityReservationSelectorTerms": [{"tags": {"purpose": story}}],
-                "subnetSelectorTerms": [{"tags": {"network": "private"}}],
-                "securityGroupSelectorTerms": [{"tags": {"network": "private"}}],
-                "amiSelectorTerms": [{"ssmParameter": IMAGE_PARAMETER.format("x86_64")}],
-            },
-        },
-        {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": story},
-            "spec": {
-                "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
-                "template": {
-                    "metadata": {"labels": {"story": story, **labels}},
-                    "spec": {
-                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": story},
-                        "requirements": [
-                            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
-                        ],
-                    },
-                },
-            },
-        },
-    ]
-
-
-def apply(world: World, folder: Path, manifests: list[dict[str, Any]]) -> None:
-    (folder / "policy.yaml").write_text("\n---\n".join(json.dumps(manifest) for manifest in manifests))
-    world.apply(folder)
+    node_class, node_pool = one_type_pool(story, instance_type, capacity_types)
+    node_pool["spec"]["disruption"] = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+    node_pool["spec"]["template"]["metadata"]["labels"] |= labels
+    return [node_class, node_pool]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -78,7 +42,7 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
         *pool("roll", ROLL, "reserved"),
         *pool("empty", EMPTY, "reserved"),
     ]
-    apply(world, tmp_path_factory.mktemp("policy"), manifests)
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
     world.aws.clock.set_rate(FAST)
 
@@ -163,7 +127,7 @@ def test_a_full_reservation_is_rolled_through_its_only_slot(world: World, tmp_pa
     (old,) = live(seen, ROLL)
     world.send({"action": "submit", "workload": workload("rival", "roll", priority=1_000)})
     until(world, "the rival waits", lambda seen: "disruption/rival" in seen.pending)
-    apply(world, tmp_path, pool("roll", ROLL, "reserved", version="2"))
+    world.apply(write_manifests(tmp_path, pool("roll", ROLL, "reserved", version="2")))
     detail = drained(world, ROLL)
     assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
     seen = until(
