@@ -12,10 +12,11 @@ from typing import Any, Final
 import pytest
 
 from demo.observer import Observed
-from embedded.reservoir import IMAGE_PARAMETER, NODE_ROLE
+from embedded.reservoir import IMAGE_PARAMETER
 from infra.naming import function_name
 from shared import names
 from shared.names import DEPLOYMENT, Function
+from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
 
 pytestmark = pytest.mark.embedded
@@ -24,44 +25,6 @@ SPOT, STEADY, BROKEN, FORBIDDEN = "c7i.2xlarge", "m7i.2xlarge", "r6i.2xlarge", "
 OTHER_ROLE: Final = "somebody-elses-role"
 _TRUST: Final = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
 ZONE: Final = "us-east-1a"
-
-
-def pool(name: str, instance_type: str, *capacity_types: str, **identity: str) -> list[dict[str, Any]]:
-    """A pool of one type with a class of its own."""
-    requirements = {
-        "karpenter.sh/capacity-type": list(capacity_types),
-        "node.kubernetes.io/instance-type": [instance_type],
-    }
-    return [
-        {
-            "apiVersion": "karpenter.k8s.aws/v1",
-            "kind": "EC2NodeClass",
-            "metadata": {"name": name},
-            "spec": {
-                **(identity or {"role": NODE_ROLE}),
-                "capacityReservationSelectorTerms": [{"tags": {"purpose": name}}],
-                "subnetSelectorTerms": [{"tags": {"network": "private"}}],
-                "securityGroupSelectorTerms": [{"tags": {"network": "private"}}],
-                "amiSelectorTerms": [{"ssmParameter": IMAGE_PARAMETER.format("x86_64")}],
-            },
-        },
-        {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": name},
-            "spec": {
-                "template": {
-                    "metadata": {"labels": {"story": name}},
-                    "spec": {
-                        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": name},
-                        "requirements": [
-                            {"key": key, "operator": "In", "values": values} for key, values in requirements.items()
-                        ],
-                    },
-                }
-            },
-        },
-    ]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,14 +38,12 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     iam.add_role_to_instance_profile(InstanceProfileName=OTHER_ROLE, RoleName=OTHER_ROLE)
     world.reserve("steady", STEADY, ZONE, 2, "steady")
     manifests = [
-        *pool("spotty", SPOT, "spot", "on-demand"),
-        *pool("steady", STEADY, "reserved", "on-demand"),
-        *pool("broken", BROKEN, "on-demand"),
-        *pool("forbidden", FORBIDDEN, "on-demand", instanceProfile=OTHER_ROLE),
+        *one_type_pool("spotty", SPOT, ["spot", "on-demand"]),
+        *one_type_pool("steady", STEADY, ["reserved", "on-demand"]),
+        *one_type_pool("broken", BROKEN, ["on-demand"]),
+        *one_type_pool("forbidden", FORBIDDEN, ["on-demand"], role=None, instanceProfile=OTHER_ROLE),
     ]
-    folder = tmp_path_factory.mktemp("policy")
-    (folder / "policy.yaml").write_text("\n---\n".join(json.dumps(manifest) for manifest in manifests))
-    world.apply(folder)
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
 
 
