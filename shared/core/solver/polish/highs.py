@@ -52,11 +52,6 @@ class LinearProgram:
         self._highs.setOptionValue("mip_rel_gap", 1e-3)
         self._highs.setOptionValue("mip_max_nodes", nodes_max)
 
-    def relax(self, columns: Sequence[int]) -> None:
-        """Allow fractions in these columns again."""
-        for column in columns:
-            self._highs.changeColIntegrality(column, highspy.HighsVarType.kContinuous)
-
     def has_solution(self) -> bool:
         """Whether the last search found anything feasible."""
         return bool(self._highs.getInfo().primal_solution_status == 2)

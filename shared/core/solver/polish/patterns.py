@@ -19,9 +19,9 @@ from shared.core.solver.reserved import use_reserved
 from shared.core.solver.shapes import Candidate, Candidates
 from shared.core.solver.supply import Supply
 
-_ROUNDS = 32
+_ROUNDS = 40
 _SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
-_TRIALS = 8
+_TRIALS = 6
 _PULL = 0.9
 _HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
 _HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
@@ -30,7 +30,7 @@ _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it lit
 _STRENGTHS = (0.1, 0.3, 0.8)
 _NODES_MAX = 100
 _DIVES = 12
-_WORSE_MAX = 2  # after so many dives without a better result there will be none
+_WORSE_MAX = 3  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _DIVING_TRIALS = 2
 _WHOLE = 1e-6
@@ -47,6 +47,7 @@ class _Columns:
         for name, most in _limits(base.supply):
             self._row_of[name] = len(rows)
             rows.append((-INFINITY, most))
+        self.bounds = rows
         self.program = LinearProgram(rows, solver="simplex")
         self.patterns: list[tuple[Candidate, Contents]] = []
         self._seen: set[tuple[int, Contents]] = set()
@@ -92,14 +93,6 @@ class _Columns:
             if not pool:
                 other[row] = -rents.get(name, 0.0)
         return [pull * far + (1 - pull) * near for far, near in zip(other, duals, strict=True)]
-
-    def make_integer(self, patterns: Sequence[int], nodes_max: int) -> None:
-        """Ask for whole uses of these patterns."""
-        self.program.make_integer([self._first + position for position in patterns], nodes_max)
-
-    def relax(self, patterns: Sequence[int]) -> None:
-        """Allow fractions of these patterns again."""
-        self.program.relax([self._first + position for position in patterns])
 
     def keep(self, packing: Packing) -> None:
         """Go on with what the packing has left."""
@@ -216,8 +209,8 @@ def _rounded(
     # What reserved units are worth to whom, the program knows better than prices elsewhere do.
     duals = columns.program.duals()
     marginal = [max(1e-12, dual) if dual < _UNPLACED / 2 else own for dual, own in zip(duals, worth, strict=False)]
-    _fix_dear(columns, packing)
-    best = _finished(packing, worth, marginal, candidates)
+    _fix_dear(columns, packing, duals)
+    best: Packing | None = None
     worse = 0
     for dive in range(_DIVES):
         columns.keep(packing)
@@ -229,9 +222,9 @@ def _rounded(
         _fix(columns, packing)
         if dive >= _FINISHED_FROM:
             finished = _finished(packing, worth, marginal, candidates)
-            worse = 0 if _quality(finished) < _quality(best) else worse + 1
-            best = min(best, finished, key=_quality)
-    return best
+            is_better = best is None or _quality(finished) < _quality(best)
+            best, worse = (finished, 0) if is_better else (best, worse + 1)
+    return best or _finished(packing, worth, marginal, candidates)
 
 
 def _quality(packing: Packing) -> tuple[int, float]:
@@ -249,21 +242,33 @@ def _finished(packing: Packing, worth: Sequence[float], marginal: Sequence[float
     return packing
 
 
-def _fix_dear(columns: _Columns, packing: Packing) -> None:
-    """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most."""
+def _fix_dear(columns: _Columns, packing: Packing, duals: Sequence[float]) -> None:
+    """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most.
+
+    A program of its own, of accelerated work only; other work on such nodes counts at its price.
+    """
     special = packing.filler.is_special
-    dear = [at for at, (_, content) in enumerate(columns.patterns) if any(special[index] for index, _ in content)]
+    dear = [item for item in columns.patterns if any(special[index] for index, _ in item[1])]
     if not dear or packing.expired():
         return
-    columns.make_integer(dear, _NODES_MAX)
-    columns.program.solve()
-    if columns.program.has_solution():
-        counts = columns.counts()
-        for position in dear:
-            for _ in range(round(counts[position])):
-                if not packing.repeat(*columns.patterns[position], 1):
-                    packing.repeat_in_part(*columns.patterns[position])
-    columns.relax(dear)
+    rows: dict[int, int] = {}
+    for candidate, content in dear:
+        for row in (*(index for index, _ in content if special[index]), *(row for row, _ in columns.uses(candidate))):
+            rows.setdefault(row, len(rows))
+    program = LinearProgram([columns.bounds[row] for row in rows], solver="simplex")
+    for candidate, content in dear:
+        price = candidate.price - sum(duals[index] * count for index, count in content if not special[index])
+        entries = [(rows[index], float(count)) for index, count in content if special[index]]
+        program.add(max(0.0, price), entries + [(rows[row], amount) for row, amount in columns.uses(candidate)])
+    for row, place in rows.items():
+        if row < len(special):
+            program.add(_UNPLACED, [(place, 1.0)])
+    program.make_integer(range(len(dear)), _NODES_MAX)
+    program.solve()
+    for count, (candidate, content) in zip(program.values() if program.has_solution() else (), dear, strict=False):
+        for _ in range(round(count)):
+            if not packing.repeat(candidate, content, 1):
+                packing.repeat_in_part(candidate, content)
 
 
 def _fix(columns: _Columns, packing: Packing) -> None:
