@@ -24,7 +24,7 @@ from shared.core.snapshot import Snapshot
 
 RUNS = 3
 POLISHING_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
-POLISHING_ITERATIONS = 8
+POLISHING_ITERATIONS = 1
 _USD_ATTO = 10**18
 _REPLICAS = (1000, 10_000, 100_000)
 _SHAPES = (100, 300, 1000)
