@@ -50,11 +50,12 @@ def replace_drifted(
         if claim.disruption is not None and not claim.disruption.terminate_first and claim.is_live
     }
     half = world.effort.left // 2  # the other half is left to consolidation
+    tried = False  # one is tried in every pass, however much the demand that waits has used up
     for candidate, reason in sorted(drifted, key=_drift_order):
         if not headroom.within([candidate], DisruptionReason.DRIFTED):
             refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
             continue
-        if world.effort.left < half:
+        if tried and world.effort.left < half:
             refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
             continue
         waits = None
@@ -62,6 +63,7 @@ def replace_drifted(
             waits = "waits for another terminate-first replacement of its pool"
         elif candidate.node.reservation_id in freeing:
             waits = "waits for a unit of its reservation that another replacement is about to free"
+        tried = True
         outcome = _replacement(world, candidate, reason, waits)
         if isinstance(outcome, str):
             refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))

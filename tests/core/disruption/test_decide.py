@@ -239,6 +239,16 @@ def test_a_demoted_node_drifts_only_where_on_demand_is_not_allowed() -> None:
         assert (DisruptionReason.DRIFTED in reasons) is drifts
 
 
+def test_demand_that_waits_for_ever_does_not_hold_drift_back_for_ever() -> None:
+    it = fleet(pools=(node_pool("default", RESERVED),), reservations=(reservation("cr-1", "large", 1, 1),))
+    it.add_node("demoted", "large", ON_DEMAND, {"default/big": 1})
+    it.effort = -1_000  # what a look at the waiting demand has left of a pass, with many pools and types
+
+    reasons = {command.reason for command in it.decide().commands}
+
+    assert DisruptionReason.DRIFTED in reasons
+
+
 def test_a_reservation_that_is_no_longer_selected_drifts() -> None:
     it = fleet(
         reservations=(reservation("cr-1", "large", 1, 0), reservation("cr-2", "large", 1, 1)), selected=("cr-2",)
