@@ -1,0 +1,380 @@
+"""What happens to nodes after their launch, deployed: section by section what Karpenter's lifecycle suites ask for.
+
+The tests tell one story in their order, on one deployment. Each pool buys one instance type, so that what is done to
+one of them does not touch the others.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from demo.observer import Instance, JsonObject, Observed
+from infra.naming import function_name
+from shared import names
+from shared.core.json_codec import loads
+from shared.core.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.plan import OfferingKey
+from shared.names import DEPLOYMENT, Function, Queue, Table
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+GOLDEN: Final = Path(__file__).parents[1] / "events"
+ZONE, OTHER_ZONE = "us-east-1a", "us-east-1b"
+LIMIT_S: Final = 240.0  # of each wait; what it takes on an idle machine is a few seconds
+SPOT_NODES: Final = 100
+TYPES: Final = {
+    "spotty": ("t3.large", ("spot", "on-demand")),
+    "lent": ("c6i.large", ("reserved",)),
+    "steady": ("m7i.xlarge", ("reserved", "on-demand")),
+    "adopted": ("r7i.large", ("reserved", "on-demand")),
+    "strict": ("c7i.xlarge", ("reserved",)),
+    "served": ("m6i.xlarge", ("on-demand",)),
+    "blocks": ("p5.48xlarge", ("reserved",)),
+    "broken": ("p4d.24xlarge", ("reserved",)),
+    "coming": ("p5en.48xlarge", ("reserved",)),
+}
+REPLICAS: Final = {"spotty": SPOT_NODES, "lent": 2, "steady": 1, "adopted": 1, "strict": 1, "served": 3, "blocks": 2}
+CPU: Final = {"spotty": "1500m", "lent": "1500m", "adopted": "1500m", "blocks": "100", "broken": "50", "coming": "50"}
+BLOCKS_END_AFTER: Final = timedelta(hours=4)
+
+
+@pytest.fixture(scope="module")
+def reservations(world: World) -> dict[str, str]:
+    """What the account has paid for, by title."""
+    lent = world.aws.ec2("create_interruptible", instance_type="c6i.large", zone=ZONE, count=10)
+    lent_id = world.watch("lent", lent["capacity_reservation_id"])
+    world.aws.client("ec2").create_tags(Resources=[lent_id], Tags=[{"Key": "purpose", "Value": "lent"}])
+    ends = {minutes: (BLOCKS_END_AFTER + timedelta(minutes=minutes)).total_seconds() for minutes in (39, 60)}
+    return {
+        "lent": lent_id,
+        "steady": world.reserve("steady", "m7i.xlarge", ZONE, 1, "steady"),
+        "strict": world.reserve("strict", "c7i.xlarge", ZONE, 1, "strict"),
+        "ends in 39": world.buy_block("ends in 39", "p5.48xlarge", ZONE, 1, "blocks", end_in_s=ends[39]),
+        "ends in 60": world.buy_block("ends in 60", "p5.48xlarge", OTHER_ZONE, 1, "blocks", end_in_s=ends[60]),
+    }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nodes(world: World, reservations: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Everything runs before the first story begins."""
+    pools = []
+    for name, (instance_type, capacity_types) in TYPES.items():
+        of_class = {"openReservationPreference": "open"} if name == "adopted" else {}
+        pools += one_type_pool(name, instance_type, capacity_types, **of_class)
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pools))
+    world.discover()
+    for name, replicas in REPLICAS.items():
+        submit(world, name, replicas)
+    assert set(reservations.values()) == set(world.titles)
+    world.until("everything runs", lambda seen: len(seen.live("running")) == sum(REPLICAS.values()), LIMIT_S)
+
+
+def submit(world: World, name: str, replicas: int) -> None:
+    world.send({"action": "submit", "workload": story_workload(name, replicas, CPU.get(name, "3"))})
+
+
+def of_pool(seen: Observed, name: str, *states: str) -> list[Instance]:
+    return [instance for instance in seen.live(*states) if instance.instance_type == TYPES[name][0]]
+
+
+def one(world: World, name: str) -> Instance:
+    (instance,) = of_pool(world.look(), name)
+    return instance
+
+
+def by_instance(facts: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
+    """Return facts about nodes by instance: the claim's tag of an instance may come later than any of them."""
+    return {fact["node"]["instanceId"]: fact for fact in facts.values()}
+
+
+def reasons(seen: Observed, *instances: Instance) -> list[str | None]:
+    """Why nodes drain, None where one does not."""
+    drains = by_instance(seen.drains)
+    return [drains.get(instance.id, {}).get("reason") for instance in instances]
+
+
+def claim_of(world: World, instance: Instance) -> NodeClaim:
+    """Return the stored claim, which is also what the planner sees of the node."""
+    key = {names.KEY: {"S": by_instance(world.seen.launched)[instance.id]["node"]["nodeClaim"]}}
+    row = world.aws.client("dynamodb").get_item(
+        TableName=world.output(Table.NODE_CLAIMS.value), Key=key, ConsistentRead=True
+    )["Item"]
+    return loads(NodeClaim, row["data"]["S"])
+
+
+def undelivered(world: World) -> int:
+    """Return how many events were given up."""
+    urls = world.aws.client("sqs").list_queues(QueueNamePrefix=world.output(DEPLOYMENT))["QueueUrls"]
+    return sum(waiting(world, url) for url in urls if "ReactionsDeadLetters" in url)
+
+
+def waiting(world: World, url: str) -> int:
+    attributes = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    found = world.aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=attributes)["Attributes"]
+    return sum(int(found[name]) for name in attributes)
+
+
+def sweep(world: World) -> None:
+    world.reservoir.invoke(Function.EXPIRE)
+
+
+def golden(name: str, **detail: str) -> str:
+    event = json.loads((GOLDEN / f"{name}.json").read_text())
+    return json.dumps({**event, "detail": {**event["detail"], **detail}})
+
+
+def test_what_nobody_can_read_and_what_is_about_others_is_dropped(world: World) -> None:  # S-80
+    url = world.output(Queue.REACTIONS.value)
+    for body in ("not json at all", "[]", "{}", golden("unknown_kind"), golden("spot_interruption")):
+        world.aws.client("sqs").send_message(QueueUrl=url, MessageBody=body)
+    world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
+    assert world.look().drains == {}
+
+
+def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replaced_first(world: World) -> None:
+    """S-77, S-79, S-82."""
+    spots = of_pool(world.look(), "spotty")
+    assert len(spots) == SPOT_NODES
+    assert {instance.market for instance in spots} == {"spot"}
+    for instance in spots:
+        world.aws.ec2("interrupt_spot", instance_id=instance.id, notice_s=600)
+    world.until("all drain", lambda seen: set(reasons(seen, *spots)) == {"Interruption"}, LIMIT_S)
+    seen = world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES, LIMIT_S)
+    drains, launches = by_instance(seen.drains), by_instance(seen.launched)
+    deadlines = {drains[instance.id]["deadline"] for instance in spots}
+    replacements = staying(seen, "spotty")
+    launched = {launches[instance.id]["launchedAt"] for instance in replacements}
+    assert max(launched) < min(deadlines), "replaced before the drain was over"
+    resting = shortages(world)
+    assert {claim_of(world, spots[0]).offering, claim_of(world, spots[-1]).offering} <= resting
+    assert not {claim_of(world, replacement).offering for replacement in replacements} & resting
+
+
+def staying(seen: Observed, name: str) -> list[Instance]:
+    """Return the running nodes of a pool that do not drain."""
+    drains = by_instance(seen.drains)
+    return [instance for instance in of_pool(seen, name, "running") if instance.id not in drains]
+
+
+def shortages(world: World) -> set[OfferingKey]:
+    rows = world.aws.client("dynamodb").query(
+        TableName=world.output(Table.OFFERINGS.value),
+        IndexName=names.LISTING_INDEX,
+        KeyConditionExpression=f"{names.LISTING_KEY} = :it",
+        ExpressionAttributeValues={":it": {"S": "shortages"}},
+    )["Items"]
+    return {loads(OfferingKey, row["data"]["S"]) for row in rows}
+
+
+def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> None:
+    leaving = staying(world.look(), "spotty")[0]
+    world.aws.ec2("interrupt_spot", instance_id=leaving.id, notice_s=600)
+    world.until("it drains", lambda seen: reasons(seen, leaving) == ["Interruption"], LIMIT_S)
+    told = by_instance(world.seen.drains)[leaving.id]
+    world.send(
+        {
+            "action": "release",
+            "workload": {"metadata": {"namespace": "story", "name": "spotty"}},
+            "nodeClaim": told["node"]["nodeClaim"],
+        }
+    )
+    world.until("it is gone", lambda seen: leaving.id in by_instance(seen.terminated), LIMIT_S)
+    assert world.now() < datetime.fromisoformat(told["deadline"])
+    url = world.output(Queue.REACTIONS.value)
+    late = golden("spot_interruption", **{"instance-id": leaving.id})  # S-86: its claim has ended
+    world.aws.client("sqs").send_message(QueueUrl=url, MessageBody=late)
+    world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
+
+
+def test_a_reclaimed_reservation_drains_its_nodes_and_is_full(world: World, reservations: dict[str, str]) -> None:
+    """S-77, S-83."""
+    lent = of_pool(world.look(), "lent")
+    world.aws.ec2("reclaim_interruptible", capacity_reservation_id=reservations["lent"], target_count=0)
+    world.until("both drain", lambda seen: set(reasons(seen, *lent)) == {"Interruption"}, LIMIT_S)
+    row = world.aws.client("dynamodb").get_item(
+        TableName=world.output(Table.RESERVATIONS.value), Key={names.KEY: {"S": reservations["lent"]}}
+    )["Item"]
+    assert int(row["free_units"]["N"]) <= 0
+    world.send(
+        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "lent", "generation": 2}}}
+    )
+
+
+def test_planned_maintenance_drains(world: World) -> None:  # S-77
+    served = of_pool(world.look(), "served")[0]
+    world.aws.ec2("schedule_maintenance", instance_ids=[served.id], entity_arns=True)
+    world.until("it drains", lambda seen: reasons(seen, served) == ["ScheduledChange"], LIMIT_S)
+
+
+def test_an_unhealthy_node_is_reported_once_an_episode_or_replaced(world: World) -> None:  # S-85
+    sick = staying(world.look(), "served")[0]
+
+    def impaired(*, is_ill: bool) -> None:
+        world.aws.ec2("set_status_checks", instance_id=sick.id, system_status="impaired" if is_ill else "ok")
+        world.aws.clock.advance(timedelta(minutes=3))
+        sweep(world)
+        sweep(world)
+
+    set_policy(world, "report")
+    before = counted(world, "NodesUnhealthy")
+    impaired(is_ill=True)
+    world.until("it is counted", lambda _: counted(world, "NodesUnhealthy") == before + 1, LIMIT_S)
+    impaired(is_ill=False)
+    impaired(is_ill=True)
+    world.until("it is counted again", lambda _: counted(world, "NodesUnhealthy") == before + 2, LIMIT_S)
+    assert reasons(world.look(), sick) == [None]
+    set_policy(world, "replace")
+    sweep(world)
+    world.until("it is replaced", lambda seen: reasons(seen, sick) == ["Unhealthy"], LIMIT_S)
+
+
+def set_policy(world: World, policy: str) -> None:
+    """Change what failed checks do, as a deployment with another ``instanceStatusPolicy`` would."""
+    functions = world.aws.client("lambda")
+    name = function_name(world.output(DEPLOYMENT), Function.EXPIRE)
+    variables = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+    functions.update_function_configuration(
+        FunctionName=name, Environment={"Variables": {**variables, names.INSTANCE_STATUS_POLICY: policy}}
+    )
+
+
+def counted(world: World, metric: str) -> int:
+    """Add up what the sweep has written of a metric."""
+    lines = [line for line in world.log(Function.EXPIRE).splitlines() if f'"{metric}"' in line]
+    return sum(int(sum(json.loads(line)[metric])) for line in lines)
+
+
+def test_nodes_of_reservations_that_are_gone_become_on_demand(world: World, reservations: dict[str, str]) -> None:
+    """S-70, S-71, S-73, S-76: by the sweep alone, within 75 seconds."""
+    steady, strict = one(world, "steady"), one(world, "strict")
+    assert claim_of(world, steady).labels[CAPACITY_RESERVATION_ID] == reservations["steady"]
+    world.reserve("strict too", TYPES["strict"][0], ZONE, 1, "strict")
+    for title in ("steady", "strict"):
+        world.aws.client("ec2").cancel_capacity_reservation(CapacityReservationId=reservations[title])
+    world.aws.clock.advance(timedelta(seconds=75))
+    world.until("both are told", lambda _: demoted(world) == {steady.id, strict.id}, LIMIT_S)
+    for instance in (steady, strict):
+        claim = claim_of(world, instance)
+        assert claim.state is ClaimState.RUNNING
+        assert claim.labels[CAPACITY_TYPE] == "on-demand"
+        assert not RESERVATION_LABELS & claim.labels.keys()
+        assert claim.price_atto_usd_per_hour > 10**15
+    sweep(world)
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    world.reservoir.invoke(Function.DISRUPT)
+    world.until("only the strict pool has drifted", lambda seen: strict_goes(world, seen, strict), LIMIT_S)
+    assert reasons(world.seen, steady) == [None]
+    assert claim_of(world, steady).labels[CAPACITY_TYPE] == "on-demand"
+
+
+def demoted(world: World) -> set[str]:
+    """Return the instances of which it was told, maybe more than once: sweeps that meet tell each for itself."""
+    return {str(event["node"]["instanceId"]) for event in world.events("Node Capacity Type Changed")}
+
+
+def strict_goes(world: World, seen: Observed, strict: Instance) -> bool:
+    world.reservoir.invoke(Function.DISRUPT)
+    return reasons(seen, strict) == ["Drift"]
+
+
+def test_a_node_that_ec2_moves_into_a_selected_reservation_is_reserved(world: World) -> None:
+    adopted = one(world, "adopted")
+    assert adopted.market == "on-demand"
+    answer = world.aws.client("ec2").create_capacity_reservation(
+        InstanceType=adopted.instance_type,
+        InstancePlatform="Linux/UNIX",
+        AvailabilityZone=claim_of(world, adopted).offering.zone,
+        InstanceCount=1,
+        InstanceMatchCriteria="open",
+        TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [{"Key": "purpose", "Value": "adopted"}]}],
+    )
+    reservation_id = world.watch("adopting", answer["CapacityReservation"]["CapacityReservationId"])
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    sweep(world)
+    after = claim_of(world, adopted)
+    assert after.offering.reservation_id == reservation_id
+    assert after.labels[CAPACITY_RESERVATION_ID] == reservation_id
+    assert after.labels[CAPACITY_TYPE] == "reserved"
+    assert 0 < after.price_atto_usd_per_hour < 10**15
+
+
+def test_a_reservation_that_begins_is_used_although_its_event_is_lost(world: World) -> None:
+    start = timedelta(minutes=10)
+    block = world.aws.ec2(
+        "purchase_capacity_block",
+        instance_type=TYPES["coming"][0],
+        zone=ZONE,
+        count=1,
+        start_in_s=start.total_seconds(),
+        end_in_s=timedelta(hours=30).total_seconds(),
+        tags={"purpose": "coming"},
+    )
+    world.watch("coming", block["capacity_reservation_id"])
+    starts_at = world.now() + start
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    submit(world, "coming", 1)
+    world.until("its demand waits", lambda seen: "story/coming" in seen.pending, LIMIT_S)
+    world.aws.ec2("mistreat_events", kind="drop", detail_type="Capacity Block", count=1)
+    world.aws.clock.advance(starts_at - timedelta(seconds=2) - world.now())
+    world.until("its demand is placed", lambda seen: seen.placed["story/coming"] == 1, LIMIT_S)
+    assert world.now() - starts_at < timedelta(seconds=60)
+
+
+def test_a_unit_that_boots_nothing_is_reported_and_left_alone(world: World) -> None:
+    block = world.buy_block("broken", TYPES["broken"][0], ZONE, 1, "broken", end_in_s=86_400 * 3)
+    world.aws.ec2("break_units", capacity_reservation_id=block, interconnect_status="impaired")
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    submit(world, "broken", 1)
+    failed = set[str]()
+    for _ in range(2):
+        seen = world.until("a node is launched into it", lambda seen: bool(of_pool(seen, "broken", "pending")), LIMIT_S)
+        (instance,) = of_pool(seen, "broken", "pending")
+        failed.add(instance.id)
+        world.aws.clock.advance(timedelta(minutes=16))
+        world.until("it is given up", lambda seen: not of_pool(seen, "broken", "pending"), LIMIT_S)
+        world.aws.clock.advance(timedelta(minutes=7))  # terminated, and its unit scrubbed
+    assert len(failed) == 2
+    world.until("it is reported", lambda _: bool(world.events("Capacity Suspected")), LIMIT_S)
+    event = world.events("Capacity Suspected")[0]  # two sweeps at once may both say so
+    assert event["capacityReservationId"] == block
+    assert event["instanceIds"] == [instance.id]
+    assert event["blockStatus"]["interconnectStatus"] == "impaired"
+    world.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    world.aws.clock.advance(timedelta(minutes=2))
+    for queue in (Queue.PLANNING, Queue.LAUNCHES):
+        url = world.output(queue.value)
+        world.until(f"{queue} is empty", lambda _, url=url: waiting(world, url) == 0, LIMIT_S)  # type: ignore[misc]
+    assert of_pool(world.look(), "broken") == [], "EC2 shows a free unit; nothing is launched into it"
+
+
+def test_a_block_drains_forty_minutes_before_its_end_and_is_empty_before_ec2_begins(world: World) -> None:  # S-68
+    ends = {it.title: it.end_at for it in world.look().reservations if it.end_at is not None}
+    soon, later = (
+        next(i for i in of_pool(world.seen, "blocks") if i.reservation_id == world_id(world, title))
+        for title in ("ends in 39", "ends in 60")
+    )
+    world.aws.clock.advance(ends["ends in 39"] - timedelta(minutes=39) - world.now())
+    world.until("one drains", lambda seen: reasons(seen, soon) == ["CapacityBlockEnding"], LIMIT_S)
+    assert reasons(world.look(), later) == [None]
+    deadline = datetime.fromisoformat(by_instance(world.seen.drains)[soon.id]["deadline"])
+    assert deadline == ends["ends in 39"] - timedelta(minutes=32)
+    world.aws.clock.advance(deadline + timedelta(seconds=1) - world.now())
+    sweep(world)
+    described = world.aws.client("ec2").describe_instances(InstanceIds=[soon.id])["Reservations"][0]["Instances"][0]
+    assert described["StateReason"]["Code"] == "Client.UserInitiatedShutdown", "we end it, not EC2"
+    assert world.now() < ends["ends in 39"] - timedelta(minutes=30)
+
+
+def world_id(world: World, title: str) -> str:
+    return next(reservation_id for reservation_id, known in world.titles.items() if known == title)
+
+
+def test_no_event_was_given_up(world: World) -> None:
+    assert undelivered(world) == 0
