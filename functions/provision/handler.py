@@ -16,4 +16,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("ReplicasPending", report.unplaced_count)
     count("NodeClaimsPlanned", report.claim_count)
     count("PlansLost", report.conflict_count)
+    count("PlanShortcomings", len(report.shortcomings))
     return {"batchItemFailures": []}

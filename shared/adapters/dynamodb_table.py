@@ -215,10 +215,6 @@ class DynamoDbTable:
         conditional = self._conditional(expression, condition)
         return Write("Update", key, {"Key": {KEY: {"S": key}}, "UpdateExpression": update, **conditional})
 
-    def delete(self, key: str, expression: Expression, condition: str) -> Write:
-        """Return a write that deletes the row if the condition holds."""
-        return Write("Delete", key, {"Key": {KEY: {"S": key}}, **self._conditional(expression, condition)})
-
     def _conditional(self, expression: Expression, condition: str) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "TableName": self.name,

@@ -21,7 +21,7 @@ __all__ = ["Violation", "ViolationCode", "check"]
 
 
 def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy) -> tuple[Violation, ...]:
-    """Return every rule that the plan breaks, sorted; empty when it may be committed.
+    """Return every rule that the plan breaks, sorted; it may be committed when none of them forbids that.
 
     What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because the
     leftovers of a broken plan mean nothing.

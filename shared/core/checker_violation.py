@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class ViolationCode(StrEnum):
@@ -33,6 +34,13 @@ class ViolationCode(StrEnum):
     UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
 
 
+# A plan that could have been better, or says less than the truth about what it leaves, harms nobody: all that it does
+# may be done. Refusing it would leave everybody waiting for the sake of one.
+_SHORTCOMINGS: Final = frozenset(
+    {ViolationCode.PRIORITY_INVERSION, ViolationCode.PAID_WHILE_FREE, ViolationCode.UNPLACED_WITHOUT_CAUSE}
+)
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:
     """One broken rule; ``subject`` is the launch, node, workload or reservation that breaks it."""
@@ -40,6 +48,11 @@ class Violation:
     code: ViolationCode
     subject: str
     message: str
+
+    @property
+    def forbids_commit(self) -> bool:
+        """Whether what the plan does is wrong, and not only less than it should do."""
+        return self.code not in _SHORTCOMINGS
 
     def __str__(self) -> str:
         return f"{self.code}: {self.subject}: {self.message}"

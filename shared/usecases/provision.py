@@ -58,6 +58,7 @@ class ProvisionReport:
     conflict_count: int = 0
     repaired_count: int = 0
     plan_ids: list[str] = field(default_factory=list)
+    shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,10 @@ class Provision:
         self.decisions.save(Decision(plan_id, now, dumps(plan), summary), dumps(snapshot))
         report.plan_ids.append(plan_id)
         violations = self.check(snapshot, plan, now, self.policy)
-        if violations:
-            raise PlanRejectedError(plan_id, violations)
+        forbidding = [violation for violation in violations if violation.forbids_commit]
+        if forbidding:
+            raise PlanRejectedError(plan_id, forbidding)
+        report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
         return plan_id
 
     def _repair(self, gathered: Gathered, now: datetime) -> int:

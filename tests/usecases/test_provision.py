@@ -12,7 +12,7 @@ from shared.core.instance_type import CapacityType
 from shared.core.json_codec import loads
 from shared.core.ledger import Balance
 from shared.core.node_claim import LeaseState
-from shared.core.plan import Plan
+from shared.core.plan import Plan, ReasonCode, UnplacedReplicas
 from shared.core.resources import Resources
 from shared.core.snapshot import Snapshot
 from shared.core.workload import Gang
@@ -159,6 +159,26 @@ def test_a_plan_that_breaks_a_rule_is_kept_and_not_applied() -> None:
     assert world.state.decisions.load(caught.value.plan_id) is not None
     assert world.state.node_claims.list_live() == ()
     assert world.reservation().balance == Balance(1, 0)
+
+
+def test_a_plan_that_could_be_better_is_told_of_and_applied() -> None:
+    world = world_with(2)
+    world.submit(replicas=2)
+
+    def timid(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
+        """Leave one of two free units, and a replica that it could run, for no reason."""
+        plan = world.solve(snapshot, now, policy)
+        (reserved,) = plan.launches
+        assert reserved.count == 2
+        left = UnplacedReplicas(reserved.placements[0].workload_key, 1, ReasonCode.RESERVATION_FULL, "no unit is free")
+        cost = plan.cost_atto_usd_per_hour // 2
+        return replace(plan, launches=(replace(reserved, count=1),), unplaced=(left,), cost_atto_usd_per_hour=cost)
+
+    report = world.provisioner(solve=timid).run()
+
+    assert report.placed_count == 1
+    (shortcoming,) = report.shortcomings
+    assert "UnplacedWithoutCause" in shortcoming
 
 
 def test_a_lost_race_is_planned_again_with_what_is_left() -> None:
