@@ -137,6 +137,8 @@ class Placer:
     def _is_by_host(self, group: Group, level: int) -> bool:
         """Whether equal nodes can be filled at once, without looking at topology again in between."""
         constraints = group.constraints[level]
+        if any(group.matching >> term & 1 for term in self.state.ledger.carried):
+            return False  # others insist on a spread that counts these replicas too
         return not constraints.affinity and all(key == HOSTNAME for key in constraints.topology_keys())
 
     def _open_one(self, group: Group, level: int, scope: Scope, stop_at: int) -> bool:
