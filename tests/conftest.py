@@ -1,11 +1,16 @@
 """What holds for every test: no network, and how hard hypothesis tries."""
 
 import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import pytest
 from hypothesis import settings
 
 LOOPBACK = ["127.0.0.1", "::1", "localhost"]
+POINTS_COVERED: Final = "points covered"
+Cover = Callable[[str], None]
 
 # `dev` keeps the whole run short enough to be run often; `ci` looks longer, with the same examples on every machine.
 settings.register_profile("dev", max_examples=50, deadline=None)
@@ -18,3 +23,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("embedded"):
             item.add_marker(pytest.mark.allow_hosts(LOOPBACK))
+
+
+@pytest.fixture
+def cover(record_property: Callable[[str, object], None]) -> Iterator[Cover]:
+    """Return what a test calls after each point between two effects at which it killed or repeated something."""
+    points: dict[str, int] = {}
+    record_property(POINTS_COVERED, points)
+
+    def count(what: str) -> None:
+        points[what] = points.get(what, 0) + 1
+
+    yield count
+    assert points, "no point was covered"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print how many points the tests covered, over all workers of a parallel run."""
+    covered: Counter[str] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        for name, points in report.user_properties:
+            if name == POINTS_COVERED:
+                covered.update(points)
+    for what, count in sorted(covered.items()):
+        terminalreporter.write_line(f"exactly once: {count:5d} points covered in {what}")

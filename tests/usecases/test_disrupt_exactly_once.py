@@ -4,7 +4,6 @@ The effects (commits, messages, calls) of all passes of a story are counted in a
 story is played once for each of them and each mishap. All other functions go on as scheduled. ``-s`` prints the counts.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +11,7 @@ from functools import partial
 import pytest
 
 from shared.core.node_claim import ClaimState
+from tests.conftest import Cover
 from tests.fakes.effects import Effects
 from tests.usecases.disrupt_world import DisruptWorld
 
@@ -122,7 +122,6 @@ STORIES = {
     "onto-others": Story(_has_room_elsewhere, ("m5.4xlarge on-demand",), 0, at_work=1),
     "many-by-one": Story(_is_too_large, ("m5.large on-demand",), 1, minutes=10, at_work=2),
 }
-POINTS: Counter[str] = Counter()
 
 
 def play(story: Story, armed: Effects | None = None, *, beside: int | None = None) -> DisruptWorld:
@@ -179,7 +178,7 @@ def mishaps(numbers: range) -> Iterator[Effects]:
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_a_pass_that_is_killed_anywhere(name: str) -> None:
+def test_a_pass_that_is_killed_anywhere(name: str, cover: Cover) -> None:
     story = STORIES[name]
     undisturbed = play(story)
     check(undisturbed, story)
@@ -187,20 +186,12 @@ def test_a_pass_that_is_killed_anywhere(name: str) -> None:
     assert undisturbed.armed.count > story.minutes, "nothing was done"
     for armed in mishaps(points(undisturbed)):
         check(play(story, armed), story)
-        POINTS["disrupt"] += 1
+        cover("disrupt")
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_another_pass_in_the_middle_of_one(name: str) -> None:
+def test_another_pass_in_the_middle_of_one(name: str, cover: Cover) -> None:
     story = STORIES[name]
     for number in points(play(story)):
         check(play(story, beside=number), story)
-        POINTS["disrupt, run inside"] += 1
-
-
-def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs last; says how much the tests above covered."""
-    with capsys.disabled():
-        for name, count in sorted(POINTS.items()):
-            print(f"\n  exactly once: {count:5d} points covered in {name}", end="")  # noqa: T201 # the figure is asked for
-    assert POINTS["disrupt"] > 100
+        cover("disrupt, run inside")

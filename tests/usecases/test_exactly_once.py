@@ -5,7 +5,6 @@ once for each of them and each kind of mishap, and what must hold is checked aft
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -20,6 +19,7 @@ from shared.core.notice import Notice, NoticeKind
 from shared.core.shortage import Shortage
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
+from tests.conftest import Cover
 from tests.fakes.effects import Effects, Killed
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
@@ -128,7 +128,6 @@ SCENARIOS = {
 }
 # How long until the message comes back: within the replay window, and long past it, with EC2's token forgotten.
 RETURNS_AFTER = {"replay": timedelta(seconds=30), "adopt": timedelta(minutes=7)}
-POINTS: Counter[str] = Counter()
 
 
 def new_world() -> World:
@@ -211,7 +210,7 @@ def mishaps(count: int) -> Iterator[Effects]:
 
 @pytest.mark.parametrize("returns", sorted(RETURNS_AFTER))
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
-def test_a_launch_that_is_killed_anywhere(name: str, returns: str) -> None:
+def test_a_launch_that_is_killed_anywhere(name: str, returns: str, cover: Cover) -> None:
     scenario = SCENARIOS[name]
     count = effects_of(scenario)
     assert count >= 4
@@ -223,11 +222,11 @@ def test_a_launch_that_is_killed_anywhere(name: str, returns: str) -> None:
             deliver(world, batches)
         recover(world, batches, RETURNS_AFTER[returns])
         check(world, scenario)
-        POINTS["launch"] += 1
+        cover("launch")
 
 
 @pytest.mark.parametrize("name", ["reserved", "outsider", "mixed"])
-def test_a_launch_that_is_killed_twice(name: str) -> None:
+def test_a_launch_that_is_killed_twice(name: str, cover: Cover) -> None:
     scenario = SCENARIOS[name]
     count = effects_of(scenario)
     for first in range(1, count + 1):
@@ -242,11 +241,11 @@ def test_a_launch_that_is_killed_twice(name: str) -> None:
                     world.clock.advance(seconds=30)
             recover(world, batches, RETURNS_AFTER["adopt"])
             check(world, scenario)
-            POINTS["launch, killed twice"] += 1
+            cover("launch, killed twice")
 
 
 @pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage", "probe"])
-def test_a_message_that_is_delivered_to_two_functions_at_once(name: str) -> None:
+def test_a_message_that_is_delivered_to_two_functions_at_once(name: str, cover: Cover) -> None:
     """The second function runs whole at each point of the first one."""
     scenario = SCENARIOS[name]
     for number in range(1, effects_of(scenario) + 1):
@@ -259,12 +258,12 @@ def test_a_message_that_is_delivered_to_two_functions_at_once(name: str) -> None
         assert inner.count, "the second function had nothing to do"
         recover(world, batches, RETURNS_AFTER["replay"])
         check(world, scenario)
-        POINTS["launch, run inside"] += 1
+        cover("launch, run inside")
 
 
 @pytest.mark.parametrize("name", ["reserved", "outsider", "mixed", "shortage"])
 @pytest.mark.parametrize("killed_before", [2, 5, 6, 7])
-def test_two_functions_that_recover_at_once(name: str, killed_before: int) -> None:
+def test_two_functions_that_recover_at_once(name: str, killed_before: int, cover: Cover) -> None:
     """The first delivery died early or late; long after it, one function recovers inside another."""
     scenario = SCENARIOS[name]
 
@@ -286,7 +285,7 @@ def test_two_functions_that_recover_at_once(name: str, killed_before: int) -> No
         deliver(world, batches)
         recover(world, batches, RETURNS_AFTER["replay"])
         check(world, scenario)
-        POINTS["launch, recovered inside"] += 1
+        cover("launch, recovered inside")
 
 
 def test_a_throttled_call_is_repeated_with_its_token() -> None:
@@ -342,7 +341,7 @@ def check_drained(world: World, left: int) -> None:
     assert all(len(ids) == 1 for ids in by_id.values())
 
 
-def test_reactions_that_are_killed_anywhere() -> None:
+def test_reactions_that_are_killed_anywhere(cover: Cover) -> None:
     world = drained_world()
     world.effects = Effects()
     world.react().run(interrupted(world))
@@ -357,7 +356,7 @@ def test_reactions_that_are_killed_anywhere() -> None:
         settle_down(world)
         check_drained(world, left=2)
         assert world.queue.wake_ups
-        POINTS["react"] += 1
+        cover("react")
 
 
 def at_the_blocks_end() -> World:
@@ -368,7 +367,7 @@ def at_the_blocks_end() -> World:
     return world
 
 
-def test_sweeps_that_are_killed_anywhere() -> None:
+def test_sweeps_that_are_killed_anywhere(cover: Cover) -> None:
     world = at_the_blocks_end()
     world.effects = Effects()
     world.expire().run()
@@ -384,7 +383,7 @@ def test_sweeps_that_are_killed_anywhere() -> None:
         settle_down(world)
         settle_down(world)
         check_drained(world, left=2)
-        POINTS["expire"] += 1
+        cover("expire")
 
 
 def littered() -> World:
@@ -398,7 +397,7 @@ def littered() -> World:
     return world
 
 
-def test_collections_that_are_killed_anywhere() -> None:
+def test_collections_that_are_killed_anywhere(cover: Cover) -> None:
     world = littered()
     world.effects = Effects()
     world.collect().run()
@@ -414,12 +413,4 @@ def test_collections_that_are_killed_anywhere() -> None:
         settle_down(world)
         assert "i-orphan" not in {i.id for i in world.ec2.live()}
         assert world.placed() == len(world.ec2.live()) == 6
-        POINTS["collect"] += 1
-
-
-def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs last; says how much the tests above covered."""
-    with capsys.disabled():
-        for name, count in sorted(POINTS.items()):
-            print(f"\n  exactly once: {count:5d} points covered in {name}", end="")  # noqa: T201 # the figure is asked for
-    assert POINTS["launch"] > 100
+        cover("collect")

@@ -18,6 +18,7 @@ from shared.ports.errors import TransientError
 from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.stored_policy import StoredPolicy
 from shared.usecases.workload_status import WorkloadStatus
+from tests.conftest import Cover
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.values import reservation
@@ -27,7 +28,6 @@ from tests.usecases.planning_world import PlanningWorld, node_pool_manifest
 TEAM = {"team": "research"}
 GPU = Resources.of({"cpu": 90_000, "memory": 1 << 40, "nvidia.com/gpu": 8})
 SMALL = Resources.of({"cpu": 500})
-POINTS: Counter[str] = Counter()
 
 
 class Whole:
@@ -153,7 +153,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("name", sorted(STORIES))
-def test_planning_and_launching_killed_anywhere(name: str) -> None:
+def test_planning_and_launching_killed_anywhere(name: str, cover: Cover) -> None:
     story = STORIES[name]
     undisturbed = Whole(story.units, prior=story.begin)
     effects = Effects()
@@ -170,12 +170,4 @@ def test_planning_and_launching_killed_anywhere(name: str) -> None:
                 world.run(mishap)
             world.recover(minutes=7 if number % 2 else 1)
             world.check(story.replicas)
-            POINTS[name] += 1
-
-
-def test_the_counts_of_planning_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs last; says how much the test above covered."""
-    with capsys.disabled():
-        for name, count in sorted(POINTS.items()):
-            print(f"\n  exactly once: {count:5d} points covered from demand to instance, {name}", end="")  # noqa: T201 # asked for
-    assert not POINTS or sum(POINTS.values()) > 50
+            cover(f"the way from demand to instance, {name}")
