@@ -143,11 +143,12 @@ class Observer:
     def _read_events(self) -> None:
         while True:
             messages = self._sqs.receive_message(QueueUrl=self._tap, MaxNumberOfMessages=10).get("Messages", [])
-            for message in messages:
-                self._note(json.loads(message["Body"]))
-                self._sqs.delete_message(QueueUrl=self._tap, ReceiptHandle=message["ReceiptHandle"])
             if not messages:
                 return
+            for message in messages:
+                self._note(json.loads(message["Body"]))
+            read = [{"Id": it["MessageId"], "ReceiptHandle": it["ReceiptHandle"]} for it in messages]
+            self._sqs.delete_message_batch(QueueUrl=self._tap, Entries=read)
 
     def _note(self, event: JsonObject) -> None:
         kind, detail = event["detail-type"], event["detail"]
