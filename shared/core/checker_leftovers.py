@@ -203,6 +203,7 @@ class Leftovers:
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
         limited: set[str] = set()
+        taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
         for room in self._rooms(workload):
             if room.pool is not None and room.pool.limits is not None:
                 if room.pool.name in limited:
@@ -210,7 +211,12 @@ class Leftovers:
                 limited.add(room.pool.name)
             domain = room.domains.get(key, "") if key is not None else "all"
             each = min(room.free[name] // amount for name, amount in needs.items() if amount)
-            total[domain] += room.units * each if domain else 0
+            units = room.units
+            if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
+                about = domain, room.key.reservation_id
+                units = min(units, self._free_units[room.key.reservation_id] - taken[about])
+                taken[about] += units
+            total[domain] += units * each if domain else 0
             if total[domain] >= self._facts.pending[workload.key]:
                 return f"{total[domain]} replicas, the last on {room.subject}"
         return None

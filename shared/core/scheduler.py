@@ -97,7 +97,7 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
         if counted.short:
             return counted.short
         _place_generally(placer, counted.general)
-        _place_leftovers(placer, level)
+        _place_leftovers(placer, [*(group for group in groups if _may_gain(group, priority)), *level])
         if not placer.tactic.counts and placer.state.supply.limits:
             grow_nodes(placer, level)
     empty_paid_nodes(placer)
@@ -128,13 +128,20 @@ def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
         "smallest": lambda group: (list(group.request), group.index),
         "fewest": lambda group: (len(placer.candidates(group, len(group.levels) - 1)), group.count, group.index),
     }
-    for group in sorted(groups, key=orders[placer.tactic.order]):
+    ordered = sorted(groups, key=orders[placer.tactic.order])
+    for group in sorted(ordered, key=lambda group: -group.priority):
         if not placer.state.remaining[group.index]:
             continue
         if group.workload.gang is not None:
             place_gang(placer, group)
         else:
             placer.place_group(group)
+
+
+def _may_gain(group: Group, priority: int) -> bool:
+    """Whether replicas of this priority may make room for the group, of a higher one, by evening out or opening."""
+    constraints = group.constraints[-1]
+    return group.priority > priority and bool(constraints.spread or constraints.affinity)
 
 
 def _place_leftovers(placer: Placer, groups: Sequence[Group]) -> None:

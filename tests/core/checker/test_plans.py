@@ -164,6 +164,7 @@ REFUSALS = [
     Case("refused for its price", snapshot(demand(workload(max_price_micro_usd_per_hour=1))), plan(unplaced=(refused("job", 1, ReasonCode.MAX_PRICE),))),
     Case("a gang refused without need", snapshot(demand(gang(), 3)), plan(unplaced=(refused("job", 3, ReasonCode.GANG_INCOMPLETE),)), V.UNPLACED_WITHOUT_CAUSE),
     Case("a gang refused for one unit too few", snapshot(demand(gang(node_selector=STRICT), 3), reservations=(FREE,)), plan(unplaced=(refused("job", 3, ReasonCode.GANG_INCOMPLETE),))),
+    Case("a gang refused for one unit too few that two pools may use", snapshot(demand(gang(node_selector=STRICT), 3), reservations=(FREE,), node_pools=(pool(), pool(name="other"))), plan(unplaced=(refused("job", 3, ReasonCode.GANG_INCOMPLETE),))),
     Case("a gang refused although the units suffice", snapshot(demand(gang(node_selector=STRICT), 2), reservations=(FREE,)), plan(unplaced=(refused("job", 2, ReasonCode.GANG_INCOMPLETE),)), V.UNPLACED_WITHOUT_CAUSE),
     Case("a gang refused for want of one zone", snapshot(demand(zoned(node_selector=STRICT), 2), reservations=(reservation(free_units=1), reservation(id="cr-2", zone="zone-2", zone_id="az2", free_units=1)), node_classes=(node_class("cr-1", "cr-2"),)), plan(unplaced=(refused("job", 2, ReasonCode.GANG_INCOMPLETE),))),
     Case("a reason of distinct values", replace(snapshot(demand(workload())), node_pools=(pool(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 9)),)), plan(unplaced=(refused("job", 1, ReasonCode.MIN_VALUES),))),
