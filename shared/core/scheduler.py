@@ -78,6 +78,8 @@ def _decided(start: Callable[[], State], tactic: Tactic) -> State:
     while True:
         state = start()
         short = _decide(Placer(state, tactic), one_by_one)
+        # Nothing is undone any more. The journal refers to the state, so it would keep it alive without a collector.
+        state.commit()
         if not short:
             return state
         # Dealt evenly to domains, but some had no room: what was placed is uneven, so those are not dealt again.

@@ -149,24 +149,25 @@ def _parts(groups: Sequence[Group]) -> Iterable[_Part]:
     """Yield the connected parts, in the order of their first group."""
     owner_of: dict[int, int] = {}
     parent = list(range(len(groups)))
-
-    def find(item: int) -> int:
-        while parent[item] != item:
-            parent[item] = parent[parent[item]]
-            item = parent[item]
-        return item
-
     touched_by = [_touched(group) for group in groups]
     for position, touched in enumerate(touched_by):
         for term in touched:
             other = owner_of.setdefault(term, position)
-            parent[find(position)] = find(other)
+            parent[_root(parent, position)] = _root(parent, other)
     parts: dict[int, _Part] = {}
     for position, group in enumerate(groups):
-        part = parts.setdefault(find(position), _Part())
+        part = parts.setdefault(_root(parent, position), _Part())
         part.groups.append(group)
         part.terms.update(touched_by[position])
     return parts.values()
+
+
+def _root(parent: list[int], item: int) -> int:
+    """Return who stands for the item's part, and shorten the way to it."""
+    while parent[item] != item:
+        parent[item] = parent[parent[item]]
+        item = parent[item]
+    return item
 
 
 def _touched(group: Group) -> set[int]:

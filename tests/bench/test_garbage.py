@@ -1,0 +1,49 @@
+"""A pass leaves nothing that only the collector of cyclic garbage could free, so that pausing it costs no memory."""
+
+import gc
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from bench.mix import Mix, mix_snapshot
+from bench.world import NOW
+from bench.worlds import WORLDS
+from shared.core.checker import check
+from shared.core.json_codec import dumps, loads
+from shared.core.policy import SchedulingPolicy
+from shared.core.scheduler import solve
+from shared.core.snapshot import Snapshot
+
+POLICY = SchedulingPolicy()
+
+
+def a_pass(text: str) -> None:
+    """Parse, solve, check and write, as the planner does."""
+    snapshot = loads(Snapshot, text)
+    plan = solve(snapshot, now=NOW, policy=POLICY)
+    check(snapshot, plan, now=NOW, policy=POLICY)
+    dumps(plan)
+
+
+@pytest.fixture(autouse=True)
+def without_the_collector() -> Iterator[None]:
+    """Let nothing but reference counts free memory."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: WORLDS["diverse-500"].make(0),
+        lambda: mix_snapshot(Mix(300, shapes=30, existing=5)),
+        lambda: mix_snapshot(Mix(200, shapes=20, reserved_percent=300)),
+    ],
+)
+def test_a_pass_leaves_no_cycles(make: Callable[[], Snapshot]) -> None:
+    text = dumps(make())
+    a_pass(text)  # what is imported and remembered for good is made here
+    gc.collect()
+    a_pass(text)
+    assert gc.collect() == 0
