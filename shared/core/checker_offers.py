@@ -189,20 +189,28 @@ class Offers(Wishes):
         """Return everything that can be launched for the pool now; reservations while the snapshot has units free."""
         return self.open_bought(pool) + self.open_reserved(pool)
 
+    def all_offerings(self, pool: NodePool) -> Iterator[OfferingKey]:
+        """Yield also what is unavailable or full now: domains do not come and go with that (R-62)."""
+        node_class = self._launching(pool)
+        if node_class is not None:
+            yield from self._find_bought(pool, node_class, only_now=False)
+            yield from self._find_reserved(pool, node_class, only_now=False)
+
     def open_bought(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return the spot and on-demand offerings that can be launched for the pool now."""
         if pool.name not in self._bought:
             node_class = self._launching(pool)
-            self._bought[pool.name] = () if node_class is None else tuple(self._find_bought(pool, node_class))
+            found = () if node_class is None else self._find_bought(pool, node_class, only_now=True)
+            self._bought[pool.name] = tuple(found)
         return self._bought[pool.name]
 
-    def _find_bought(self, pool: NodePool, node_class: NodeClass) -> Iterator[OfferingKey]:
+    def _find_bought(self, pool: NodePool, node_class: NodeClass, *, only_now: bool) -> Iterator[OfferingKey]:
         places: dict[tuple[str, str, CapacityType], bool] = {}
         for instance_type in self.snapshot.instance_types:
             if self._base(pool, instance_type.name) is None:
                 continue
             for offering in instance_type.offerings:
-                if not offering.is_available(self.now):
+                if only_now and not offering.is_available(self.now):
                     continue
                 key = OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type)
                 place = (key.zone, key.zone_id, key.capacity_type)
@@ -215,14 +223,15 @@ class Offers(Wishes):
         """Return the reservations that have units free and can be launched into for the pool now."""
         if pool.name not in self._reserved:
             node_class = self._launching(pool)
-            self._reserved[pool.name] = () if node_class is None else tuple(self._find_reserved(pool, node_class))
+            found = () if node_class is None else self._find_reserved(pool, node_class, only_now=True)
+            self._reserved[pool.name] = tuple(found)
         return self._reserved[pool.name]
 
-    def _find_reserved(self, pool: NodePool, node_class: NodeClass) -> Iterator[OfferingKey]:
+    def _find_reserved(self, pool: NodePool, node_class: NodeClass, *, only_now: bool) -> Iterator[OfferingKey]:
         for item in self.snapshot.reservations:
             key = OfferingKey(item.instance_type, item.zone, item.zone_id, CapacityType.RESERVED, item.id)
             if (
-                item.free_units > 0
+                (item.free_units > 0 or not only_now)
                 and item.instance_type in self.types
                 and self.reservation_problem(item, node_class) is None
                 and self.class_problem(node_class, key) is None

@@ -254,7 +254,7 @@ class Topology:
             facts = self._facts
             found: set[str] = set()
             for pool in facts.snapshot.node_pools:
-                for key in facts.open_offerings(pool):
+                for key in facts.all_offerings(pool):
                     found.update(self._values(topology_key, key, facts.types[key.instance_type]))
                 if topology_key not in _OF_OFFERINGS and not pool.requirements[topology_key].complement:
                     found.update(pool.requirements[topology_key].values)

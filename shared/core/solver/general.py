@@ -160,7 +160,7 @@ class Placer:
             if copies == 0 or self._is_below_floor(option, group, level, copies):
                 continue
             key = self._key(option, group, copies, crowding)
-            if self.tactic.is_frugal:
+            if self.tactic.is_frugal and self.state.supply.limits:
                 # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
                 hoped = fitting if self.tactic.is_roomy else copies
                 key = (self._limited_use(option, hoped), -hoped, *key)
@@ -224,18 +224,28 @@ class Placer:
 
     def _is_below_floor(self, option: Option, group: Group, level: int, copies: int) -> bool:
         """Whether a policy floor keeps so little work off the reserved slot, when it can be bought elsewhere."""
-        floor = self.state.market.policy.reserved_floor_percent
-        if option.reservation is None or not floor:
+        if option.reservation is None or self._fills(option, [asked * copies for asked in group.request]):
             return False
-        used = max(
-            (
-                100 * asked * copies // whole
-                for asked, whole in zip(group.request, option.allocatable, strict=True)
-                if whole
-            ),
-            default=0,
-        )
-        return used < floor and any(other.reservation is None for other, _ in self.candidates(group, level))
+        return any(other.reservation is None for other, _ in self.candidates(group, level))
+
+    def _fills(self, option: Option, load: Sequence[int]) -> bool:
+        """Whether the load is as much of a reserved slot as the policy's floor asks for."""
+        floor = self.state.market.policy.reserved_floor_percent
+        shares = (100 * used // whole for used, whole in zip(load, option.allocatable, strict=True) if whole)
+        return not floor or max(shares, default=0) >= floor
+
+    def free_units(self, load: Sequence[int]) -> list[Option]:
+        """Return the reserved options with units left of which one holds the load, smallest first."""
+        units = self.state.supply.units
+        found = [
+            option
+            for option in self._reserved
+            if option.reservation is not None
+            and units[option.reservation.id] > 0
+            and all(used <= whole for used, whole in zip(load, option.allocatable, strict=True))
+            and self._fills(option, load)
+        ]
+        return sorted(found, key=lambda option: (option.price, option.index))
 
     def _nodes_left(self, option: Option, group: Group) -> int:
         left = self.state.supply.nodes_left(option)

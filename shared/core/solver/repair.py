@@ -5,7 +5,7 @@ left free, could have taken. Each such node is emptied on trial; if everything f
 the node is not launched. Where a pool's limits leave no new node, a larger one may hold what is left over.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import product
 from operator import is_
@@ -42,29 +42,40 @@ def _fullness(bin_: Bin) -> float:
 
 
 def _empty(placer: Placer, victim: Bin) -> bool:
+    """Close the bin's node if its replicas fit elsewhere for nothing: where there is room, or all on one free unit."""
     state = placer.state
-    groups = [(state.groups[index], count) for index, count in victim.contents.items()]
-    if any(group.workload.gang is not None or group.is_price_capped for group, _ in groups):
-        return False  # their nodes were chosen together
+    load = total_load(state.groups, victim.contents, len(victim.free))
+    for home in (None, *placer.free_units(load)):
+        mark = state.mark()
+        if _move(placer, victim, home):
+            return True
+        state.undo(mark)
+    return False
+
+
+def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
+    state = placer.state
+    groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted.
     kept = {key: victim.labels.get(key) for key in state.counted_keys(victim)}
-    levels: Sequence[int] = [victim.levels[group.index] for group, _ in groups]
 
     def admits(place: Bin | Option) -> bool:
-        if place is victim:
-            return False
         labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
         return all(labels.get(key) == domain for key, domain in kept.items())
 
-    scope = Scope(admits, is_free=True)
-    for (group, count), level in zip(groups, levels, strict=True):
+    for group, count, level in groups:
         state.place(victim, group, -count, level)
-    for (group, count), level in zip(groups, levels, strict=True):
+    state.close_bin(victim)  # what it used of limits may be used by a free unit
+    scope = Scope(admits, is_free=True)
+    if home is not None:
+        if not admits(home) or state.supply.nodes_left(home) < 1:
+            return False
+        scope = Scope(partial(is_, state.open_bin(home, 1)), is_free=True)
+    for group, count, level in groups:
         before = state.remaining[group.index]
         placer.place_at(group, level, scope, count)
         if before - state.remaining[group.index] < count:
             return False
-    state.close_bin(victim)
     return True
 
 

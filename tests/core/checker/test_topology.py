@@ -3,12 +3,14 @@
 # ruff: noqa: E501 - one case a line reads as a table
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from shared.core import labels
 from shared.core.checker import ViolationCode as V
+from shared.core.instance_type import InstanceType
 from shared.core.plan import ReasonCode
 from shared.core.requirements import Requirements
 from shared.core.workload import (
@@ -19,11 +21,14 @@ from shared.core.workload import (
     Workload,
 )
 from tests.core.checker.world import (
+    NOW,
+    SMALL,
     SPOT,
     Case,
     demand,
     existing,
     found,
+    instance_type,
     launch,
     node,
     offering,
@@ -61,6 +66,18 @@ def running(name: str, count: int, label: str = "a", zone: str = "zone-1", **cha
         "nodes": (node(content={name: count}, zone=zone, cpus=9, **changes),),
         "workloads": {f"ns/{name}": app(name, label)},
     }
+
+
+def only_in_zone_1() -> InstanceType:
+    whole = instance_type(SMALL, 2)
+    tried_again_at = NOW + timedelta(minutes=3)
+    return replace(
+        whole,
+        offerings=tuple(
+            item if item.zone == "zone-1" else replace(item, unavailable_until=tried_again_at)
+            for item in whole.offerings
+        ),
+    )
 
 
 CASES = [
@@ -102,6 +119,7 @@ CASES = [
     Case("refused, both zones taken", snapshot(demand(apart(labels.ZONE), 3)), plan(launch(Z1, {"job": 1}), launch(Z2, {"job": 1}), unplaced=(refused("job", 1, ReasonCode.TOPOLOGY),))),
     Case("refused, nobody to be beside of", snapshot(demand(beside(selector=OTHER))), plan(unplaced=(refused("job", 1, ReasonCode.TOPOLOGY),))),
     Case("refused, skew reached where it can go", replace(snapshot(demand(spread(), 2), **running("old", 1)), node_pools=(pool(one_of(labels.ZONE, "zone-2")),)), plan(launch(Z2, {"job": 2}), unplaced=())),
+    Case("refused, skew reached for as long as the other zone has no capacity", snapshot(demand(spread(), 2), instance_types=(only_in_zone_1(),)), plan(launch(Z1, {"job": 1}), unplaced=(refused("job", 1, ReasonCode.TOPOLOGY),))),
     Case("refused although beside it there is room", snapshot(demand(beside()), **running("old", 1)), plan(unplaced=(refused("job", 1, ReasonCode.TOPOLOGY),)), V.UNPLACED_WITHOUT_CAUSE),
     Case("an alternative in a zone that breaks the spread", snapshot(demand(spread(), 2)), plan(launch(Z1, {"job": 1}, alternatives=(Z2,)), launch(Z2, {"job": 1})), V.ALTERNATIVE),
 ]  # fmt: skip

@@ -7,6 +7,9 @@ import pytest
 from shared.core import labels
 from shared.core.plan import ReasonCode
 from shared.core.requirement import Operator
+from shared.core.requirements import Requirements
+from shared.core.resources import Resources
+from shared.core.workload import Gang
 from tests.core.scheduler.world import (
     ON_DEMAND,
     RESERVED,
@@ -136,3 +139,23 @@ def test_strictness_is_a_plain_requirement(allowed: tuple[object, ...], reserved
     assert unplaced_count(plan) == unplaced
     if unplaced:
         assert plan.unplaced[0].code is ReasonCode.RESERVATION_FULL
+
+
+def test_a_bought_node_of_a_gang_moves_whole_to_a_unit_that_stays_free() -> None:
+    """Where the limit allows one node, what it uses of the limit is given back before the unit takes it."""
+    pools = (pool("default", limits=Resources.of({"nodes": 1})),)
+    gang = replace(workload("gang", cpu=1000), gang=Gang())
+    plan = planned(with_demand(fx_reserved(pools=pools), demand(gang), demand(workload("later", cpu=1000))))
+
+    assert launched(plan) == {"medium:r-medium": 1}
+    assert unplaced_count(plan) == 0
+
+
+def test_who_pays_does_not_depend_on_how_much_lower_priorities_could_place() -> None:
+    """The one unit is the urgent workload's, although the casual one can run nowhere else."""
+    world = fx_reserved(pools=(pool(),), reservations=(reservation("r-medium", "medium", 1),))
+    casual = workload("casual", cpu=2500, node_selector=Requirements.of(markets(RESERVED)))
+    plan = planned(with_demand(world, demand(workload("urgent", cpu=2500, priority=10)), demand(casual)))
+
+    assert launched(plan) == {"medium:r-medium": 1}
+    assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/casual", 1)]
