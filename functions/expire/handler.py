@@ -1,4 +1,4 @@
-"""Schedule, or the exact timer of a Capacity Block -> one sweep over all live claims."""
+"""Schedule -> one sweep over all live claims; exact timer of a reservation -> a look at that one."""
 
 from typing import Any
 
@@ -7,9 +7,11 @@ from shared.runtime.observability import count, logger, observed
 
 
 @observed
-def handler(_event: dict[str, Any], _context: Any) -> None:
-    """Sweep once; what called does not matter."""
-    report = bootstrap.expire().run()
+def handler(event: dict[str, Any], _context: Any) -> None:
+    """Sweep once, or look at the reservation that a timer names."""
+    reservation_id = event.get("capacityReservationId")
+    expire = bootstrap.expire()
+    report = expire.run_for(reservation_id) if isinstance(reservation_id, str) else expire.run()
     meanings = {meaning.value: number for meaning, number in sorted(report.by_meaning.items())}
     logger.info("swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused})
     count("BlockDrainsStarted", report.block_drain_count)

@@ -71,8 +71,14 @@ class CapacityReservation:
         return drain_at is None or now < drain_at
 
     def is_upcoming(self, now: datetime) -> bool:
-        """Whether it is known to become usable later (scheduled reservations are planned against, DESIGN section 6)."""
-        return self.state in UPCOMING_STATES and self.start_at is not None and self.start_at > now
+        """Whether it is known to become usable later: demand that only it can serve is held for it (DESIGN section 6).
+
+        One whose start has passed counts as long as EC2 says that it is to come: EC2 may be late by seconds or, for a
+        delayed one, by days, and we see that it began some seconds after it did.
+        """
+        if self.state not in UPCOMING_STATES or self.start_at is None:
+            return False
+        return self.end_at is None or now < self.end_at
 
     def reclaim_at(self) -> datetime | None:
         """When EC2 begins to terminate the instances; None for kinds whose end leaves instances running."""

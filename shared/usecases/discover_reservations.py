@@ -141,7 +141,7 @@ class DiscoverReservations:
         """
         known = None if before is None else before.reservation
         start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
-        if start_at is not None and (known is None or known.start_at != start_at):
+        if start_at is not None and start_at > observed_at and (known is None or known.start_at != start_at):
             self.timers.set_start_timer(reservation.id, start_at)
         drain_at = reservation.drain_at()
         if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:

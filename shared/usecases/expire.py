@@ -1,6 +1,7 @@
 """Whatever time alone brings about: block drains, deadlines, ages, nodes that never came up. Every minute.
 
-The same sweep finds what lost events would have told; the exact timer of a Capacity Block runs it as well.
+The same sweep finds what lost events would have told. An exact timer asks for its own reservation only: all Capacity
+Blocks end at the same time of day, and as many sweeps at once would each announce, and fight over, the same drains.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -103,9 +104,20 @@ class Expire:
         self._look_for_starts(report, now)
         return report
 
-    def _look_for_starts(self, report: ExpireReport, now: datetime) -> None:
+    def run_for(self, reservation_id: str) -> ExpireReport:
+        """Do what the exact timer of one reservation asks for: begin the drains in it, or notice that it has begun."""
+        now = self.clock.now()
+        inside = [claim for claim in self.claims.list_live() if claim.offering.reservation_id == reservation_id]
+        blocks = self.blocks.run(inside, now)
+        report = ExpireReport(
+            seen_count=len(inside), block_drain_count=len(blocks.due_ids), unread_count=blocks.unread_count
+        )
+        self._look_for_starts(report, now, reservation_id)
+        return report
+
+    def _look_for_starts(self, report: ExpireReport, now: datetime, reservation_id: str | None = None) -> None:
         try:
-            report.started_count = self.starts.run(now)
+            report.started_count = self.starts.run(now, reservation_id)
         except AwsError:  # discovery reads the same each minute, and alarms when it cannot
             report.unread_count += 1
 

@@ -4,6 +4,7 @@ Discovery sets a timer at the start of every reservation that it knows to come. 
 asks here; EC2 may be some seconds late, so the timer is then set again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -29,9 +30,12 @@ class ReservationStarts:
     timers: DrainTimers
     queue: WorkQueue
 
-    def run(self, now: datetime) -> int:
-        """Observe what should have begun; wake the planner if anything has. Raises AwsError."""
-        due = {r.reservation.id: r for r in self.reservations.list_current() if _is_due(r, now)}
+    def run(self, now: datetime, only_id: str | None = None) -> int:
+        """Observe what should have begun (``only_id``: if it is that one); wake the planner if anything has.
+
+        Raises AwsError.
+        """
+        due = {r.reservation.id: r for r in self._records(only_id) if _is_due(r, now)}
         if not due:
             return 0
         opened = 0
@@ -46,6 +50,12 @@ class ReservationStarts:
         if opened:
             self.queue.wake_planner(reason="reservation started")
         return opened
+
+    def _records(self, only_id: str | None) -> Sequence[ReservationRecord]:
+        if only_id is None:
+            return self.reservations.list_current()
+        record = self.reservations.get(only_id)
+        return () if record is None else (record,)
 
 
 def _is_due(record: ReservationRecord, now: datetime) -> bool:

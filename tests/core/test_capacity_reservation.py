@@ -65,8 +65,12 @@ def test_only_active_reservations_take_work(state: str) -> None:
     assert not reservation.is_upcoming(NOW)
 
 
-def test_a_scheduled_reservation_is_upcoming_until_it_starts() -> None:
+def test_a_scheduled_reservation_is_upcoming_until_ec2_says_that_it_began() -> None:
     reservation = replace(block(end_in=timedelta(days=2), state="scheduled"), start_at=NOW + timedelta(hours=1))
 
     assert reservation.is_upcoming(NOW)
-    assert not reservation.is_upcoming(NOW + timedelta(hours=1))
+    assert reservation.is_upcoming(NOW + timedelta(hours=1, seconds=10))  # EC2, or our look at it, is a little late
+    assert reservation.is_upcoming(NOW + timedelta(days=1))  # a delayed one
+    assert not reservation.is_upcoming(NOW + timedelta(days=2))
+    assert not replace(reservation, state="active").is_upcoming(NOW + timedelta(hours=1, seconds=10))
+    assert not replace(reservation, start_at=None).is_upcoming(NOW)

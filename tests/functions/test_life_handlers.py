@@ -122,7 +122,9 @@ def test_the_sweep_runs_on_the_schedule_and_on_a_blocks_timer(world: World) -> N
     expire({"source": "aws.events"}, None)
     assert world.claims()[0].state is ClaimState.RUNNING
     world.clock.set(end - timedelta(minutes=40))
-    expire({"reservation_id": "cr-block"}, None)
+    expire({"capacityReservationId": "cr-1"}, None)
+    assert world.claims()[0].state is ClaimState.RUNNING  # another reservation's timer
+    expire({"capacityReservationId": "cr-block"}, None)
     assert world.claims()[0].state is ClaimState.DRAINING
 
 

@@ -429,6 +429,13 @@ def test_a_reservation_that_is_to_come_gets_a_timer_at_its_start() -> None:
     assert world.timers.starts == {"cr-1": start + timedelta(hours=1)}
 
 
+def test_a_reservation_that_is_late_gets_no_timer_in_the_past() -> None:
+    late = reservation(
+        tags=TEAM, state="delayed", start_at=START - timedelta(hours=1), total_count=0, available_count=0
+    )
+    assert PlanningWorld().ready(late).timers.starts == {}
+
+
 def test_an_odcr_that_expires_gets_no_timer() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM, end_at=START + timedelta(hours=24)))
     assert world.timers.at == {}

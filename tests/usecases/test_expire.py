@@ -157,6 +157,48 @@ def test_a_reservation_that_begins_is_seen_without_its_event(world: World) -> No
     assert world.expire().run().started_count == 0
 
 
+def test_timers_of_blocks_that_end_together_each_drain_their_own_and_tell_of_it_once(
+    world: World, end: datetime
+) -> None:
+    world.add_block(end, "cr-other")
+    world.running(2, reserved("cr-block"), batch_id="b-1")
+    world.running(1, reserved("cr-other"), batch_id="b-2")
+    world.clock.set(end - timedelta(minutes=40))
+    sweeps = []
+
+    def another() -> None:
+        world.effects = Effects()
+        sweeps.append(world.expire().run_for("cr-other"))
+
+    world.effects = Effects(before={1: another})  # just before the first one's announcement
+    sweeps.append(world.expire().run_for("cr-block"))
+    assert [sweep.block_drain_count for sweep in sweeps] == [1, 2]
+    assert len(world.bus.of("Node Draining")) == 3
+    assert {claim.state for claim in world.claims()} == {ClaimState.DRAINING}
+    assert world.placed() == 0
+
+
+def test_a_blocks_timer_moves_when_the_block_was_extended(world: World, end: datetime) -> None:
+    world.running(1, reserved("cr-block"))
+    world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], end_at=end + timedelta(days=1))
+    world.clock.set(end - timedelta(minutes=40))
+    assert world.expire().run_for("cr-block").block_drain_count == 0
+    assert world.timers.at == {"cr-block": end + timedelta(days=1) - timedelta(minutes=40)}
+
+
+def test_a_start_timer_looks_at_its_own_reservation(world: World) -> None:
+    start = coming(world)
+    world.add_reservation("cr-late", state="scheduled", start_at=start, total_count=0, available_count=0)
+    begun = replace(world.ec2.reservations["cr-new"], state="active", total_count=4, available_count=4)
+    world.ec2.reservations["cr-new"] = begun
+    world.clock.set(start)
+    assert world.expire().run_for("cr-unknown").started_count == 0
+    assert world.expire().run_for("cr-new").started_count == 1
+    assert (world.free_units("cr-new"), world.timers.starts) == (4, {})
+    assert world.expire().run_for("cr-late").started_count == 0
+    assert world.timers.starts == {"cr-late": start + timedelta(seconds=10)}
+
+
 def test_a_sweep_is_through_although_starts_cannot_be_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.clock.set(coming(world))
     monkeypatch.setattr(world.ec2, "list_visible", no_answer)

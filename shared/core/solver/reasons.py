@@ -243,10 +243,13 @@ class Reasons:
         key, now = failure.key, self._market.now
         if reservation.is_upcoming(now):
             assert reservation.start_at is not None
-            if not self._fits_from(reservation, selection, reservation.start_at):
+            if not self._fits_from(reservation, selection, max(now, reservation.start_at)):
                 return self._does_not_fit(reservation, key)
-            message = f"{_words(key)} starts at {reservation.start_at.isoformat()}"
-            return _Failure(ReasonCode.RESERVATION_NOT_STARTED, message, key, 0, reservation.start_at)
+            is_late = reservation.start_at <= now
+            verb = "has not begun yet and was to start" if is_late else "starts"
+            message = f"{_words(key)} {verb} at {reservation.start_at.isoformat()}"
+            earliest_at = None if is_late else reservation.start_at  # one that is late may begin any moment
+            return _Failure(ReasonCode.RESERVATION_NOT_STARTED, message, key, 0, earliest_at)
         if not reservation.is_active(now):
             return _Failure(ReasonCode.INCOMPATIBLE, f"{_words(key)} is {reservation.state} or already drains", key)
         if not self._market.outlives(reservation, selection):

@@ -154,6 +154,23 @@ def test_demand_for_a_scheduled_reservation_is_held_with_the_time() -> None:
     assert placed_count(started) == 2
 
 
+@pytest.mark.parametrize("late_s", [0, 20, 6 * HOUR.total_seconds()])
+def test_demand_is_held_for_a_reservation_that_is_late(late_s: float) -> None:
+    """EC2 makes a reservation active some seconds after its start, or says ``delayed``; nothing became incompatible."""
+    later = block("b", "p5", 4, ends_in=24 * HOUR, state="scheduled", start_at=NOW)
+    snapshot = with_demand(strict(later), demand(slot_sized(duration_s=3600), 2))
+    (refusal,) = planned(snapshot, now=NOW + timedelta(seconds=late_s)).unplaced
+    assert (refusal.code, refusal.earliest_at) == (ReasonCode.RESERVATION_NOT_STARTED, None)
+    assert "was to start at" in refusal.message
+
+
+def test_work_that_no_longer_fits_into_a_reservation_that_is_late_is_not_held_for_it() -> None:
+    later = block("b", "p5", 4, ends_in=24 * HOUR, state="delayed", start_at=NOW)
+    snapshot = with_demand(strict(later), demand(slot_sized(duration_s=20 * 3600), 2))
+    assert planned(snapshot, now=NOW + HOUR).unplaced[0].code is ReasonCode.RESERVATION_NOT_STARTED
+    assert planned(snapshot, now=NOW + 4 * HOUR).unplaced[0].code is ReasonCode.DURATION_DOES_NOT_FIT
+
+
 def test_the_work_of_others_goes_on_while_demand_is_held() -> None:
     later = block("b", "p5", 4, ends_in=24 * HOUR, state="scheduled", start_at=NOW + 2 * HOUR)
     snapshot = strict(later, reservation("now", "p5", 1))
