@@ -1,17 +1,20 @@
 """``reservoir delete``."""
 
+from collections import Counter
 from typing import Annotated
 
 import typer
 
 from reservoir import files
+from reservoir.connection import Connection
 from reservoir.console import fail, messages
 from reservoir.objects import does_not_exist, names_of
 from reservoir.policy import apply_policy, attempt, connection, print_outcome
+from shared.core.node_pool import Disruption
 from shared.manifests.problems import errors_of
 from shared.manifests.validate import read_files
 from shared.ports.policy import PolicyKind
-from shared.usecases.apply_policy import names_in
+from shared.usecases.apply_policy import Outcome, names_in
 
 
 def register(app: typer.Typer) -> None:
@@ -31,10 +34,27 @@ def delete(
     wanted = names_of(names) if names else _named_in(filenames)
     outcome = attempt(lambda: apply_policy(context).delete(wanted, dry_run=dry_run))
     print_outcome(outcome, dry_run=dry_run)
+    _tell_of_nodes(connection(context), outcome)
     gone = {(change.kind, change.name) for change in outcome.changes}
     for kind, name in dict.fromkeys(wanted):
         if (kind, name) not in gone:
             messages().print(does_not_exist(connection(context).policy, kind, name))
+
+
+def _tell_of_nodes(stack: Connection, outcome: Outcome) -> None:
+    """Say what becomes of the nodes of deleted pools."""
+    pools = [change.name for change in outcome.changes if change.kind is PolicyKind.NODE_POOL]
+    if not pools:
+        return
+    standing = Counter(claim.node_pool_name for claim in stack.node_claims.list_live())
+    for name in pools:
+        if standing[name]:
+            nodes = "1 node" if standing[name] == 1 else f"{standing[name]} nodes"
+            at_once = Disruption().budgets[0].nodes
+            messages().print(
+                f"nodepool/{name} leaves {nodes}, which are replaced where another pool can and drain, {at_once} at a"
+                " time: see reservoir explain node"
+            )
 
 
 def _named_in(filenames: list[str]) -> list[tuple[PolicyKind, str]]:

@@ -77,6 +77,7 @@ class DrainReason(StrEnum):
     EMPTY = "Empty"
     CONSOLIDATION = "Consolidation"
     DRIFT = "Drift"
+    NODE_POOL_DELETED = "NodePoolDeleted"
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
 

@@ -54,7 +54,7 @@ class CommandCommitter:
         A command of more rows than one transaction holds takes several; should a later one fail, the earlier ones are
         undone. Raises ConflictError when something changed: then nothing of the command holds.
         """
-        reason = DRAIN_REASONS[command.reason]
+        reason = DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
         slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
         replacements = self._replacements(command, slot_of, facts, command_id, now)
         mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)

@@ -15,6 +15,7 @@ from shared.core.claim_nodes import fills_freed_slot, is_held
 from shared.core.disruption.candidate import Refusal
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.deleted_pool import deleted_pools
 from shared.core.json_codec import dumps
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_pool import DisruptionReason, NodePool
@@ -229,7 +230,7 @@ def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDec
 def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
     """Return what each pool's budgets leave (R-189): nodes on their way out, or not there yet again, use them up."""
     allowed: _Allowed = {}
-    for pool in pools:
+    for pool in (*pools, *deleted_pools(pools, claims.values())):
         nodes = [
             claim
             for claim in claims.values()

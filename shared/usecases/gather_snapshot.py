@@ -1,6 +1,6 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -10,10 +10,10 @@ from shared.core.capacity_reservation import CapacityReservation, ReservationKin
 from shared.core.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
-from shared.core.snapshot import Snapshot
+from shared.core.snapshot import Node, Snapshot
 from shared.core.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
-from shared.ports.policy import PolicyStore
+from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import (
     NodeClaimStore,
     OfferingStore,
@@ -65,7 +65,7 @@ class SnapshotGatherer:
 
     def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
         """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
-        policy = policy_of(self.policy.list_all())
+        objects = self.policy.list_all()
         instance_types = self.offerings.load_catalogue()
         reservations = {record.reservation.id: record for record in self.reservations.list_current()}
         needing = [record.key for record in self.workloads.list_needing_planning()]
@@ -76,17 +76,27 @@ class SnapshotGatherer:
             records = self.workloads.get_many({*needing, *placed})
             if not _lagging(claims, records):
                 break
+        policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
+        pool_names = frozenset(pool.name for pool in policy.node_pools)
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
         snapshot = Snapshot(
             instance_types=instance_types,
             reservations=self._promisable(reservations, now),
             node_pools=policy.node_pools,
             node_classes=tuple(map(_as_ready, policy.node_classes)),
-            nodes=tuple(node_of(claims[key], workloads, held=is_held(claims[key], claims)) for key in sorted(claims)),
+            nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
         )
         return Gathered(snapshot, claims, records, reservations)
+
+    def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
+        """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
+        listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
+        for name in sorted({claim.node_pool_name for claim in claims} - listed):
+            stored = self.policy.get(PolicyKind.NODE_POOL, name)
+            if stored is not None:
+                yield stored
 
     def _promisable(self, records: Mapping[str, ReservationRecord], now: datetime) -> tuple[CapacityReservation, ...]:
         """Return the reservations, by id, without the units that are suspected to be broken."""
@@ -94,6 +104,14 @@ class SnapshotGatherer:
         if all(reservation.kind is not ReservationKind.CAPACITY_BLOCK for reservation in found):
             return found
         return without_suspected(found, self.boot_failures.list_remembered(), now)
+
+
+def _node(
+    claim: NodeClaim, claims: Mapping[str, NodeClaim], workloads: Mapping[str, Workload], pool_names: Set[str]
+) -> Node:
+    """Return the claim as a node; one whose pool was deleted takes no new replicas."""
+    node = node_of(claim, workloads, held=is_held(claim, claims))
+    return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
 
 
 def _as_ready(node_class: NodeClass) -> NodeClass:

@@ -142,6 +142,17 @@ def test_delete_by_name(stack: Stack, words: list[str]) -> None:
     assert names(stack) == ["EC2NodeClass/c"]
 
 
+def test_delete_says_what_becomes_of_nodes(stack: Stack) -> None:
+    run(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))
+    for claim_id in ("nc-1", "nc-2"):
+        stack.state.claim_rows[claim_id] = node_claim(claim_id, node_pool_name="p", state=ClaimState.RUNNING)
+    said = run(stack, "delete", "--dry-run", "nodepool", "p", "q").stderr
+    assert said.splitlines() == [
+        "nodepool/p leaves 2 nodes, which are replaced where another pool can and drain, 10% at a time: see reservoir"
+        " explain node"
+    ]
+
+
 def test_delete_what_files_name(stack: Stack) -> None:
     run(stack, "apply", "-f", POLICY)
     assert run(stack, "delete", "--dry-run", "-f", POLICY).exit_code == 0

@@ -15,12 +15,16 @@ from shared.core.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``; 1 means empty (R-169)."""
+    """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``; 1 means empty (R-169).
+
+    The pool of an orphan was deleted; ``pool`` stands in for it (``shared.core.disruption.deleted_pool``).
+    """
 
     node: Node
     claim: NodeClaim
     pool: NodePool
     disruption_cost: int
+    is_orphan: bool = False
 
     @property
     def id(self) -> str:
@@ -106,6 +110,8 @@ def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None
     return None
 
 
-def make_candidate(node: Node, claim: NodeClaim, pool: NodePool, workloads: Mapping[str, Workload]) -> Candidate:
+def make_candidate(
+    node: Node, claim: NodeClaim, pool: NodePool, workloads: Mapping[str, Workload], *, is_orphan: bool = False
+) -> Candidate:
     """Put together what disruption needs to know of a node."""
-    return Candidate(node, claim, pool, node_cost(claim.placements, workloads))
+    return Candidate(node, claim, pool, node_cost(claim.placements, workloads), is_orphan)

@@ -14,6 +14,7 @@ class DisruptionCommand:
     ``replacements`` are launched and running before any of ``claim_ids`` drains, unless ``terminate_first``: then the
     one node goes first, its reservation's slot stays leased, and the replacement is launched into the slot.
     ``destinations`` are claims that the replicas were simulated onto; they are protected until the replicas arrive.
+    ``pool_deleted``: the nodes go because their NodePool did.
     """
 
     reason: DisruptionReason
@@ -23,6 +24,7 @@ class DisruptionCommand:
     savings_atto_usd_per_hour: int = 0
     terminate_first: bool = False
     explanation: str = ""
+    pool_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ def command_of(
         savings_atto_usd_per_hour=sum(candidate.price for candidate in removed) - launch_cost(plan),
         terminate_first=terminate_first,
         explanation=explanation,
+        pool_deleted=any(candidate.is_orphan for candidate in removed),
     )
 
 

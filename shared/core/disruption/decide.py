@@ -16,7 +16,8 @@ from shared.core.disruption.candidate import (
 )
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
 from shared.core.disruption.consolidation import consolidate
-from shared.core.disruption.drift import drift_reason
+from shared.core.disruption.deleted_pool import deleted_pools
+from shared.core.disruption.drift import Offered, drift_reason
 from shared.core.disruption.effort import EFFORT_A_PASS, Effort
 from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_empty
 from shared.core.disruption.headroom import Headroom
@@ -24,9 +25,9 @@ from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.replacement import replace_drifted
 from shared.core.disruption.simulation import Solve, World
 from shared.core.node_claim import NodeClaim
-from shared.core.node_pool import DisruptionReason
+from shared.core.node_pool import DisruptionReason, NodePool
 from shared.core.plan import Plan
-from shared.core.snapshot import Snapshot
+from shared.core.snapshot import Node, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +61,15 @@ def decide_disruption(
 def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
     """Yield nodes onto which nothing may be moved.
 
-    They do not run yet and may never do so, their room is promised to others, or they changed less than
-    consolidateAfter ago: what settles down is left to do so (R-173).
+    Their pool was deleted, they do not run yet and may never do so, their room is promised to others, or they changed
+    less than consolidateAfter ago: what settles down is left to do so (R-173).
     """
     pools = {pool.name: pool for pool in given.snapshot.node_pools}
     for node in given.snapshot.nodes:
         claim, pool = given.claims.get(node.claim_id), pools.get(node.node_pool_name)
-        if claim is None or pool is None:
+        if claim is None:
             continue
-        if blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
+        if pool is None or blocked_reason(claim, now) is not None or settling_reason(claim, pool, now) is not None:
             yield node.claim_id
 
 
@@ -90,10 +91,15 @@ class _Pass:
     def _sort_out(self) -> None:
         snapshot = self._given.snapshot
         pools = {pool.name: pool for pool in snapshot.node_pools}
+        deleted = {pool.name: pool for pool in deleted_pools(snapshot.node_pools, self._given.claims.values())}
         classes = {node_class.name: node_class for node_class in snapshot.node_classes}
+        offered = Offered.of(snapshot)
         for node in snapshot.nodes:
             claim, pool = self._given.claims.get(node.claim_id), pools.get(node.node_pool_name)
-            if claim is None or pool is None:
+            if claim is None:
+                continue
+            if pool is None:
+                self._sort_out_orphan(node, claim, deleted[node.node_pool_name])
                 continue
             candidate = make_candidate(node, claim, pool, snapshot.workloads)
             self._count(candidate)
@@ -101,7 +107,7 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
-            drifted = drift_reason(claim, pool, classes.get(claim.node_class_name))
+            drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
             protected = protected_reason(claim.placements, snapshot.workloads)
             if drifted is not None and (protected is None or pool.termination_grace_period_s is not None):
                 self._drifted.append((candidate, drifted))
@@ -110,6 +116,16 @@ class _Pass:
             else:
                 self._candidates.append(candidate)
         self._candidates.sort(key=lambda candidate: candidate.order)
+
+    def _sort_out_orphan(self, node: Node, claim: NodeClaim, pool: NodePool) -> None:
+        """Let a node of a deleted pool go as a drifted one does; what must not be disturbed is not."""
+        workloads = self._given.snapshot.workloads
+        why = f"NodePool {pool.name} was deleted"
+        stays = blocked_reason(claim, self._world.now) or protected_reason(claim.placements, workloads)
+        if stays is not None:
+            self._refusals[claim.id] = f"{why}; {stays}"
+        else:
+            self._drifted.append((make_candidate(node, claim, pool, workloads, is_orphan=True), why))
 
     def _count(self, candidate: Candidate) -> None:
         """Add to the price and disruption cost of its pool's nodes, candidates or not (R-191)."""

@@ -91,9 +91,13 @@ def _replacement(
     plan = world.without((candidate,))
     if not plan.unplaced:
         return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
+    credited = world.without((candidate,), credit_slots=True) if candidate.is_reserved else plan
+    if credited.unplaced and candidate.is_orphan:
+        # Nothing else would ever let it go; what it held waits as any demand does.
+        explanation = f"{reason}; no other place was found for all of its replicas"
+        return command_of(DisruptionReason.DRIFTED, (candidate,), Plan(), explanation), Plan()
     if not candidate.is_reserved:
         return f"its replicas would not all be placed: {plan.unplaced[0].message}"
-    credited = world.without((candidate,), credit_slots=True)
     if credited.unplaced:
         return f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
     if waits is not None:

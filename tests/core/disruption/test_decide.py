@@ -259,3 +259,55 @@ def test_a_reservation_that_is_no_longer_selected_drifts() -> None:
 
     assert "cr-1 is no longer selected" in command.explanation
     assert command.replacements[0].offering.reservation_id == "cr-2"
+
+
+def orphaned(*pools: str, **changes: object) -> Fleet:
+    """A node whose pool was deleted, and the pools that there are."""
+    it = fleet(pools=tuple(node_pool(name, ON_DEMAND) for name in pools), **changes)
+    it.add_node("orphan", "large", ON_DEMAND, {"default/big": 1}, node_pool_name="former")
+    return it
+
+
+def test_a_node_of_a_deleted_pool_is_replaced_in_another_before_it_goes() -> None:
+    (command,) = orphaned("default").decide().commands
+
+    assert (command.claim_ids, command.pool_deleted) == (("orphan",), True)
+    assert [(p.node_pool_name, p.count) for p in command.replacements] == [("default", 1)]
+    assert command.explanation == "NodePool former was deleted"
+
+
+def test_a_node_of_a_deleted_pool_goes_although_nothing_else_holds_its_replicas() -> None:
+    (command,) = orphaned().decide().commands
+
+    assert (command.claim_ids, command.replacements, command.destinations) == (("orphan",), (), ())
+    assert "former was deleted; no other place" in command.explanation
+
+
+def test_the_slot_of_a_node_whose_pool_was_deleted_is_refilled_by_another_pool() -> None:
+    it = fleet(pools=(node_pool("default", RESERVED),), reservations=(reservation("cr-1", "large", 1, 0),))
+    it.add_node("orphan", "large", RESERVED, {"default/big": 1}, reservation_id="cr-1", node_pool_name="former")
+
+    (command,) = it.decide().commands
+
+    assert (command.terminate_first, command.pool_deleted) == (True, True)
+    assert [p.node_pool_name for p in command.replacements] == ["default"]
+
+
+@pytest.mark.parametrize("change", [{"do_not_disrupt": True}, {"gang": Gang()}])
+def test_protected_work_keeps_its_node_although_the_pool_was_deleted(change: dict[str, object]) -> None:
+    it = orphaned("default")
+    it.workloads = {**WORK, "default/big": replace(WORK["default/big"], **change)}  # type: ignore[arg-type]
+
+    assert it.decide().commands == ()
+    assert "NodePool former was deleted; workload default/big" in refusal(it, "orphan")
+
+
+def test_nothing_moves_onto_a_node_whose_pool_was_deleted() -> None:
+    it = orphaned("default")
+    it.budget_of = {"former": 0}
+    it.add_node("n", "large", ON_DEMAND, {"default/tiny": 1})
+
+    (command,) = it.decide().commands
+
+    assert (command.claim_ids, command.destinations) == (("n",), ())  # one small node instead
+    assert "budget of NodePool former" in refusal(it, "orphan")

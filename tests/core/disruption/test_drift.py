@@ -1,17 +1,20 @@
 """What counts as drift, and what does not (ODCR RFC, "Drift" and goal 9; R-149 to R-155)."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from shared.core import labels
-from shared.core.disruption.drift import drift_reason
-from shared.core.instance_type import CapacityType
+from shared.core.disruption import drift
+from shared.core.disruption.drift import TYPE_GONE_AFTER, Offered
+from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.node_pool import NodePool
 from shared.core.requirement import Operator, Requirement
-from tests.core.disruption.world import ON_DEMAND, RESERVED, SPOT, Fleet, instance_type, node_pool, reservation
+from shared.core.snapshot import Snapshot
+from tests.core.disruption.world import NOW, ON_DEMAND, RESERVED, SPOT, Fleet, instance_type, node_pool, reservation
 
 LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 POOL = node_pool("default", RESERVED, ON_DEMAND, static_hash="p1")
@@ -22,6 +25,13 @@ FOUND = NodeClassStatus(
     machine_images=(MachineImage("ami-new", "amd64"),),
 )
 CLASS = NodeClass("default", status=FOUND, static_hash="c1")
+ANY = node_pool("default", static_hash="p1")
+HOUR = timedelta(hours=1)
+OFFERED = Offered.of(Snapshot((LARGE,)))
+
+
+def drift_reason(claim: NodeClaim, pool: NodePool, node_class: NodeClass | None) -> str | None:
+    return drift.drift_reason(claim, pool, node_class, OFFERED, NOW)
 
 
 def claim(*, market: CapacityType = RESERVED, **changes: object) -> NodeClaim:
@@ -100,6 +110,46 @@ def test_spot_is_no_drift_where_spot_is_allowed() -> None:
     assert drift_reason(claim(market=SPOT), node_pool("default", SPOT, static_hash="p1"), CLASS) is None
 
 
-def test_without_its_pool_or_class_a_node_has_drifted() -> None:
-    assert "no longer exists" in (drift_reason(claim(), None, CLASS) or "")
+def test_without_its_class_a_node_has_drifted() -> None:
     assert "no longer exists" in (drift_reason(claim(), POOL, None) or "")
+
+
+def offers(*markets: CapacityType) -> Offered:
+    """What is on offer when the type is sold on just these markets in the node's zone, and on all of them elsewhere."""
+    here = tuple(offering for offering in LARGE.offerings if offering.capacity_type in markets)
+    elsewhere = tuple(replace(offering, zone="zone-2", zone_id="z2") for offering in LARGE.offerings)
+    units = (reservation("cr-9", "large", 1, 0),) if RESERVED in markets else ()
+    kinds = (replace(LARGE, offerings=here + elsewhere), instance_type("other", 2, on_demand=100_000, spot=50_000))
+    return Offered.of(Snapshot(kinds, reservations=units))
+
+
+@pytest.mark.parametrize(
+    ("markets", "drifts"),
+    [((RESERVED, ON_DEMAND), False), ((RESERVED,), False), ((ON_DEMAND,), False), ((SPOT,), True), ((), True)],
+)
+def test_s74_a_reserved_node_whose_type_is_gone_has_drifted(markets: tuple[CapacityType, ...], drifts: bool) -> None:
+    reason = drift.drift_reason(claim(), POOL, CLASS, offers(*markets), NOW)
+
+    assert (reason == "large is no longer offered reserved in zone-1") is drifts
+    assert (reason is not None) is drifts
+
+
+@pytest.mark.parametrize(("markets", "drifts"), [((ON_DEMAND,), False), ((RESERVED, SPOT), True)])
+def test_a_paid_node_needs_its_own_market(markets: tuple[CapacityType, ...], drifts: bool) -> None:
+    paid = claim(market=ON_DEMAND)
+
+    assert (drift.drift_reason(paid, POOL, CLASS, offers(*markets), NOW) is not None) is drifts
+
+
+def test_a_shortage_is_not_a_type_that_is_gone() -> None:
+    short = replace(LARGE, offerings=tuple(replace(it, unavailable_until=NOW + 2 * HOUR) for it in LARGE.offerings))
+
+    assert drift.drift_reason(claim(market=SPOT), ANY, CLASS, Offered.of(Snapshot((short,))), NOW) is None
+
+
+@pytest.mark.parametrize("kinds", [(), (LARGE,)])
+def test_a_young_node_and_a_catalogue_that_was_never_read_say_nothing(kinds: tuple[InstanceType, ...]) -> None:
+    age = TYPE_GONE_AFTER - timedelta(seconds=1) if kinds else timedelta(days=1)
+    gone = Offered.of(Snapshot(tuple(replace(kind, name="other") for kind in kinds)))
+
+    assert drift.drift_reason(claim(created_at=NOW - age), POOL, CLASS, gone, NOW) is None

@@ -81,6 +81,7 @@ class Fleet:
     selected: tuple[str, ...] | None = None
     claims: dict[str, NodeClaim] = field(default_factory=dict)
     budget: int = ALL_OF_THEM
+    budget_of: Mapping[str, int] = field(default_factory=dict)  # of pools for which it is another one
     effort: int = EFFORT_A_PASS
     now: datetime = NOW
     launches: int = 0
@@ -168,7 +169,10 @@ class Fleet:
         )
 
     def decide(self, demands: tuple[Demand, ...] = ()) -> DisruptionDecision:
-        allowed = {(pool.name, reason): self.budget for pool in self.pools for reason in DisruptionReason}
+        names = {pool.name for pool in self.pools} | {claim.node_pool_name for claim in self.claims.values()}
+        allowed = {
+            (name, reason): self.budget_of.get(name, self.budget) for name in names for reason in DisruptionReason
+        }
         given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed)
         ask = partial(solve, now=self.now, policy=self.policy)
         return decide_disruption(given, ask, now=self.now, effort=self.effort)
