@@ -37,7 +37,7 @@ from shared.names import (
     LISTING_KEY,
     TTL_ATTRIBUTE,
 )
-from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, PlannedCommit
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, PlannedCommit
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -97,6 +97,11 @@ class DynamoDbNodeClaimStore:
         ids = [text(row, KEY) for key in keys for row in self._table.query(index, key_name, key, now)]
         return map(_claim, self._table.get_many(ids, now)) if ids else iter(())
 
+    def turn(self) -> int:
+        """Return how many commits named a turn so far; the count has a row of its own among the claims."""
+        row = self._table.get(TURN_ROW, self._clock.now())
+        return 0 if row is None else number(row, REVISION)
+
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction."""
         writes = [self._new(claim) for claim in commit.claims]
@@ -110,6 +115,8 @@ class DynamoDbNodeClaimStore:
             placed_write(self._workloads, key, count, commit.generations.get(key))
             for key, count in sorted(commit.placed_by_workload().items())
         ]
+        if commit.turn is not None:
+            writes.append(self._taken_turn(commit.turn))
         transact(self._client, writes, recognise_repeats=True)
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
@@ -179,6 +186,11 @@ class DynamoDbNodeClaimStore:
         if stored is None or stored.revision != expected_revision:
             raise ConflictError([claim_id])
         return stored
+
+    def _taken_turn(self, turn: int) -> Write:
+        expression = Expression()
+        condition = expression.at(REVISION, turn) if turn else expression.absent()
+        return self._table.put(attributes({KEY: TURN_ROW, REVISION: turn + 1}), expression, condition)
 
     def _new(self, claim: NodeClaim) -> Write:
         expression = Expression()

@@ -87,12 +87,14 @@ class PlannedCommit:
 
     ``claims`` are in state planned, a lease held where ``lease`` is set. ``existing`` maps a claim as it was read to
     the claim as it shall be (placements grown). ``generations`` are those that the plan was made for, by workload
-    key; workloads that it leaves out are not checked. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    key; workloads that it leaves out are not checked. ``turn`` is what ``NodeClaimStore.turn`` said: the commit needs
+    it to be the same still and counts it up. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
     """
 
     claims: tuple[NodeClaim, ...] = ()
     existing: tuple[tuple[NodeClaim, NodeClaim], ...] = ()
     generations: Mapping[str, int] = field(default_factory=dict)
+    turn: int | None = None
 
     def placed_by_workload(self) -> Mapping[str, int]:
         """Replicas that the commit adds, by workload key."""
@@ -125,11 +127,12 @@ class PlannedCommit:
 
     def item_count(self) -> int:
         """Rows that the transaction touches."""
-        rows = len(self.claims) + len(self.existing)
+        rows = len(self.claims) + len(self.existing) + (self.turn is not None)
         return rows + len(self.placed_by_workload()) + len(self.leased_by_reservation())
 
 
 COMMIT_ITEMS_MAX = 100  # DynamoDB's limit of items in one transaction
+TURN_ROW = "disruption-turn"  # what a ConflictError calls the turn
 
 
 class WorkloadStore(Protocol):
@@ -222,12 +225,17 @@ class NodeClaimStore(Protocol):
         """Return claims with an open lease on the reservation, by id; may lag a write by moments."""
         ...
 
+    def turn(self) -> int:
+        """Return how many commits named a turn so far (consistent read); disruption's passes take turns with it."""
+        ...
+
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction.
 
         Requires: claim ids unused, existing claims at their read revision, every leased reservation with enough free
-        units, every workload at the planned generation with at least that many replicas pending. Raises ConflictError
-        otherwise. The same commit twice (its answer was lost) happens once and raises nothing.
+        units, every workload at the planned generation with at least that many replicas pending, and the turn, if any,
+        to be the current one. Raises ConflictError otherwise. The same commit twice (its answer was lost) happens once
+        and raises nothing.
         """
         ...
 

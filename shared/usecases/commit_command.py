@@ -1,7 +1,8 @@
 """A disruption command in one transaction: it begins only if everything still is as it was when it was decided.
 
 The transaction names the revision of each node that shall go and of each node that its replicas were simulated onto,
-and needs a free unit of each reservation that a replacement was planned in. So a node that got replicas meanwhile, a
+and needs a free unit of each reservation that a replacement was planned in, and that no other pass has committed
+anything since budgets were read. So a node that got replicas meanwhile, a
 destination that filled up and a reservation that filled up all stop the command, whatever their type names say.
 """
 
@@ -39,12 +40,17 @@ class CommittedCommand:
     replacements: tuple[NodeClaim, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandCommitter:
-    """Commits commands."""
+    """Commits the commands of one pass.
+
+    ``turn`` is as it was read before the budgets were: a pass that commits in between makes every later commit of this
+    one conflict, so two passes never spend one budget.
+    """
 
     claims: NodeClaimStore
     ids: IdFactory
+    turn: int
 
     def commit(
         self, command: DisruptionCommand, known: dict[str, NodeClaim], facts: ClaimFacts, command_id: str, now: datetime
@@ -68,7 +74,8 @@ class CommandCommitter:
         done: list[PlannedCommit] = []
         try:
             for part in in_transactions(replacements, [*nominated, *marked]):
-                self.claims.commit(part)
+                self.claims.commit(replace(part, turn=self.turn))
+                self.turn += 1
                 done.append(part)
         except ConflictError:
             self._give_back(done, now)

@@ -163,8 +163,11 @@ def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
 def in_transactions(
     claims: Sequence[NodeClaim], existing: Sequence[tuple[NodeClaim, NodeClaim]]
 ) -> Iterator[PlannedCommit]:
-    """Cut new claims and changes of existing ones, none of which adds replicas, into transactions."""
-    yield from _parts(_Work(False, list(claims), list(existing)), {})
+    """Cut new claims and changes of existing ones, none of which adds replicas, into transactions.
+
+    Each has room for one row more.
+    """
+    yield from _parts(_Work(False, list(claims), list(existing)), {}, COMMIT_ITEMS_MAX - 1)
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:
@@ -222,8 +225,8 @@ def _growth(before: NodeClaim, after: NodeClaim) -> Iterator[_Step]:
     yield before, replace(after, revision=before.revision)
 
 
-def _parts(work: _Work, generations: Mapping[str, int]) -> Iterator[PlannedCommit]:
-    """Cut the work into transactions of at most ``COMMIT_ITEMS_MAX`` rows, none of which touches a row twice.
+def _parts(work: _Work, generations: Mapping[str, int], rows_max: int = COMMIT_ITEMS_MAX) -> Iterator[PlannedCommit]:
+    """Cut the work into transactions of at most ``rows_max`` rows, none of which touches a row twice.
 
     Beside a claim's own row count the rows of its workloads and of its reservation, once each in a transaction.
     """
@@ -232,7 +235,7 @@ def _parts(work: _Work, generations: Mapping[str, int]) -> Iterator[PlannedCommi
     for step in _steps(work):
         claim_id = step.id if isinstance(step, NodeClaim) else step[0].id
         grown = _joined(part, step)
-        if claim_id in touched or grown.item_count() > COMMIT_ITEMS_MAX:
+        if claim_id in touched or grown.item_count() > rows_max:
             yield _with_generations(part, generations)
             grown, touched = _joined(PlannedCommit(), step), set()
         part = grown

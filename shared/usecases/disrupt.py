@@ -23,7 +23,7 @@ from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.schedule import allowed_disruptions
 from shared.core.snapshot import Snapshot
-from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, Decision, DecisionStore, NodeClaimStore
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, Decision, DecisionStore, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.commit_command import NOMINATION, CommandCommitter, CommittedCommand
 from shared.usecases.commit_plan import launch_batches
@@ -36,6 +36,7 @@ DECISION_PREFIX: Final = "disruption"
 LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
 # Nodes that EC2 shows: budgets are percentages of these (R-189).
 _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
+_EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
 
@@ -124,12 +125,13 @@ class Disrupt:
         if not decision.commands:
             return decision
         known = dict(gathered.claims)
-        budgets = _Budgets(self._allowed_by_now(gathered, now), gathered.claims)
+        committer = CommandCommitter(self.claims, self.ids, self.claims.turn())
+        budgets = _Budgets(self._allowed_by_now(decision, gathered, now), gathered.claims)
         begun: list[DisruptionCommand] = []
         dropped: list[Refusal] = []
         for number, command in enumerate(_in_transactions(decision.commands)):
             refusal = budgets.refusal(command)
-            committed = refusal or self._commit(command, known, gathered, f"{pass_id}/{number}", now)
+            committed = refusal or _commit(committer, command, known, gathered, f"{pass_id}/{number}", now)
             if isinstance(committed, str):
                 dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
                 continue
@@ -142,30 +144,17 @@ class Disrupt:
         refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
         return DisruptionDecision(tuple(begun), tuple(refusals))
 
-    def _allowed_by_now(self, gathered: Gathered, now: datetime) -> _Allowed:
-        """Read anew what budgets leave: another pass may have spent some of it while this one decided."""
-        return _allowed(gathered.snapshot.node_pools, {claim.id: claim for claim in self.claims.list_live()}, now)
+    def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
+        """Read anew what budgets leave: another pass may have spent some of it while this one decided.
 
-    def _commit(
-        self,
-        command: DisruptionCommand,
-        known: dict[str, NodeClaim],
-        gathered: Gathered,
-        command_id: str,
-        now: datetime,
-    ) -> CommittedCommand | str:
-        """Commit a command, or say why not. Empty nodes go each for itself, all others together or not at all."""
-        committer = CommandCommitter(self.claims, self.ids)
-        left = command
-        while left.claim_ids:
-            try:
-                return committer.commit(left, known, gathered.facts(), command_id, now)
-            except ConflictError as error:
-                still = tuple(claim_id for claim_id in left.claim_ids if claim_id not in error.rows)
-                if command.reason is not DisruptionReason.EMPTY or len(still) == len(left.claim_ids):
-                    return f"{', '.join(error.rows)} changed while this was decided"
-                left = replace(left, claim_ids=still)
-        return "it changed just now"
+        The listing may lag by moments, so the nodes of the pools concerned are read themselves.
+        """
+        ids = (claim_id for command in decision.commands for claim_id in command.claim_ids)
+        pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
+        theirs = [key for key, claim in gathered.claims.items() if claim.node_pool_name in pools]
+        current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(theirs))
+        live = {key: claim for key, claim in current.items() if claim.is_live}
+        return _allowed(gathered.snapshot.node_pools, live, now)
 
     def _begin(
         self,
@@ -183,6 +172,29 @@ class Disrupt:
             return
         replacement_ids = [claim.id for claim in committed.replacements]
         report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+
+
+def _commit(
+    committer: CommandCommitter,
+    command: DisruptionCommand,
+    known: dict[str, NodeClaim],
+    gathered: Gathered,
+    command_id: str,
+    now: datetime,
+) -> CommittedCommand | str:
+    """Commit a command, or say why not. Empty nodes go each for itself, all others together or not at all."""
+    left = command
+    while left.claim_ids:
+        try:
+            return committer.commit(left, known, gathered.facts(), command_id, now)
+        except ConflictError as error:
+            if TURN_ROW in error.rows:
+                return "another pass acted while this was decided"
+            still = tuple(claim_id for claim_id in left.claim_ids if claim_id not in error.rows)
+            if command.reason is not DisruptionReason.EMPTY or len(still) == len(left.claim_ids):
+                return f"{', '.join(error.rows)} changed while this was decided"
+            left = replace(left, claim_ids=still)
+    return "it changed just now"
 
 
 class _Budgets:
@@ -217,8 +229,8 @@ def _in_transactions(commands: Iterable[DisruptionCommand]) -> Iterator[Disrupti
         if command.reason is not DisruptionReason.EMPTY:
             yield command
             continue
-        for start in range(0, len(command.claim_ids), COMMIT_ITEMS_MAX):
-            yield replace(command, claim_ids=command.claim_ids[start : start + COMMIT_ITEMS_MAX])
+        for start in range(0, len(command.claim_ids), _EMPTY_MAX):
+            yield replace(command, claim_ids=command.claim_ids[start : start + _EMPTY_MAX])
 
 
 def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDecision:

@@ -12,7 +12,7 @@ from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
-from shared.ports.state import ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
+from shared.ports.state import TURN_ROW, ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
 from tests.adapters.stores import Stores
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
@@ -182,6 +182,22 @@ def test_replicas_join_a_claim_that_is_still_as_it_was_read(stores: Stores) -> N
 
 
 # Claims
+
+
+def test_commits_that_name_a_turn_take_turns(stores: Stores) -> None:
+    observe(stores, 2, 0)
+    first = PlannedCommit(claims=(node_claim("nc-1", placements=()),), turn=stores.node_claims.turn())
+    rival = PlannedCommit(claims=(node_claim("nc-2", placements=()),), turn=stores.node_claims.turn())
+    stores.node_claims.commit(first)
+    with pytest.raises(ConflictError) as lost:
+        stores.node_claims.commit(rival)
+    assert lost.value.rows == (TURN_ROW,)
+    stores.node_claims.commit(first)  # its answer was lost
+    assert stores.node_claims.turn() == 1
+    stores.node_claims.commit(replace(rival, turn=1))
+    stores.node_claims.commit(PlannedCommit(existing=(), claims=(node_claim("nc-3", placements=(), lease=None),)))
+    assert stores.node_claims.turn() == 2
+    assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2", "nc-3"]
 
 
 def test_a_claim_is_written_only_over_the_revision_that_was_read(stores: Stores) -> None:

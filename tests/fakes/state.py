@@ -16,6 +16,7 @@ from shared.core.plan import OfferingKey
 from shared.core.unavailable_offerings import with_shortages
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
+    TURN_ROW,
     ConflictError,
     Decision,
     PlannedCommit,
@@ -34,6 +35,7 @@ class MemoryState:
         self.workload_rows: dict[str, WorkloadRecord] = {}
         self.reservation_rows: dict[str, ReservationRecord] = {}
         self.claim_rows: dict[str, NodeClaim] = {}
+        self.turn = 0
         self.write_count = 0
         self.before_write: Callable[[], None] = lambda: None
         self.workloads = MemoryWorkloads(self)
@@ -198,6 +200,10 @@ class MemoryNodeClaims:
         with self._state.lock:
             return tuple(claim for _, claim in sorted(self._state.claim_rows.items()) if wanted(claim))
 
+    def turn(self) -> int:
+        with self._state.lock:
+            return self._state.turn
+
     def commit(self, commit: PlannedCommit) -> None:
         with self._state.lock:
             if commit in self._commits[-100:]:
@@ -207,6 +213,7 @@ class MemoryNodeClaims:
             if lost:
                 raise ConflictError(lost)
             self._state.wrote()
+            self._state.turn += commit.turn is not None
             for claim in commit.claims:
                 self._state.claim_rows[claim.id] = claim
             for before, after in commit.existing:
@@ -237,7 +244,7 @@ class MemoryNodeClaims:
             generation = None if record is None else commit.generations.get(key, record.generation)
             if record is None or record.open_count < count or record.generation != generation:
                 lost.append(key)
-        return lost
+        return lost + ([] if commit.turn in (None, self._state.turn) else [TURN_ROW])
 
     def _move_placed(self, key: str, count: int, returned_at: datetime | None = None) -> None:
         record = self._state.workload_rows[key]

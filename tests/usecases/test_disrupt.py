@@ -249,6 +249,27 @@ def test_two_passes_at_once_spend_one_budget() -> None:
     assert len([c for c in world.live() if c.state is ClaimState.RUNNING]) == 7
 
 
+def test_a_pass_that_commits_between_the_budgets_and_the_commit_spends_them() -> None:
+    """The two decide on different nodes, so only the turn tells them of each other."""
+    world = empties(2, budgets=[{"nodes": "1"}])
+    first, second = sorted(world.live(), key=lambda claim: claim.id)
+    others = []
+
+    def another_pass() -> None:
+        dearer = replace(second, price_atto_usd_per_hour=2 * second.price_atto_usd_per_hour, revision=99)
+        world.state.claim_rows[second.id] = dearer  # so it is that pass's first choice
+        world.effects = Effects()
+        others.append(world.disrupt().run().drained)
+        world.effects = world.armed
+
+    world.armed = Effects(before={2: another_pass})
+    report = world.disruption_pass()
+    assert world.armed.log[:2] == ["save", "commit"]
+    assert (others, report.drained, report.dropped) == ([1], 0, 1)
+    assert world.reason(first.id) == "another pass acted while this was decided"
+    assert world.state.claim_rows[first.id].state is ClaimState.RUNNING
+
+
 def test_nodes_on_their_way_out_use_the_budget_up() -> None:
     world = empties(10, budgets=[{"nodes": "3"}])
     world.disruption_pass()
