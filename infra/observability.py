@@ -21,6 +21,7 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
     "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
     "OrphansSpared": ("Too many instances have no claim: none was terminated.", (Function.COLLECT,)),
+    "ReplicasHeld": ("The scheduler would have broken a rule for these replicas: they wait.", (Function.PROVISION,)),
     "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
 }
 

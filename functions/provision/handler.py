@@ -19,4 +19,5 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("NodeClaimsPlanned", report.claim_count)
     count("PlansLost", report.conflict_count)
     count("PlanShortcomings", len(report.shortcomings))
+    count("ReplicasHeld", report.held_count)
     return {"batchItemFailures": []}

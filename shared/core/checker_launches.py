@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host
+from shared.core.checker_facts import Facts, Host, tallied
 from shared.core.checker_offers import in_words
 from shared.core.checker_topology import Topology
 from shared.core.checker_violation import Violation, ViolationCode
@@ -27,7 +27,8 @@ def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
         if launch.count < 1 or not launch.placements:
             problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
-            yield Violation(problem[0], f"launch {index} ({in_words(launch.offering)})", problem[1])
+            subject = f"launch {index} ({in_words(launch.offering)})"
+            yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
     for host in facts.hosts:
         if host.placed:
             yield from _content(facts, host)
@@ -90,19 +91,21 @@ def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode
 
 def _content(facts: Facts, host: Host) -> Iterator[Violation]:
     """Check what the node carries in the final state."""
-    unknown = [key for key in sorted(host.placed) if key not in facts.pending]
+    keys = tuple(sorted(host.placed))
+    unknown = [key for key in keys if key not in facts.pending]
     if unknown:
-        yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, f"carries {', '.join(unknown)}, which is not pending")
+        message = f"carries {', '.join(unknown)}, which is not pending"
+        yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, message, keys)
         return
     whole, used = host.allocatable, host.used
     missing = {name: amount for name, amount in host.load.items() if amount > whole[name] - used[name]}
     if missing:
         lacking = Resources.of({name: amount - whole[name] + used[name] for name, amount in missing.items()})
-        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {lacking.formatted()}")
+        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {lacking.formatted()}", keys)
     site, manners = host.site, facts.manners(host.placed)
     if not facts.may_meet(site, host.placed, manners):
-        keys = ", ".join(sorted(host.placed))
-        yield Violation(ViolationCode.REQUIREMENTS, host.subject, f"cannot meet what {keys} require")
+        message = f"cannot meet what {', '.join(keys)} require"
+        yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
     if manners <= site.fine:
         return
     for key in host.placed:
@@ -117,29 +120,30 @@ def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     """Check a replica by its manner alone; the answer is the same for all nodes of a site."""
     workload = facts.workloads[key]
     if not facts.tolerates(host.site.taints, workload):
-        yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints")
+        yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
     launch, node = host.planned, host.node
     market = launch.offering.capacity_type if launch is not None else node.capacity_type if node is not None else None
     if market not in facts.markets(workload):
-        yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}")
+        yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}", (key,))
     reservation = None if launch is None else facts.reservations.get(launch.offering.reservation_id or "")
     drain_at = host.drain_at if reservation is None else reservation.drain_at()
     if facts.outlasts(workload, drain_at):
-        yield Violation(ViolationCode.DURATION, host.subject, f"{key} would outlast the start of draining {drain_at}")
+        message = f"{key} would outlast the start of draining {drain_at}"
+        yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
     avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
     if drain_at is not None and avoids:
-        yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end")
+        yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end", (key,))
 
 
 def _existing(facts: Facts) -> Iterator[Violation]:
     """Check that replicas are only given to nodes that stay."""
     for placement in facts.plan.existing:
         node = facts.nodes.get(placement.claim_id)
-        subject = f"node {placement.claim_id}"
+        subject, keys = f"node {placement.claim_id}", tuple(tallied(placement.placements))
         if node is None or node.deleting:
-            yield Violation(ViolationCode.UNKNOWN_NAME, subject, "does not exist or is going away")
+            yield Violation(ViolationCode.UNKNOWN_NAME, subject, "does not exist or is going away", keys)
         elif node.drain_at is not None and node.drain_at <= facts.now:
-            yield Violation(ViolationCode.DURATION, subject, "already drains")
+            yield Violation(ViolationCode.DURATION, subject, "already drains", keys)
 
 
 def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Violation]:
@@ -147,14 +151,15 @@ def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Viol
     launch, pool = host.planned, host.pool
     assert launch is not None
     assert pool is not None
+    keys = tuple(host.placed)
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "a reserved claim is bound to its reservation")
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "a reserved claim is bound to its reservation", keys)
         return
     if len(launch.alternatives) > facts.policy.alternatives_max:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(launch.alternatives)} alternatives")
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(launch.alternatives)} alternatives", keys)
     problem = _alternative_problem(facts, topology, host, pool)
     if problem is not None:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem)
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, keys)
     yield from _min_values(facts, host, pool)
 
 
@@ -199,4 +204,4 @@ def _min_values(facts: Facts, host: Host, pool: NodePool) -> Iterator[Violation]
         values = {value for name in names for value in facts.types[name].requirements[key].values}
         if key not in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE) and len(values) < least:
             message = f"{len(values)} values of {key} where the pool asks for {least}"
-            yield Violation(ViolationCode.MIN_VALUES, host.subject, message)
+            yield Violation(ViolationCode.MIN_VALUES, host.subject, message, tuple(host.placed))

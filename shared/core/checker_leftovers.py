@@ -182,11 +182,11 @@ class Leftovers:
             return  # says itself that nobody looked
         problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
         if problem is not None:
-            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem)
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,))
         where = self._gang_room(workload) if workload.gang is not None else self._room(workload)
         if where is not None:
             message = f"refused with {refusal.code} although it fits: {where}"
-            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message)
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message, (workload.key,))
 
     def _room(self, workload: Workload) -> str | None:
         bound = self._is_bound(workload)
@@ -260,14 +260,15 @@ class Leftovers:
         for index in sorted(common):
             if self._takes_over(host, units[index]):
                 message = f"could run on free {units[index].subject}"
-                yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message)
+                yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
                 return
         is_free = not any(
             self._is_bound(self._facts.workloads[key]) or self._facts.workloads[key].gang is not None
             for key in host.placed
         )
         if is_free and self._splits(host, units, able):
-            yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, "could be split over units left free")
+            message = "could be split over units left free"
+            yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
 
     def _takes_over(self, host: Host, unit: Room) -> bool:
         facts = self._facts
@@ -351,7 +352,7 @@ class Leftovers:
             for workload in waiting:
                 if workload.priority > lowest and self._would_fit(host, workload):
                     message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
-                    yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message)
+                    yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message, tuple(host.placed))
                     break
 
     def _waiting(self) -> list[Workload]:

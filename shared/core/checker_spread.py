@@ -40,7 +40,7 @@ def _spread(
         message = f"a node has no {constraint.topology_key}"
         if domain is not None:
             message = f"{counts[domain]} in {domain} and {least} elsewhere, maxSkew {constraint.max_skew}"
-        yield Violation(ViolationCode.SPREAD, key, message)
+        yield Violation(ViolationCode.SPREAD, key, message, (key,))
 
 
 def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
@@ -87,7 +87,8 @@ def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchor
         is_kept = alone <= anchors.opened.keys()
     if None in own or (alone and not is_kept):
         where = ", ".join(sorted(str(domain) for domain in alone or own))
-        yield Violation(ViolationCode.AFFINITY, workload.key, f"no matching replica by {term.topology_key} in {where}")
+        message = f"no matching replica by {term.topology_key} in {where}"
+        yield Violation(ViolationCode.AFFINITY, workload.key, message, (workload.key,))
 
 
 def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -> Iterator[Violation]:
@@ -100,7 +101,10 @@ def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -
     for domain in topology.tallies(workload.key, term.topology_key):
         if domain is not None and matching[domain] > allowed and (fresh[domain] or domain in added):
             message = f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
-            yield Violation(ViolationCode.ANTI_AFFINITY, workload.key, message)
+            keys = sorted(
+                key for key in selected.members | {workload.key} if domain in topology.added(key, term.topology_key)
+            )
+            yield Violation(ViolationCode.ANTI_AFFINITY, workload.key, message, tuple(keys))
 
 
 def is_bound(facts: Facts, topology: Topology, workload: Workload) -> bool:

@@ -1,7 +1,7 @@
 """Rules about the plan as a whole: counts, reservations, gangs, limits, money."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from shared.core.checker_facts import Facts, tallied
 from shared.core.checker_topology import Topology
@@ -51,7 +51,7 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
             yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
         elif got + left != wanted:
             message = f"{got} placed and {left} unplaced of {wanted} pending"
-            yield Violation(ViolationCode.REPLICA_COUNT, key, message)
+            yield Violation(ViolationCode.REPLICA_COUNT, key, message, (key,))
 
 
 def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Iterator[Violation]:
@@ -62,11 +62,11 @@ def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Itera
             continue
         if count < facts.pending[key]:
             message = f"{count} of {facts.pending[key]} replicas of a gang"
-            yield Violation(ViolationCode.GANG, key, message)
+            yield Violation(ViolationCode.GANG, key, message, (key,))
         domains = gang_domains(topology, workload)
         if len(domains) > 1 or None in domains:
             message = f"is in {', '.join(sorted(map(str, domains)))} instead of one {workload.gang.single_topology_key}"
-            yield Violation(ViolationCode.GANG, key, message)
+            yield Violation(ViolationCode.GANG, key, message, (key,))
 
 
 def gang_domains(topology: Topology, workload: Workload) -> set[str | None]:
@@ -86,12 +86,18 @@ def used_units(facts: Facts) -> Counter[str]:
     return used
 
 
+def _keys_on(launches: Iterable[PlannedNodes]) -> tuple[str, ...]:
+    """Return the workloads that the launches carry."""
+    return tuple(sorted({item.workload_key for launch in launches for item in launch.placements}))
+
+
 def _reservations(facts: Facts) -> Iterator[Violation]:
     for reservation_id, used in sorted(used_units(facts).items()):
         reservation = facts.reservations.get(reservation_id)
         if reservation is not None and used > reservation.free_units:
             message = f"{used} claims on {reservation.free_units} free units"
-            yield Violation(ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message)
+            keys = _keys_on(it for it in facts.plan.launches if it.offering.reservation_id == reservation_id)
+            yield Violation(ViolationCode.RESERVATION_OVERCOMMITTED, reservation_id, message, keys)
 
 
 def largest_use(facts: Facts, launch: PlannedNodes) -> dict[str, int]:
@@ -131,7 +137,8 @@ def _limits(facts: Facts) -> Iterator[Violation]:
         for resource, limit in pool.limits.items():
             if use[resource] > limit:
                 message = f"{use[resource]} {resource} where {limit} are allowed"
-                yield Violation(ViolationCode.LIMIT, f"pool {pool.name}", message)
+                keys = _keys_on(it for it in facts.plan.launches if it.node_pool_name == pool.name)
+                yield Violation(ViolationCode.LIMIT, f"pool {pool.name}", message, keys)
 
 
 def _prices(facts: Facts) -> Iterator[Violation]:
@@ -146,7 +153,7 @@ def _prices(facts: Facts) -> Iterator[Violation]:
         most = None if workload is None else workload.max_price_micro_usd_per_hour
         if most is not None and price > most * ATTO_USD_PER_MICRO_USD:
             message = f"{price} atto-USD an hour where {most} micro-USD are allowed"
-            yield Violation(ViolationCode.MAX_PRICE, key, message)
+            yield Violation(ViolationCode.MAX_PRICE, key, message, (key,))
 
 
 def _spot_share(facts: Facts) -> Iterator[Violation]:
@@ -161,7 +168,8 @@ def _spot_share(facts: Facts) -> Iterator[Violation]:
     for key, count in sorted(nodes.items(), key=lambda entry: (entry[0].instance_type, entry[0].zone_id)):
         if count > most:
             subject = f"{key.instance_type} spot in {key.zone}"
-            yield Violation(ViolationCode.SPOT_SHARE, subject, f"{count} of {total} spot nodes, {most} allowed")
+            keys = _keys_on(it for it in facts.plan.launches if it.offering == key)
+            yield Violation(ViolationCode.SPOT_SHARE, subject, f"{count} of {total} spot nodes, {most} allowed", keys)
 
 
 def _cost(facts: Facts) -> Iterator[Violation]:

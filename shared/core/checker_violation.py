@@ -43,11 +43,15 @@ _SHORTCOMINGS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Violation:
-    """One broken rule; ``subject`` is the launch, node, workload or reservation that breaks it."""
+    """One broken rule; ``subject`` is the launch, node, workload or reservation that breaks it.
+
+    ``workload_keys``: without placing these workloads the plan would not break it; empty where that cannot be said.
+    """
 
     code: ViolationCode
     subject: str
     message: str
+    workload_keys: tuple[str, ...] = ()
 
     @property
     def forbids_commit(self) -> bool:

@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     NODE_CLASS_NOT_READY = "NodeClassNotReady"
     MIN_VALUES = "MinValues"
     OUT_OF_TIME = "OutOfTime"
+    PLAN_REJECTED = "PlanRejected"  # its place in the plan broke a rule, which the independent checker saw
 
 
 @dataclass(frozen=True, slots=True)

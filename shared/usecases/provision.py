@@ -5,7 +5,7 @@ reason) is seen and finished by the next one. Order of effects: the decision is 
 the claims that name it; claims are committed before the message that launches them; events come last.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,7 +13,7 @@ from typing import Final
 from shared.core.checker import Violation
 from shared.core.json_codec import dumps
 from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.plan import Plan
+from shared.core.plan import Plan, ReasonCode, UnplacedReplicas
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
 from shared.ports.messaging import EventPublisher, WorkQueue
@@ -30,13 +30,15 @@ Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violatio
 
 # Lost races are planned again at once; after so many the next wake-up takes over.
 _ATTEMPTS_MAX: Final = 4
+# Plans without the workloads whose places broke a rule in the one before; a bug that moves on to others rejects all.
+_PLANS_MAX: Final = 3
 # A gang that was half committed when its planner died must not be launched in part. A planner that lives is through
 # with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
 _COMMITTED_WITHIN: Final = timedelta(seconds=20)
 
 
 class PlanRejectedError(Exception):
-    """The scheduler made a plan that breaks a rule: a bug. The decision is stored under ``plan_id``."""
+    """The scheduler breaks a rule (a bug), whatever demand is held back. The decision is stored under ``plan_id``."""
 
     def __init__(self, plan_id: str, violations: Sequence[Violation]) -> None:
         super().__init__(f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}")
@@ -52,6 +54,7 @@ class ProvisionReport:
     pending_count: int = 0
     placed_count: int = 0
     unplaced_count: int = 0
+    held_count: int = 0  # of those, replicas that would have been placed against a rule
     claim_count: int = 0
     batch_count: int = 0
     shed_count: int = 0
@@ -59,6 +62,15 @@ class ProvisionReport:
     repaired_count: int = 0
     plan_ids: list[str] = field(default_factory=list)
     shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
+    rejected: list[str] = field(default_factory=list)  # what was wrong with plans that were not applied
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A plan that keeps every rule; ``plan_id`` None: it does nothing and is not stored."""
+
+    plan_id: str | None
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +117,10 @@ class Provision:
     def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
         snapshot = gathered.snapshot
         report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
-        plan = self.solve(snapshot, now, self.policy) if snapshot.demands else Plan()
-        committed = Committed()
-        if plan.launches or plan.existing:
-            plan_id = self._decide(snapshot, plan, now, report)
-            committed = self.committer.commit(plan, gathered, plan_id=plan_id, now=now)
+        decided = self._decide(snapshot, now, report)
+        plan, committed = decided.plan, Committed()
+        if decided.plan_id is not None:
+            committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)
@@ -121,8 +132,33 @@ class Provision:
         self.status.update(gathered, plan, now)
         return committed
 
-    def _decide(self, snapshot: Snapshot, plan: Plan, now: datetime, report: ProvisionReport) -> str:
-        """Store the decision, then have it checked: a plan that breaks a rule can be looked at and is not applied."""
+    def _decide(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> _Decided:
+        """Solve, store and check; again without the workloads that a wrong plan is about, so that others need not wait.
+
+        What is held is unplaced in the plan returned, not in the one stored, which replays from its own snapshot.
+        """
+        held: dict[str, str] = {}
+        for _ in range(_PLANS_MAX):
+            part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
+            plan = self.solve(part, now, self.policy) if part.demands else Plan()
+            if not (plan.launches or plan.existing):
+                return _Decided(None, _with_held(plan, snapshot, held, report))
+            plan_id = self._store(part, plan, now)
+            violations = self.check(part, plan, now, self.policy)
+            forbidding = [violation for violation in violations if violation.forbids_commit]
+            if not forbidding:
+                report.plan_ids.append(plan_id)
+                report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
+                return _Decided(plan_id, _with_held(plan, snapshot, held, report))
+            report.rejected += [f"{plan_id}: {violation}" for violation in forbidding]
+            named = _named(plan_id, forbidding)
+            if named.keys() <= held.keys():
+                break
+            held = named | held
+        raise PlanRejectedError(plan_id, forbidding)
+
+    def _store(self, snapshot: Snapshot, plan: Plan, now: datetime) -> str:
+        """Store the decision before it is checked: a plan that breaks a rule can be looked at."""
         plan_id = self.ids.new_id("plan")
         summary = {
             "launches": sum(planned.count for planned in plan.launches),
@@ -131,12 +167,6 @@ class Provision:
             "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
         }
         self.decisions.save(Decision(plan_id, now, dumps(plan), summary), dumps(snapshot))
-        report.plan_ids.append(plan_id)
-        violations = self.check(snapshot, plan, now, self.policy)
-        forbidding = [violation for violation in violations if violation.forbids_commit]
-        if forbidding:
-            raise PlanRejectedError(plan_id, forbidding)
-        report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
         return plan_id
 
     def _repair(self, gathered: Gathered, now: datetime) -> int:
@@ -168,3 +198,20 @@ def _incomplete(claim: NodeClaim) -> NodeClaim | None:
     if claim.state is not ClaimState.PLANNED:
         return None
     return replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")
+
+
+def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
+    """Return whom to hold back, and why: those that a violation names alone, for others may only be in bad company."""
+    alone = [violation for violation in violations if len(violation.workload_keys) == 1]
+    return {key: f"{plan_id} broke a rule: {item}" for item in alone or violations for key in item.workload_keys}
+
+
+def _with_held(plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport) -> Plan:
+    """Add the replicas that are held back, each with what its place would have broken."""
+    waiting = tuple(
+        UnplacedReplicas(item.workload.key, item.pending_count, ReasonCode.PLAN_REJECTED, held[item.workload.key])
+        for item in snapshot.demands
+        if item.workload.key in held
+    )
+    report.held_count = sum(item.count for item in waiting)
+    return replace(plan, unplaced=(*plan.unplaced, *waiting))

@@ -10,12 +10,13 @@ import pytest
 from shared.core.efa import EFA
 from shared.core.instance_type import CapacityType
 from shared.core.json_codec import loads
+from shared.core.labels import HOSTNAME
 from shared.core.ledger import Balance
 from shared.core.node_claim import LeaseState
 from shared.core.plan import Plan, ReasonCode, UnplacedReplicas
 from shared.core.resources import Resources
 from shared.core.snapshot import Snapshot
-from shared.core.workload import Gang
+from shared.core.workload import AffinityTerm, Gang, LabelSelector
 from shared.ports.state import PlannedCommit
 from shared.usecases.provision import PlanRejectedError
 from tests.fakes.effects import Killed
@@ -144,21 +145,117 @@ def test_the_decision_can_be_replayed() -> None:
     assert {claim.plan_id for claim in world.state.node_claims.list_live()} == {plan_id}
 
 
-def test_a_plan_that_breaks_a_rule_is_kept_and_not_applied() -> None:
+def overcommitting(world: PlanningWorld, *names: str) -> Any:
+    """A scheduler with a bug: it plans twice as many reserved nodes for these workloads as they need."""
+    keys = {f"research/{name}" for name in names}
+
+    def solve(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
+        plan = world.solve(snapshot, now, policy)
+        launches = tuple(
+            replace(it, count=2 * it.count) if keys & {placed.workload_key for placed in it.placements} else it
+            for it in plan.launches
+        )
+        cost = plan.cost_atto_usd_per_hour + sum(
+            (new.count - old.count) * (old.price_atto_usd_per_hour + 2_000 * 10**12)
+            for new, old in zip(launches, plan.launches, strict=True)
+        )
+        return replace(plan, launches=launches, cost_atto_usd_per_hour=cost)
+
+    return solve
+
+
+def test_a_plan_that_breaks_a_rule_is_kept_and_only_whom_it_is_about_waits() -> None:
+    world = world_with(2)
+    world.submit("good", replicas=1)
+    world.submit("bad", replicas=1)
+
+    report = world.provisioner(solve=overcommitting(world, "bad")).run()
+
+    assert (report.placed_count, report.unplaced_count, report.held_count) == (1, 1, 1)
+    assert [claim.placements[0].workload_key for claim in world.state.node_claims.list_live()] == ["research/good"]
+    (held,) = world.workload("bad").unplaced
+    assert (held.code, held.count) == (ReasonCode.PLAN_REJECTED, 1)
+    assert [event["reason"] for event in world.bus.of("Workload Pending")] == ["PlanRejected"]
+    rejected_id = report.rejected[0].split(":")[0]
+    assert rejected_id in held.message
+    assert rejected_id not in report.plan_ids
+    assert world.state.decisions.load(rejected_id) is not None
+
+
+def test_the_plan_without_those_held_replays_from_its_own_snapshot() -> None:
+    world = world_with(2)
+    world.submit("good", replicas=1)
+    world.submit("bad", replicas=1)
+    (plan_id,) = world.provisioner(solve=overcommitting(world, "bad")).run().plan_ids
+
+    stored = world.state.decisions.load(plan_id)
+    assert stored is not None
+    decision, snapshot_json = stored
+    again = world.solve(loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy)
+    assert again == loads(Plan, decision.plan_json)
+    assert {claim.plan_id for claim in world.state.node_claims.list_live()} == {plan_id}
+
+
+def test_whoever_was_held_is_placed_as_soon_as_no_rule_is_broken() -> None:
+    world = world_with(2)
+    world.submit("bad", replicas=1)
+    assert world.provisioner(solve=overcommitting(world, "bad")).run().held_count == 1
+    assert world.state.node_claims.list_live() == ()
+
+    report = world.plan()
+
+    assert (report.placed_count, report.held_count) == (1, 0)
+    assert world.workload("bad").unplaced == ()
+
+
+def test_who_runs_beside_the_held_ones_still_counts() -> None:
+    """Replicas of a held workload that run already keep others away as before."""
+    world = world_with(4)
+    apart = (AffinityTerm(HOSTNAME, LabelSelector((("app", "other"),))),)
+    world.submit("bad", replicas=1, anti_affinity=apart)
+    world.plan()
+    record = world.workload("bad")
+    assert record.workload is not None
+    grown = replace(record, generation=2, workload=replace(record.workload, generation=2, replicas=2))
+    world.state.workloads.put(grown, expected_revision=record.revision)
+    world.submit("other", replicas=1, labels={"app": "other"})
+
+    report = world.provisioner(solve=overcommitting(world, "bad")).run()
+
+    assert (report.placed_count, report.held_count) == (1, 1)
+    assert len(world.state.node_claims.list_live()) == 2
+
+
+def test_a_bug_that_is_about_nobody_in_particular_rejects_the_plan() -> None:
     world = world_with(1)
     world.submit(replicas=2)
 
-    def overcommitted(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
-        plan = world.solve(snapshot, now, policy)
-        (reserved,) = [planned for planned in plan.launches if planned.offering.reservation_id]
-        return replace(plan, launches=(replace(reserved, count=2),))
+    def miscounting(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
+        return replace(world.solve(snapshot, now, policy), cost_atto_usd_per_hour=1)
 
     with pytest.raises(PlanRejectedError) as caught:
-        world.provisioner(solve=overcommitted).run()
+        world.provisioner(solve=miscounting).run()
 
     assert world.state.decisions.load(caught.value.plan_id) is not None
     assert world.state.node_claims.list_live() == ()
     assert world.reservation().balance == Balance(1, 0)
+
+
+def test_a_bug_that_moves_on_to_others_rejects_all() -> None:
+    world = world_with(8)
+    names = [f"job-{number}" for number in range(5)]
+    for name in names:
+        world.submit(name, replicas=1)
+
+    def wandering(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
+        first = min(demand.workload.name for demand in snapshot.demands)
+        plan: Plan = overcommitting(world, first)(snapshot, now, policy)
+        return plan
+
+    with pytest.raises(PlanRejectedError):
+        world.provisioner(solve=wandering).run()
+
+    assert world.state.node_claims.list_live() == ()
 
 
 def test_a_plan_that_could_be_better_is_told_of_and_applied() -> None:
