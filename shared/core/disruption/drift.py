@@ -19,9 +19,10 @@ _EITHER: Final = frozenset({CapacityType.RESERVED, CapacityType.ON_DEMAND})
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """What can be bought at all, short of capacity or not: markets by instance type and zone id."""
+    """What can be bought at all, short of capacity or not: markets by instance type and zone id, and reservations."""
 
     markets: Mapping[tuple[str, str], frozenset[CapacityType]]
+    reservation_ids: frozenset[str]  # that have not ended
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Offered":
@@ -33,7 +34,8 @@ class Offered:
         for reservation in snapshot.reservations:
             found.setdefault((reservation.instance_type, reservation.zone_id), set()).add(CapacityType.RESERVED)
         # Without any type, discovery of the catalogue has not run: that says nothing of a node.
-        return cls({key: frozenset(markets) for key, markets in found.items()} if snapshot.instance_types else {})
+        markets = {key: frozenset(markets) for key, markets in found.items()} if snapshot.instance_types else {}
+        return cls(markets, frozenset(reservation.id for reservation in snapshot.reservations))
 
 
 def drift_reason(
@@ -57,7 +59,7 @@ def drift_reason(
         return f"EC2NodeClass {claim.node_class_name} no longer exists"
     if claim.node_class_hash != node_class.static_hash:
         return f"EC2NodeClass {node_class.name} changed"
-    return _found_differs(claim, node_class)
+    return _found_differs(claim, node_class, offered)
 
 
 def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
@@ -75,8 +77,12 @@ def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
     return f"{offering.instance_type} is no longer offered {offering.capacity_type.value} in {offering.zone}"
 
 
-def _found_differs(claim: NodeClaim, node_class: NodeClass) -> str | None:
-    """Compare with what discovery found for the class; an empty finding says nothing (discovery may have failed)."""
+def _found_differs(claim: NodeClaim, node_class: NodeClass, offered: Offered) -> str | None:
+    """Compare with what discovery found for the class; an empty finding says nothing (discovery may have failed).
+
+    A reservation that is gone is selected no more either. The next sweep demotes its nodes, and nothing has drifted
+    where on-demand will do (R-153: what EC2 says of the instance wins); one that goes on was deselected.
+    """
     status = node_class.status
     images = {image.id for image in status.machine_images}
     if images and claim.image_id is not None and claim.image_id not in images:
@@ -88,5 +94,6 @@ def _found_differs(claim: NodeClaim, node_class: NodeClass) -> str | None:
         return f"subnet {claim.subnet_id} is no longer selected"
     offering = claim.offering
     if offering.capacity_type is CapacityType.RESERVED and offering.reservation_id not in status.reservation_ids:
-        return f"reservation {offering.reservation_id} is no longer selected"
+        goes_on = offering.reservation_id in offered.reservation_ids
+        return f"reservation {offering.reservation_id} is no longer selected" if goes_on else None
     return None

@@ -27,7 +27,7 @@ FOUND = NodeClassStatus(
 CLASS = NodeClass("default", status=FOUND, static_hash="c1")
 ANY = node_pool("default", static_hash="p1")
 HOUR = timedelta(hours=1)
-OFFERED = Offered.of(Snapshot((LARGE,)))
+OFFERED = Offered.of(Snapshot((LARGE,), reservations=(reservation("cr-1", "large", 1, 0),)))
 
 
 def drift_reason(claim: NodeClaim, pool: NodePool, node_class: NodeClass | None) -> str | None:
@@ -80,6 +80,8 @@ def test_a_reservation_that_is_no_longer_selected_is_drift() -> None:
     status = replace(FOUND, reservation_ids=("cr-2",))
 
     assert "cr-1 is no longer selected" in (drift_reason(claim(), POOL, replace(CLASS, status=status)) or "")
+    ended = Offered.of(Snapshot((LARGE,)))  # S-73: its node is about to be demoted, and judged then
+    assert drift.drift_reason(claim(), POOL, replace(CLASS, status=status), ended, NOW) is None
 
 
 @pytest.mark.parametrize(("markets", "drifts"), [((RESERVED,), True), ((RESERVED, ON_DEMAND), False)])
