@@ -86,6 +86,46 @@ def test_a_batch_of_events_is_sorted_out(world: World) -> None:
     assert [c.state for c in world.claims()] == [ClaimState.DRAINING]
 
 
+def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    interrupted = instance_id(world, "b-1")
+    bodies = (
+        event("spot_interruption", **{"instance-id": interrupted}),
+        event("instance_state_running", **{"instance-id": "i-0fedcba9876543210"}),
+        event("unknown_kind"),
+        event("unknown_ec2_kind"),
+        "not json at all",
+    )
+    react(sqs(event("health_issue")), None)  # writes what tests before this one counted, too
+    capsys.readouterr()
+    react(sqs(*bodies), None)
+    written = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {
+        name: written[name] for name in (entry["Name"] for entry in written["_aws"]["CloudWatchMetrics"][0]["Metrics"])
+    } == {
+        "SpotInterruption": [1.0],
+        "InstanceStateChanged": [1.0],
+        "EventsAboutOthers": [1.0],
+        "EventsIgnored": [1.0, 1.0],
+        "EventsUnreadable": [1.0],
+        "NodesDrained": [1.0],
+    }
+
+
+def test_health_events_in_pages_and_copies_drain_each_node_once(world: World) -> None:
+    first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
+    arn = f"arn:aws:ec2:us-east-1:123456789012:instance/{second}"
+    pages = [
+        event("health_scheduled_change", affectedEntities=[{"entityValue": first}], page="1", totalPages="2"),
+        event("health_scheduled_change_page_2", affectedEntities=[{"entityValue": arn}]),
+    ]
+    copies = [event("health_scheduled_change_backup", affectedEntities=[{"entityValue": first}])]
+    assert failures(react(sqs(*pages, *pages, *copies), None)) == []
+    assert failures(react(sqs(*reversed(pages)), None)) == []
+    assert [claim.state for claim in world.claims()] == [ClaimState.DRAINING, ClaimState.DRAINING]
+    assert len(world.bus.of("Node Draining")) == 2
+    assert world.placed() == 0
+
+
 def test_an_event_whose_claim_is_fought_over_comes_back_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
     lost = world.claims()[0].id
