@@ -69,7 +69,7 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
             anchor = next((index for index in dearest_first if fitting >> index & 1), None)
             if anchor is None:
                 break
-            _, content = packing.filler.fill(size, fitting, ((anchor, 1),))
+            _, content = packing.filler.fill(size, candidate.mask, ((anchor, 1),))
             packing.apply(candidate, content, min(units_left, packing.repeats(content)))
 
 
@@ -106,7 +106,7 @@ def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -
         active = packing.active
         waiting = [_waiting(packing, family[0].mask & active) for family in families]
         family = families[waiting.index(max(waiting))]
-        scored = _scored(packing, shape, family, active)
+        scored = _scored(packing, shape, family)
         if not scored:
             families.remove(family)
             continue
@@ -125,9 +125,7 @@ def _waiting(packing: Packing, takers: int) -> float:
     return sum([urgency[index] * left[index] for index in iter_bits(takers)])
 
 
-def _scored(
-    packing: Packing, shape: Shape, family: Sequence[Candidate], active: int
-) -> list[tuple[float, Candidate, Contents]]:
+def _scored(packing: Packing, shape: Shape, family: Sequence[Candidate]) -> list[tuple[float, Candidate, Contents]]:
     """Return what each size would hold besides one replica of the shape, scored by what the node loses.
 
     The node must be opened anyway, so its loss counts, not its worth for money.
@@ -136,7 +134,7 @@ def _scored(
     for candidate in family:
         if packing.supply.nodes_left(candidate.option):
             size = candidate.option.allocatable
-            worth, content = packing.filler.fill(size, candidate.mask & active, ((shape.index, 1),))
+            worth, content = packing.filler.fill(size, candidate.mask, ((shape.index, 1),))
             scored.append((worth - candidate.price, candidate, content))
     return scored
 

@@ -53,11 +53,16 @@ class Packing:
     """One pass over all shapes. The input is not changed, so passes with other worths can be compared."""
 
     def __init__(
-        self, shapes: Sequence[Shape], worth: Sequence[float], supply: Supply, expired: Callable[[], bool]
+        self,
+        shapes: Sequence[Shape],
+        worth: Sequence[float],
+        supply: Supply,
+        expired: Callable[[], bool],
+        left: Sequence[int] | None = None,
     ) -> None:
         self.shapes = shapes
-        self.left = [shape.count for shape in shapes]
-        self.filler = Filler(shapes, worth, self.left)
+        self.filler = Filler(shapes, worth, [shape.count for shape in shapes] if left is None else left)
+        self.left: Sequence[int] = self.filler.left
         self.supply = supply.copy()
         self.patterns: list[Pattern] = []
         self.expired = expired
@@ -67,8 +72,7 @@ class Packing:
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
-        other = Packing(self.shapes, worth, self.supply, self.expired)
-        other.left[:] = self.left
+        other = Packing(self.shapes, worth, self.supply, self.expired, self.left)
         other.floor_percent, other.buyable = self.floor_percent, self.buyable
         other.patterns = [
             Pattern(item.bin, item.candidate, dict(item.content), item.count, item.mask, list(item.room))
@@ -86,10 +90,9 @@ class Packing:
         """Plan ``count`` nodes with this content."""
         self.supply.take(candidate.option, count)
         room = list(candidate.option.allocatable)
+        self._use(room, content)
         for index, copies in content:
-            self.left[index] -= copies * count
-            for dimension, asked in enumerate(self.shapes[index].request):
-                room[dimension] -= asked * copies
+            self.filler.take(index, copies * count)
         self.patterns.append(Pattern(None, candidate, dict(content), count, candidate.mask, room))
 
     def repeat(self, candidate: Candidate, content: Contents, wanted: int) -> int:
@@ -108,7 +111,7 @@ class Packing:
     @property
     def active(self) -> int:
         """Mask of shapes that have replicas left."""
-        return sum(1 << index for index, left in enumerate(self.left) if left)
+        return self.filler.active
 
     def cost(self) -> float:
         """Price of what was launched, in USD an hour."""
@@ -129,7 +132,7 @@ class Packing:
             while nodes and mask & active:
                 if any(free < least for free, least in zip(bin_.free, smallest.request, strict=True)):
                     break
-                _, content = self.filler.fill(bin_.free, mask & active)
+                _, content = self.filler.fill(bin_.free, mask & among)
                 if not content:
                     break
                 count = min(nodes, self.repeats(content))
@@ -138,9 +141,8 @@ class Packing:
                 self.patterns.append(Pattern(bin_, None, dict(content), count, mask, room))
                 nodes -= count
                 for index, copies in content:
-                    self.left[index] -= copies * count
-                    if self.left[index] == 0:
-                        active &= ~(1 << index)
+                    self.filler.take(index, copies * count)
+                active = self.active & among
                 smallest.keep(active)
             if not active:
                 return
@@ -154,8 +156,8 @@ class Packing:
         """Put replicas into the room that is left on nodes which cost nothing more: reserved and existing ones."""
         for pattern in list(self.patterns):
             is_paid = pattern.candidate is not None and pattern.candidate.option.reservation is None
-            takers = pattern.mask & self.active & among
-            if is_paid or not takers or any(self.shapes[i].host is not None for i in pattern.content):
+            takers = pattern.mask & among
+            if is_paid or not takers & self.active or any(self.shapes[i].host is not None for i in pattern.content):
                 continue
             _, content = self.filler.fill(pattern.room, takers)
             if not content:
@@ -173,7 +175,7 @@ class Packing:
                 self.patterns.append(rest)
                 pattern.count = count
             for index, copies in content:
-                self.left[index] -= copies * count
+                self.filler.take(index, copies * count)
                 pattern.content[index] = pattern.content.get(index, 0) + copies
             self._use(pattern.room, content)
 
@@ -193,8 +195,7 @@ class Packing:
                 continue
             worth, content = contents[position]
             if not content or self.repeats(content) == 0:
-                takers = candidate.mask & self.active & among
-                worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
+                worth, content = self._fill_reserved(candidate, candidate.mask & among)
                 contents[position] = (worth, content)
                 if worth <= 0.0:
                     continue
@@ -215,8 +216,7 @@ class Packing:
         for candidates, takes_tiny in ((reserved, False), (smallest_first, True)):
             for candidate in candidates:
                 while units := self.supply.nodes_left(candidate.option):
-                    takers = candidate.mask & self.active & among
-                    worth, content = self._fill_reserved(candidate, takers) if takers else (0.0, ())
+                    worth, content = self._fill_reserved(candidate, candidate.mask & among)
                     if worth <= 0.0 or not (takes_tiny or self._share(candidate, content) * WORTH_A_SLOT >= 1):
                         break
                     self.apply(candidate, content, min(units, self.repeats(content)))
@@ -229,10 +229,11 @@ class Packing:
 
     def _fill_reserved(self, candidate: Candidate, takers: int) -> tuple[float, Contents]:
         """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
+        if not takers & self.active:
+            return 0.0, ()
         worth, content = self.filler.fill(candidate.option.allocatable, takers)
         if content and self.floor_percent and self._share(candidate, content) * 100 < self.floor_percent:
-            needy = takers & ~self.buyable
-            return self.filler.fill(candidate.option.allocatable, needy) if needy else (0.0, ())
+            return self.filler.fill(candidate.option.allocatable, takers & ~self.buyable)
         return worth, content
 
 
