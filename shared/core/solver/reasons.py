@@ -1,12 +1,13 @@
 """Why replicas are not placed: the binding constraint, the nearest offering, the time of change (rule 7)."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance_type import InstanceType
+from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.labels import RESERVATION_LABELS, WELL_KNOWN
+from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.offerings import OFFERING_LABELS, selected_reservations
 from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.policy import MinValuesPolicy
@@ -55,6 +56,29 @@ class _Failure:
         return (-_RANK[self.code], self.price, *name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What a group asks of an offering, its size apart; ``budget`` is what maxPricePerHour leaves, in atto-USD."""
+
+    selection: Selection
+    ladder: frozenset[CapacityType]
+    budget: int | None
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """What speaks against the types of a pool, for all groups with the same wishes.
+
+    ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
+    is when any of a type's failures could change, the soonest first.
+    """
+
+    always: _Failure | None = None
+    sized: list[tuple[InstanceType, _Failure]] = field(default_factory=list)
+    timed: list[tuple[datetime, InstanceType]] = field(default_factory=list)
+    types: list[InstanceType] = field(default_factory=list)  # that size alone may rule out
+
+
 class Reasons:
     """Explains what a finished state left over. Looks at every offering again, so only asked for what is unplaced."""
 
@@ -62,6 +86,7 @@ class Reasons:
         self._state = state
         self._market = state.market
         self._memo: dict[int, tuple[_Failure, datetime | None]] = {}
+        self._outlooks: dict[tuple[int, _Wishes], _Outlook] = {}
 
     def explain(self, group: Group, key: str, count: int, *, out_of_time: bool = False) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
@@ -71,7 +96,7 @@ class Reasons:
         known = self._memo.get(group.index)
         if known is None:
             failures = list(self._failures(group))
-            worst = min(failures, key=lambda failure: (failure.order, failure.message))
+            worst = min(failures, key=_sort_key)
             times = [failure.at for failure in failures if failure.at is not None]
             known = self._memo[group.index] = (worst, min(times, default=None))
         failure, earliest_at = known
@@ -97,8 +122,9 @@ class Reasons:
             yield self._no_usable_pool()
             return
         found = False
+        wishes = self._wishes(group)
         for entry in self._market.entries:
-            for failure in self._of_entry(entry, group):
+            for failure in self._of_entry(entry, group, wishes):
                 found = True
                 yield failure
         if not found:
@@ -117,8 +143,13 @@ class Reasons:
                 problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
         return _Failure(ReasonCode.NODE_CLASS_NOT_READY, "; ".join(problems))
 
-    def _of_entry(self, entry: Entry, group: Group) -> Iterator[_Failure]:
-        selection = group.levels[-1].selection
+    def _wishes(self, group: Group) -> _Wishes:
+        ladder = frozenset(step.capacity_type for step in group.workload.fallback)
+        budget = self._state.budget_left(group) if group.is_price_capped else None
+        return _Wishes(group.levels[-1].selection, ladder, budget)
+
+    def _of_entry(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[_Failure]:
+        selection = wishes.selection
         name = entry.pool.name
         taints = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
         taint = tolerates_all(taints, selection.tolerations)
@@ -135,39 +166,62 @@ class Reasons:
         if problem is not None and len(selection.terms) == 1:
             yield _Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {problem}")
             return
-        for instance_type in types:
-            yield from self._of_type(entry, instance_type, group, selection)
+        if (entry.index, wishes) not in self._outlooks:
+            self._outlooks[entry.index, wishes] = self._outlook(entry, types, wishes)
+        outlook = self._outlooks[entry.index, wishes]
+        if outlook.always is not None:
+            yield outlook.always
+        worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
+        if worst is not None:
+            yield replace(worst, at=next((at for at, kind in outlook.timed if self._fits(group, kind)), None))
+        if worst is None or _RANK[worst.code] < _RANK[ReasonCode.TOO_LARGE]:
+            yield from self._too_large(outlook.types, group)
 
-    def _of_type(
-        self, entry: Entry, instance_type: InstanceType, group: Group, selection: Selection
-    ) -> Iterator[_Failure]:
-        problems = [
-            entry.pool.requirements.merged(instance_type.requirements).compatible(
-                term.without(_OFFERING_KEYS), WELL_KNOWN
-            )
-            for term in selection.terms
-        ]
-        if all(problem is not None for problem in problems):
-            yield _Failure(ReasonCode.INCOMPATIBLE, f"{instance_type.name}: {problems[0]}")
-            return
-        dimensions = self._state.demands.dimensions
-        fits = copies_that_fit(group.request, dimensions.capacity(instance_type.allocatable)) > 0
-        if not fits:
-            missing = group.workload.requests.missing(instance_type.allocatable).formatted()
-            lacking = ", ".join(f"{name} {amount}" for name, amount in missing.items()) or "pods"
-            message = f"{instance_type.name}, the nearest type, lacks {lacking}"
-            yield _Failure(ReasonCode.TOO_LARGE, message, price=-instance_type.allocatable["cpu"])
-            return
+    def _fits(self, group: Group, kind: InstanceType) -> bool:
+        return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0
+
+    def _too_large(self, types: Sequence[InstanceType], group: Group) -> Iterator[_Failure]:
+        """Yield what the types with the most CPU lack, of those that are too small."""
+        small = [kind for kind in types if not self._fits(group, kind)]
+        most = max((kind.allocatable["cpu"] for kind in small), default=0)
+        for kind in small:
+            if kind.allocatable["cpu"] == most:
+                missing = group.workload.requests.missing(kind.allocatable).formatted()
+                lacking = ", ".join(f"{name} {amount}" for name, amount in missing.items()) or "pods"
+                yield _Failure(ReasonCode.TOO_LARGE, f"{kind.name}, the nearest type, lacks {lacking}", price=-most)
+
+    def _outlook(self, entry: Entry, types: Iterable[InstanceType], wishes: _Wishes) -> _Outlook:
+        found = _Outlook()
+        incompatible: list[_Failure] = []
+        for kind in types:
+            merged = entry.pool.requirements.merged(kind.requirements)
+            terms = [term.without(_OFFERING_KEYS) for term in wishes.selection.terms]
+            problems = [merged.compatible(term, WELL_KNOWN) for term in terms]
+            if all(problem is not None for problem in problems):
+                incompatible.append(_Failure(ReasonCode.INCOMPATIBLE, f"{kind.name}: {problems[0]}"))
+                continue
+            found.types.append(kind)
+            failures = list(self._of_type(entry, kind, wishes))
+            if failures:
+                found.sized.append((kind, min(failures, key=_sort_key)))
+                found.timed.extend((failure.at, kind) for failure in failures if failure.at is not None)
+        found.always = min(incompatible, key=_sort_key, default=None)
+        found.sized.sort(key=lambda pair: _sort_key(pair[1]))
+        found.timed.sort(key=lambda pair: pair[0])
+        return found
+
+    def _of_type(self, entry: Entry, instance_type: InstanceType, wishes: _Wishes) -> Iterator[_Failure]:
+        """Yield what speaks against each place of a type, for replicas that fit it."""
         reservations = selected_reservations(self._market.snapshot, entry.node_class)
         for reservation in reservations:
             if reservation.instance_type == instance_type.name:
-                failure = self._of_reservation(entry, reservation, instance_type, group, selection)
+                failure = self._of_reservation(entry, reservation, instance_type, wishes)
                 if failure is not None:
                     yield failure
         for offering in instance_type.offerings:
             place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
             price = offering.price_micro_usd_per_hour
-            failure = self._of_place(entry, place, instance_type, group, selection, price)
+            failure = self._of_place(entry, place, instance_type, wishes, price)
             if failure is None:
                 continue
             if failure.code is ReasonCode.TOPOLOGY and not offering.is_available(self._market.now):
@@ -177,15 +231,10 @@ class Reasons:
                 yield failure
 
     def _of_place(
-        self,
-        entry: Entry,
-        place: OfferedPlace,
-        instance_type: InstanceType,
-        group: Group,
-        selection: Selection,
-        price: int,
+        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, wishes: _Wishes, price: int
     ) -> _Failure | None:
         """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
+        selection = wishes.selection
         key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
         labels = place.labels()
         wanted = [item for name, item in entry.pool.requirements.items() if name in _OFFERING_KEYS]
@@ -202,14 +251,13 @@ class Reasons:
             return _Failure(ReasonCode.INCOMPATIBLE, f"{_words(key)} is not what the workload selects", key, price)
         if place.capacity_type not in selection.capacity_types:
             message = f"{_words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
-            allowed = {step.capacity_type for step in group.workload.fallback}
-            code = ReasonCode.FALLBACK_NOT_YET if place.capacity_type in allowed else ReasonCode.INCOMPATIBLE
+            code = ReasonCode.FALLBACK_NOT_YET if place.capacity_type in wishes.ladder else ReasonCode.INCOMPATIBLE
             return _Failure(code, message, key, price)
         failure = self._limited(entry, instance_type, key, price)
         if failure is not None:
             return failure
-        cap = group.workload.max_price_micro_usd_per_hour
-        if cap is not None and place.reservation is None and price * 10**12 > self._state.budget_left(group):
+        is_capped = wishes.budget is not None and place.reservation is None
+        if is_capped and price * ATTO_USD_PER_MICRO_USD > (wishes.budget or 0):
             message = f"{_words(key)} at {price} micro-USD an hour is over what is left of maxPricePerHour"
             return _Failure(ReasonCode.MAX_PRICE, message, key, price)
         if self._breaks_min_values(entry):
@@ -229,15 +277,10 @@ class Reasons:
         return None
 
     def _of_reservation(
-        self,
-        entry: Entry,
-        reservation: CapacityReservation,
-        instance_type: InstanceType,
-        group: Group,
-        selection: Selection,
+        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, wishes: _Wishes
     ) -> _Failure | None:
-        place = OfferedPlace.of(reservation)
-        failure = self._of_place(entry, place, instance_type, group, selection, 0)
+        selection = wishes.selection
+        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, wishes, 0)
         if failure is None or failure.code is not ReasonCode.TOPOLOGY:
             return failure
         key, now = failure.key, self._market.now
@@ -269,6 +312,11 @@ class Reasons:
         until = "" if drain_at is None else f" at {drain_at.isoformat()}"
         message = f"the work would not be through before {_words(key)} drains{until}"
         return _Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
+
+
+def _sort_key(failure: _Failure) -> tuple[tuple[int, int, str, str, str], str]:
+    """Sort failures, the one that names the reason first."""
+    return failure.order, failure.message
 
 
 def _words(key: OfferingKey | None) -> str:
