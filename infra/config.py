@@ -1,13 +1,13 @@
 """What can be chosen at deployment (CDK context), and the settings of each function."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from constructs import Node
 
+from infra.scheduling import SchedulingConfig, require_one_of
 from shared.names import DEFAULT_STACK, INSTANCE_STATUS_POLICIES, REBALANCE_POLICIES, Function, Queue
 
 DEFAULT_INSTANCE_ROLE: Final = "reservoir-*"
@@ -35,6 +35,7 @@ class StackConfig:
     instance_status_policy: str = INSTANCE_STATUS_POLICIES[0]
     # Create AWSServiceRoleForEC2Spot; an account that has used Spot already has it, and a second one is an error.
     spot_service_linked_role: bool = False
+    scheduling: SchedulingConfig = field(default_factory=SchedulingConfig)
 
     def __post_init__(self) -> None:
         """Refuse what CloudFormation or IAM would only refuse at deployment, or would take too literally."""
@@ -55,8 +56,8 @@ class StackConfig:
                 " parameter that it matches can be read"
             )
             raise ValueError(message)
-        _require_one_of("rebalancePolicy", self.rebalance_policy, REBALANCE_POLICIES)
-        _require_one_of("instanceStatusPolicy", self.instance_status_policy, INSTANCE_STATUS_POLICIES)
+        require_one_of("rebalancePolicy", self.rebalance_policy, REBALANCE_POLICIES)
+        require_one_of("instanceStatusPolicy", self.instance_status_policy, INSTANCE_STATUS_POLICIES)
 
     @property
     def event_bus_name(self) -> str:
@@ -76,14 +77,9 @@ class StackConfig:
             "rebalance_policy": node.try_get_context("rebalancePolicy"),
             "instance_status_policy": node.try_get_context("instanceStatusPolicy"),
             "spot_service_linked_role": _switch(node, "spotServiceLinkedRole"),
+            "scheduling": SchedulingConfig.from_context(node),
         }
         return cls(**{name: value for name, value in given.items() if value is not None})
-
-
-def _require_one_of(key: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        message = f"{key}: {value!r} must be one of {', '.join(known)}"
-        raise ValueError(message)
 
 
 def _switch(node: Node, key: str) -> bool | None:

@@ -110,7 +110,11 @@ class ReservoirStack(Stack):
             code=code_asset(target),
             layer=layer,
             target=target,
-            environment={**self.settings, "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE},
+            environment={
+                **self.settings,
+                **self.config.scheduling.environment(),
+                "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
+            },
         )
         resources = Resources(
             stack=self,

@@ -69,7 +69,8 @@ class Session:
         """The adapters of the stack's tables and queues, made when a command first needs one."""
         # imported here, because --help and validate shall not wait for AWS's libraries
         from shared.runtime.adapters import Adapters
-        from shared.runtime.settings import REGION, REQUIRED, Settings, SettingsError
+        from shared.runtime.environment import SettingsError
+        from shared.runtime.settings import REGION, REQUIRED, Settings
 
         outputs, region = _outputs_of(self.stack)
         environment = {name: outputs[output_name(name)] for name in REQUIRED if output_name(name) in outputs}

@@ -76,6 +76,17 @@ REBALANCE_POLICY: Final = "REBALANCE_POLICY"
 REBALANCE_POLICIES: Final = ("ignore", "launch-before-drain")
 INSTANCE_STATUS_POLICY: Final = "INSTANCE_STATUS_POLICY"
 INSTANCE_STATUS_POLICIES: Final = ("replace", "report")
+# How the planner decides; the first value is the default. The first two are named and spelt as Karpenter's settings.
+PREFERENCE_POLICY: Final = "PREFERENCE_POLICY"
+PREFERENCE_POLICIES: Final = ("Respect", "Ignore")
+MIN_VALUES_POLICY: Final = "MIN_VALUES_POLICY"
+MIN_VALUES_POLICIES: Final = ("Strict", "BestEffort")
+NO_DURATION_POLICY: Final = "NO_DURATION_POLICY"
+NO_DURATION_POLICIES: Final = ("Place", "Avoid")
+SPOT_POOL_SHARE_PERCENT: Final = "SPOT_POOL_SHARE_PERCENT"
+RESERVED_FLOOR_PERCENT: Final = "RESERVED_FLOOR_PERCENT"
+NODE_OVERHEAD_MICRO_USD_PER_HOUR: Final = "NODE_OVERHEAD_MICRO_USD_PER_HOUR"
+SOLVE_BUDGET_S: Final = "SOLVE_BUDGET_S"
 METRICS_NAMESPACE: Final = "Reservoir"
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.

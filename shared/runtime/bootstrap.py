@@ -2,9 +2,8 @@
 
 import time
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
-from typing import Final
 
 from shared.core import checker, scheduler
 from shared.core.plan import Plan
@@ -41,9 +40,6 @@ from shared.usecases.reservation_starts import ReservationStarts
 from shared.usecases.resolve_node_classes import NodeClassResolver
 from shared.usecases.stored_policy import StoredPolicy
 from shared.usecases.workload_status import WorkloadStatus
-
-# Improvement of a plan ends this long after the pass began, well inside the planner's time-out of 90 s.
-SOLVE_BUDGET: Final = timedelta(seconds=30)
 
 
 @cache
@@ -279,10 +275,9 @@ def discover_offerings() -> DiscoverOfferings:
 
 
 def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-    """Solve; improvement ends when the budget is used up."""
-    clock = adapters().clock
-    deadline = clock.now() + SOLVE_BUDGET
-    return scheduler.solve(snapshot, now=now, policy=replace(policy, expired=lambda: clock.now() >= deadline))
+    """Solve; improvement ends when the budget is used up, which is real time also where the clock is set."""
+    deadline_s = time.monotonic() + adapters().settings.solve_budget.total_seconds()
+    return scheduler.solve(snapshot, now=now, policy=replace(policy, expired=lambda: time.monotonic() >= deadline_s))
 
 
 def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
@@ -304,7 +299,8 @@ def provision() -> Provision:
         publisher=outside.publisher,
         ids=outside.ids,
         clock=outside.clock,
-        policy=SchedulingPolicy(),
+        # What is bought now is paid for hours: worth the seconds of polish.
+        policy=replace(outside.settings.scheduling, with_certificate=True),
         solve=solve,
         check=check,
         shed_surplus=draining().shed_surplus,
@@ -322,7 +318,7 @@ def disrupt() -> Disrupt:
         decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,
-        policy=SchedulingPolicy(),
+        policy=outside.settings.scheduling,
         solve=solve,
     )
 

@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
+from datetime import timedelta
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import Final
 
 from shared import names
+from shared.core.policy import SchedulingPolicy
 from shared.names import Queue, Table
+from shared.runtime.environment import SettingsError, choice
+from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
 from shared.usecases.expire import InstanceStatusPolicy
 from shared.usecases.react import RebalancePolicy
-
-Choice = TypeVar("Choice", bound=StrEnum)
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
@@ -33,10 +34,6 @@ REQUIRED: Final = (
 )
 
 
-class SettingsError(Exception):
-    """The environment lacks settings, or one cannot be read; names all of them."""
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the stack tells its functions."""
@@ -54,6 +51,8 @@ class Settings:
     vm_memory_overhead: Fraction
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
+    scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
+    solve_budget: timedelta = timedelta(seconds=10)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -73,18 +72,11 @@ class Settings:
             deployment=environment[names.DEPLOYMENT],
             region=environment[REGION],
             vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
-            rebalance_policy=_choice(RebalancePolicy, names.REBALANCE_POLICY, environment, RebalancePolicy.IGNORE),
-            instance_status_policy=_choice(
-                InstanceStatusPolicy, names.INSTANCE_STATUS_POLICY, environment, InstanceStatusPolicy.REPLACE
-            ),
+            rebalance_policy=choice(environment, names.REBALANCE_POLICY, RebalancePolicy.IGNORE),
+            instance_status_policy=choice(environment, names.INSTANCE_STATUS_POLICY, InstanceStatusPolicy.REPLACE),
+            scheduling=scheduling_policy(environment),
+            solve_budget=solve_budget(environment),
         )
-
-
-def _choice(kind: type[Choice], name: str, environment: Mapping[str, str], default: Choice) -> Choice:
-    try:
-        return kind(environment.get(name) or default)
-    except ValueError as error:
-        raise SettingsError(f"{name} must be one of {', '.join(kind)}") from error
 
 
 def _part(text: str) -> Fraction:

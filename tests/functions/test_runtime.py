@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.scheduling import SchedulingConfig
 from shared import names
+from shared.core.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
 from shared.manifests.messages import parse_demand
 from shared.manifests.problems import ManifestError
 from shared.names import Queue, Table
 from shared.ports.errors import ThrottledError
 from shared.ports.state import ConflictError
 from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.environment import SettingsError
 from shared.runtime.observability import count, observed
-from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings, SettingsError
+from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
 from shared.usecases.expire import InstanceStatusPolicy
 from shared.usecases.react import RebalancePolicy
 from shared.usecases.reject_demand import RejectDemand
@@ -69,6 +72,38 @@ def test_the_policies_are_those_that_the_stack_offers_and_the_first_is_the_defau
 def test_a_policy_that_nobody_offers_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         Settings.from_environment(ENVIRONMENT | {name: "panic"})
+
+
+def test_the_planner_decides_as_the_stack_says() -> None:
+    kinds = {
+        names.PREFERENCE_POLICIES: PreferencePolicy,
+        names.MIN_VALUES_POLICIES: MinValuesPolicy,
+        names.NO_DURATION_POLICIES: NoDurationPolicy,
+    }
+    assert all(tuple(kind) == offered for offered, kind in kinds.items())
+    untold = Settings.from_environment(ENVIRONMENT)
+    assert untold.scheduling == SchedulingPolicy()
+    told = Settings.from_environment(ENVIRONMENT | SchedulingConfig().environment())
+    assert (told.scheduling, told.solve_budget) == (untold.scheduling, untold.solve_budget)
+
+    config = SchedulingConfig("Ignore", "BestEffort", "Avoid", 30, 25, 5_000, 20)
+    settings = Settings.from_environment(ENVIRONMENT | config.environment())
+
+    assert settings.solve_budget.total_seconds() == 20
+    assert settings.scheduling == SchedulingPolicy(
+        preference_policy=PreferencePolicy.IGNORE,
+        min_values_policy=MinValuesPolicy.BEST_EFFORT,
+        no_duration_policy=NoDurationPolicy.AVOID,
+        spot_pool_share_percent=30,
+        reserved_floor_percent=25,
+        node_overhead_micro_usd_per_hour=5_000,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(SchedulingConfig().environment()))
+def test_a_setting_of_the_planner_that_makes_no_sense_is_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match=name):
+        Settings.from_environment(ENVIRONMENT | {name: "-1"})
 
 
 @pytest.mark.parametrize("text", ["much", "1.5", "-0.1"])

@@ -8,6 +8,7 @@ from aws_cdk import App
 
 from infra.config import StackConfig
 from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
+from infra.scheduling import SchedulingConfig
 from shared import names
 from tests.infra.reading import as_list, of_type
 from tests.infra.synthesis import template_app
@@ -49,11 +50,32 @@ def test_the_command_lines_text_is_understood() -> None:
         {"manifests": "no/such/folder"},
         {"rebalancePolicy": "drain"},
         {"instanceStatusPolicy": "off"},
+        {"preferencePolicy": "respect"},
+        {"minValuesPolicy": "Lax"},
+        {"noDurationPolicy": "Refuse"},
+        {"spotPoolSharePercent": "0"},
+        {"spotPoolSharePercent": 50.5},
+        {"reservedFloorPercent": "101"},
+        {"nodeOverheadMicroUsdPerHour": "0.002"},
+        {"solveBudgetS": "90"},
+        {"solveBudgetS": True},
     ],
 )
 def test_a_wrong_choice_names_its_key(context: Mapping[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(context))):
         config_of(context)
+
+
+def test_the_planners_functions_are_told_how_to_decide(tmp_path: Path) -> None:
+    context = {"spotPoolSharePercent": "30", "minValuesPolicy": "BestEffort", "solveBudgetS": 20.0}
+    assert config_of(context).scheduling == SchedulingConfig(
+        spot_pool_share_percent=30, min_values_policy="BestEffort", solve_budget_s=20
+    )
+    functions = of_type(synthesise(tmp_path, {"embedded": True, **context})["Resources"], "AWS::Lambda::Function")
+    planners = ("functions.provision.handler.handler", "functions.disrupt.handler.handler")
+    told = [item["Environment"]["Variables"] for item in functions.values() if item["Handler"] in planners]
+    assert [variables[names.SPOT_POOL_SHARE_PERCENT] for variables in told] == ["30", "30"]
+    assert [variables[names.SOLVE_BUDGET_S] for variables in told] == ["20", "20"]
 
 
 def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from infra.app import ROOT
 from infra.config import FUNCTIONS, StackConfig
+from infra.scheduling import SchedulingConfig
 from shared.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, of_type, statements
 
@@ -112,12 +113,13 @@ def test_the_runbook_has_a_row_for_each_alarm_and_no_other(resources: Resources)
 def test_the_deploying_page_tells_every_context_key_with_its_default() -> None:
     told = {coded(row[0])[0]: row[1].strip("`") for row in rows(page("deploying.md"), "key")}
     true = {}
-    for field in fields(StackConfig):
+    for field in (*fields(StackConfig), *fields(SchedulingConfig)):
         words = field.name.split("_")
         default = "none" if field.default is None else str(field.default)
         default = default.lower() if isinstance(field.default, bool) else default
         true[words[0] + "".join(word.title() for word in words[1:])] = default
     del true["embedded"]  # not for accounts
+    del true["scheduling"]  # its fields are keys
     assert told == true
 
 
