@@ -18,6 +18,8 @@ DISCOVERY_MISSES_MIN = 5  # reservations are re-read every minute
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "LaunchesBlocked": ("EC2 refuses everything that a class asks for: it launches nothing.", (Function.LAUNCH,)),
+    "QuotasReached": ("EC2 refuses launches because a quota of the account is used up.", (Function.LAUNCH,)),
+    "LaunchesRefused": ("EC2 refuses launches for a reason that somebody must look at.", (Function.LAUNCH,)),
     "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
     "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
     "OrphansSpared": ("Too many instances have no claim: none was terminated.", (Function.COLLECT,)),

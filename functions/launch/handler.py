@@ -34,5 +34,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count("LaunchesFailed", report.failed_count)
         count("LaunchesDelayed", int(report.result is LaunchResult.DELAYED))
         count("LaunchesBlocked", report.blocked_count)
+        count("QuotasReached", report.quota_count)
+        count("LaunchesRefused", report.refused_count)
 
     return each_message(event, take)

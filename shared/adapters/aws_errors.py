@@ -1,8 +1,8 @@
 """AWS error codes, each in exactly one named set, and their way into typed errors.
 
 The tree of errors is drawn in :mod:`shared.ports.errors`. Codes decide, texts never do: texts change without notice and
-some are encoded. A code that stands in no set is a plain refusal for most calls; as the outcome of a launch it counts
-as transient, because an unknown code says nothing about capacity (R-136).
+some are encoded. A code that stands in no set is a plain refusal for most calls; as the outcome of a launch it is
+unknown: tried again a few times before what was asked for rests.
 """
 
 from collections.abc import Iterator
@@ -78,8 +78,9 @@ RESERVATION_UNUSABLE_CODES: Final = frozenset(
         "InvalidCapacityReservationState.PendingActivation",
     }
 )
-# The account's quota for a market: other zones would refuse as well.
-QUOTA_CODES: Final = frozenset({"InstanceLimitExceeded", "MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
+# The account's quota for a group of families in a market: their other types and zones would refuse as well.
+QUOTA_CODES: Final = frozenset({"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
+TYPE_QUOTA_CODES: Final = frozenset({"InstanceLimitExceeded"})  # the account's limit for one type
 SUBNET_FULL_CODES: Final = frozenset({"InsufficientFreeAddressesInSubnet"})
 UNSUPPORTED_CODES: Final = frozenset({"Unsupported", "UnsupportedOperation"})
 
@@ -155,18 +156,20 @@ _LAUNCH_KINDS: Final[tuple[tuple[frozenset[str], LaunchErrorKind], ...]] = (
     (RESERVATION_EXHAUSTED_CODES, LaunchErrorKind.RESERVATION_EXHAUSTED),
     (RESERVATION_UNUSABLE_CODES, LaunchErrorKind.RESERVATION_UNUSABLE),
     (QUOTA_CODES, LaunchErrorKind.QUOTA),
+    (TYPE_QUOTA_CODES, LaunchErrorKind.TYPE_QUOTA),
     (SUBNET_FULL_CODES, LaunchErrorKind.SUBNET_FULL),
     (UNSUPPORTED_CODES, LaunchErrorKind.UNSUPPORTED),
     (SPOT_NOT_PERMITTED_CODES, LaunchErrorKind.SPOT_NOT_PERMITTED),
     (TEMPLATE_MISSING_CODES, LaunchErrorKind.TEMPLATE_MISSING),
     (CONFIGURATION_CODES, LaunchErrorKind.CONFIGURATION),
     (PERMISSION_CODES, LaunchErrorKind.PERMISSION),
+    (THROTTLE_CODES | SERVICE_TROUBLE_CODES, LaunchErrorKind.TRANSIENT),
 )
 
 
 def launch_error_kind(code: str) -> LaunchErrorKind:
-    """Return what a code means for a launch; throttles, AWS's own trouble and unknown codes are transient."""
-    return next((kind for codes, kind in _LAUNCH_KINDS if code in codes), LaunchErrorKind.TRANSIENT)
+    """Return what a code means for a launch."""
+    return next((kind for codes, kind in _LAUNCH_KINDS if code in codes), LaunchErrorKind.UNKNOWN)
 
 
 def error_code(error: ClientError) -> str:

@@ -28,7 +28,7 @@ from shared.adapters.dynamodb_table import (
 from shared.core.instance_type import InstanceType
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import with_shortages
+from shared.core.unavailable_offerings import Market, Place, Unavailable, with_shortages
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError
 from shared.ports.system import Clock
@@ -40,7 +40,9 @@ LISTED: Final = "catalogue"
 SHORTAGES: Final = "shortages"
 UNTIL: Final = "until"
 VERSION_ROW: Final = "#catalogue"  # no instance type begins with "#"
+REASON: Final = "reason"
 _SHORTAGE_PREFIX: Final = "#shortage "
+_MARKET_PREFIX: Final = "#market "
 _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
 
 
@@ -97,30 +99,41 @@ class DynamoDbOfferingStore:
         row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: value, LISTING_KEY: LISTED})
         return Write("Put", name, {"TableName": self._table.name, "Item": row})
 
-    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
+    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
         """Remember a shortage until ``until``; a later instant wins over an earlier one."""
-        for key, value in sorted((dumps(offering), offering) for offering in set(offerings)):
+        for place in sorted(set(places), key=_key):
             expression = Expression()
             condition = f"{expression.absent()} OR {expression.before(UNTIL, until)}"
             try:
-                apply(self._client, self._table.put(_shortage(key, value, until), expression, condition))
+                apply(self._client, self._table.put(_shortage(place, until, reason), expression, condition))
             except ConflictError:
                 continue  # a later instant is known already
 
-    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+    def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         """Return shortages that have not expired."""
-        rows = self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)
-        shortages = {loads(OfferingKey, data(row)): datetime.fromisoformat(text(row, UNTIL)) for row in rows}
-        return {key: until for key, until in shortages.items() if until > now}
+        shortages = dict(map(_read_shortage, self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)))
+        return {place: shortage for place, shortage in shortages.items() if shortage.until > now}
 
 
-def _shortage(key: str, offering: OfferingKey, until: datetime) -> Attributes:
+def _key(place: Place) -> str:
+    return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
+
+
+def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
+    is_market = text(row, KEY).startswith(_MARKET_PREFIX)
+    place: Place = loads(Market, data(row)) if is_market else loads(OfferingKey, data(row))
+    reason = text(row, REASON) if REASON in row else ""
+    return place, Unavailable(datetime.fromisoformat(text(row, UNTIL)), reason)
+
+
+def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
     return attributes(
         {
-            KEY: _SHORTAGE_PREFIX + key,
+            KEY: _key(place),
             FORM: CURRENT_FORM,
-            DATA: dumps(offering),
+            DATA: dumps(place),
             UNTIL: instant(until),
+            REASON: reason or None,
             LISTING_KEY: SHORTAGES,
             TTL_ATTRIBUTE: epoch_s(until) + 1,  # whole seconds, rounded up: never before the shortage is over
         }

@@ -5,7 +5,7 @@ a message that came twice, arrives at the same assignment and the same reactions
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -13,6 +13,7 @@ from typing import Final
 from shared.core.instance_type import CapacityType
 from shared.core.launch_request import LaunchRequest
 from shared.core.plan import OfferingKey
+from shared.core.unavailable_offerings import Market, quota_group
 
 
 class LaunchErrorKind(StrEnum):
@@ -21,17 +22,23 @@ class LaunchErrorKind(StrEnum):
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"  # this pool is empty now
     RESERVATION_EXHAUSTED = "ReservationExhausted"  # this reservation has no free unit
     RESERVATION_UNUSABLE = "ReservationUnusable"  # gone, unshared or not started
-    QUOTA = "QuotaExceeded"  # the account's limit for the market
+    QUOTA = "QuotaExceeded"  # the account's vCPU limit for a group of families in the market
+    TYPE_QUOTA = "InstanceQuotaExceeded"  # the account's limit for one instance type
     SUBNET_FULL = "SubnetFull"
     UNSUPPORTED = "Unsupported"  # not sold in this zone
     SPOT_NOT_PERMITTED = "SpotNotPermitted"  # Spot's service-linked role is missing
     TEMPLATE_MISSING = "LaunchTemplateMissing"  # deleted under us
     CONFIGURATION = "Configuration"  # the class asks for something that does not work
     PERMISSION = "Permission"  # we may not
-    TRANSIENT = "Transient"  # throttled, internal error, or a code that nobody has sorted: says nothing about capacity
+    TRANSIENT = "Transient"  # throttled or an internal error: says nothing about capacity
+    UNKNOWN = "Unknown"  # a code that nobody has sorted
 
 
-_RETRIED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.TEMPLATE_MISSING})
+_RETRIED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.TEMPLATE_MISSING, LaunchErrorKind.UNKNOWN})
+# A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
+# for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
+UNKNOWN_ATTEMPTS_MAX: Final = 3
+_PAUSED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.UNKNOWN})
 _BLOCKING: Final = frozenset({LaunchErrorKind.CONFIGURATION, LaunchErrorKind.PERMISSION})
 # A reservation that cannot be launched into rests until its next observation, a minute at most; the offerings outside
 # it are not touched (R-137).
@@ -41,6 +48,7 @@ _RESTS_RESERVATION: Final = frozenset(
         LaunchErrorKind.RESERVATION_EXHAUSTED,
         LaunchErrorKind.RESERVATION_UNUSABLE,
         LaunchErrorKind.QUOTA,
+        LaunchErrorKind.TYPE_QUOTA,
         LaunchErrorKind.SUBNET_FULL,
         LaunchErrorKind.UNSUPPORTED,
     }
@@ -133,6 +141,7 @@ class LaunchReaction:
     """
 
     resting: tuple[OfferingKey, ...] = ()
+    resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
     unsupported: tuple[OfferingKey, ...] = ()
     exhausted_reservation_id: str | None = None
     blocked_reason: str | None = None
@@ -142,17 +151,20 @@ class LaunchReaction:
     reason: str = ""
 
 
-def react_to(request: LaunchRequest, outcome: LaunchOutcome) -> LaunchReaction:
-    """Decide the reactions to an outcome."""
-    kinds = {error.kind for error in outcome.errors}
+def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1) -> LaunchReaction:
+    """Decide the reactions to the outcome of the batch's ``attempt_number``-th attempt."""
+    is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX
+    errors = [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
+    kinds = {error.kind for error in errors}
     short = len(outcome.instances) < request.count
     blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
     reason = ", ".join(sorted({error.code for error in outcome.errors})) or "EC2 launched nothing and gave no reason"
     reserved = request.target is not None
     scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
     return LaunchReaction(
-        resting=() if reserved else _resting(request, outcome.errors),
-        unsupported=() if reserved else _named(request, outcome.errors, LaunchErrorKind.UNSUPPORTED),
+        resting=() if reserved else _resting(request, errors),
+        resting_markets={} if reserved else _markets(request, errors),
+        unsupported=() if reserved else _named(request, errors, LaunchErrorKind.UNSUPPORTED),
         exhausted_reservation_id=(
             request.target.reservation_id
             if request.target is not None and kinds & _RESTS_RESERVATION and not scrubbed
@@ -162,19 +174,31 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome) -> LaunchReaction:
         blocked_reason="; ".join(blocking) if blocking and not outcome.instances else None,
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
         retry=short and (kinds <= _RETRIED or scrubbed),
-        pause=LaunchErrorKind.TRANSIENT in kinds or (not kinds and not outcome.adopted) or scrubbed,
+        pause=bool(kinds & _PAUSED) or (not kinds and not outcome.adopted) or scrubbed,
         reason=reason,
     )
 
 
 def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:
-    """Return the offerings to leave alone.
-
-    A quota counts for the whole market, so trying the other zones would only fail again: the type rests in all of them.
-    """
+    """Return the offerings to leave alone; a quota counts for all zones, so trying the others would only fail again."""
     rests = [error for error in errors if error.kind in _RESTS_OFFERING]
-    rests += [replace(error, zone_id=None) for error in errors if error.kind is LaunchErrorKind.QUOTA]
+    rests += [replace(error, zone_id=None) for error in errors if error.kind is LaunchErrorKind.TYPE_QUOTA]
     return _matching(request, rests)
+
+
+def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[Market, str]:
+    """Return the markets whose quota is used up, with EC2's code: other types and zones of them would fail as well."""
+    found = {}
+    for error in errors:
+        if error.kind is LaunchErrorKind.QUOTA:
+            for offering in _matching(request, [replace(error, zone_id=None)]):
+                found[Market(offering.capacity_type, quota_group(offering.instance_type))] = error.code
+    return found
+
+
+def _as_shortage(error: LaunchError) -> LaunchError:
+    is_unknown = error.kind is LaunchErrorKind.UNKNOWN
+    return replace(error, kind=LaunchErrorKind.INSUFFICIENT_CAPACITY) if is_unknown else error
 
 
 def _named(request: LaunchRequest, errors: Sequence[LaunchError], kind: LaunchErrorKind) -> tuple[OfferingKey, ...]:

@@ -13,7 +13,8 @@ from shared.core.capacity_reservation import ENDED_STATES, CapacityReservation
 from shared.core.instance_type import InstanceType
 from shared.core.ledger import Balance
 from shared.core.node_claim import NodeClaim
-from shared.core.plan import OfferingKey, UnplacedReplicas
+from shared.core.plan import UnplacedReplicas
+from shared.core.unavailable_offerings import Place, Unavailable
 from shared.core.workload import Workload
 
 
@@ -279,11 +280,14 @@ class OfferingStore(Protocol):
         """Replace the catalogue; returns how many rows were written (unchanged rows are not)."""
         ...
 
-    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
-        """Remember a shortage until ``until``; a later instant wins over an earlier one."""
+    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
+        """Remember a shortage until ``until``; a later instant wins over an earlier one.
+
+        ``reason`` is for users, where it is something else than insufficient capacity.
+        """
         ...
 
-    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+    def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         """Return shortages that have not expired."""
         ...
 

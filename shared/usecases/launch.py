@@ -24,17 +24,18 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome, react_to
+from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchErrorKind, LaunchOutcome, react_to
 from shared.core.launch_pools import NoLaunchablePoolError
-from shared.core.launch_request import LaunchFacts, build_launch_request, client_token, launch_key
+from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token, launch_key
 from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.plan import OfferingKey
 from shared.core.requirements import Requirements
+from shared.core.unavailable_offerings import resting
 from shared.manifests.events import LaunchesBlocked
 from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
-from shared.ports.errors import TransientError
+from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
@@ -54,6 +55,8 @@ RETRY_DELAY_S: Final = 15
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
 
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+_QUOTAS: Final = frozenset({LaunchErrorKind.QUOTA, LaunchErrorKind.TYPE_QUOTA})
+_FOR_OPERATORS: Final = frozenset({LaunchErrorKind.SPOT_NOT_PERMITTED, LaunchErrorKind.UNKNOWN})
 
 
 class LaunchResult(StrEnum):
@@ -72,6 +75,8 @@ class LaunchReport:
     failed_count: int = 0
     attempt_count: int = 0
     blocked_count: int = 0  # classes that were stopped
+    quota_count: int = 0  # attempts that met a quota of the account
+    refused_count: int = 0  # attempts refused for what only an operator can mend or explain
     error_codes: list[str] = field(default_factory=list)
 
 
@@ -154,23 +159,40 @@ class Launch:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None
-        probed = self._probed_by_others(waiting[0], now)
-        try:
-            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed))
-        except NoLaunchablePoolError as error:
-            if probed:
-                raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
-            self._give_up(waiting, "NoLaunchablePool", str(error), report)
-            return None
-        except NodeClassUnlaunchableError as error:
-            self._block(node_class.name, str(error))
-            report.blocked_count += 1
-            self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
+        request = self._request(waiting, node_class, now, report)
+        if request is None:
             return None
         number = 1 if previous is None else previous.number + 1
         token = client_token(batch.batch_id, number, request)
         claim_ids = tuple(claim.id for claim in waiting)
         return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+
+    def _request(
+        self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime, report: LaunchReport
+    ) -> LaunchRequest | None:
+        """Build the request and make its launch templates; None when EC2 will not be asked.
+
+        Templates come before the attempt is recorded: where EC2 refuses one, nothing can have been launched yet.
+        """
+        probed = self._probed_by_others(waiting[0], now)
+        try:
+            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed))
+            for config in request.configs:
+                self.templates.ensure(config.template)
+        except NoLaunchablePoolError as error:
+            if probed:
+                raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
+            self._give_up(waiting, "NoLaunchablePool", str(error), report)
+            return None
+        except (NodeClassUnlaunchableError, ConfigurationError, AccessDeniedError) as error:
+            self._block(node_class.name, str(error))
+            report.blocked_count += 1
+            self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
+            return None
+        except RefusedError as error:  # EC2's limit on templates, say: the batch comes back until its deadline
+            report.refused_count += 1
+            raise _UnsettledError(error.code, error.operation) from error
+        return request
 
     def _drop_superfluous(self, batch: LaunchBatch, report: LaunchReport) -> None:
         """Fail claims that lost all their replicas while they waited; their units are free for others.
@@ -202,14 +224,15 @@ class Launch:
         record = None
         if claim.offering.reservation_id is not None:
             record = self.reservations.get(claim.offering.reservation_id)
+        catalogue = self.offerings.load_catalogue()
         return LaunchFacts(
             node_class=node_class,
-            catalogue={instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()},
+            catalogue={instance_type.name: instance_type for instance_type in catalogue},
             requirements=Requirements.of() if pool is None else pool.requirements,
             deployment=self.deployment,
             now=now,
             reservation=None if record is None else record.reservation,
-            resting=frozenset(self.offerings.list_unavailable(now)) | probed,
+            resting=resting(catalogue, now) | probed,
         )
 
     def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:
@@ -218,8 +241,11 @@ class Launch:
         if attempt.outcome is None:
             self._mark_launching(attempt)
             attempt = self.attempts.resolve(attempt, self._outcome(attempt))
+        kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
-        reaction = react_to(attempt.request, attempt.result)
+        report.quota_count += bool(kinds & _QUOTAS)
+        report.refused_count += bool(kinds & _FOR_OPERATORS)
+        reaction = react_to(attempt.request, attempt.result, attempt.number)
         report.blocked_count += reaction.blocked_reason is not None
         counts = self.effects.apply(batch, attempt, reaction)
         report.launched_count += counts.launched
@@ -242,8 +268,6 @@ class Launch:
     def _outcome(self, attempt: LaunchAttempt) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
         if age <= REPLAY_WINDOW:
-            for config in attempt.request.configs:
-                self.templates.ensure(config.template)
             return self.fleet.launch(attempt.request, attempt.client_token)
         if age < ADOPTION_AGE:
             raise _UnsettledError("Unsettled", "launch")

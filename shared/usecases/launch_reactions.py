@@ -1,6 +1,6 @@
 """What a launch outcome means for others: shortages, exhausted reservations, blocked classes, and who is told."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,6 +10,7 @@ from shared.core.launch_outcome import LaunchAttempt, LaunchReaction, launched_o
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import OfferingKey
 from shared.core.shortage import UNSUPPORTED_REST, Shortage, after_failure, needs_probe
+from shared.core.unavailable_offerings import Market, Unavailable
 from shared.manifests.events import LaunchesBlocked, ReservationExhausted
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.launches import LaunchPolicy, ShortageHistory
@@ -19,6 +20,8 @@ from shared.usecases.announce import launch_failed, node_launched
 
 # While Spot's service-linked role is missing every spot launch fails: all spot rests, on-demand goes on (R-133).
 _SPOT_REST: Final = timedelta(minutes=15)
+# A quota is freed when any instance under it ends, and raised by a request that takes hours.
+_QUOTA_REST: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +46,21 @@ class LaunchReactions:
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
             self.shortages.put(rests)
-        if reaction.spot_not_permitted:
-            rests |= {offering: Shortage(at + _SPOT_REST) for offering in self._all_spot()}
         by_until: dict[datetime, list[OfferingKey]] = {}
         for offering, shortage in rests.items():
             by_until.setdefault(shortage.until, []).append(offering)
         for until in sorted(by_until):
             self.offerings.mark_unavailable(by_until[until], until=until)
+        markets = _resting_markets(reaction, at)
+        for market, rest in markets.items():
+            self.offerings.mark_unavailable([market], until=rest.until, reason=rest.reason)
         if reaction.exhausted_reservation_id is not None:
             self.reservations.mark_exhausted(reaction.exhausted_reservation_id, refused_at=at)
         if reaction.blocked_reason is not None:
             node_class_name = attempt.request.node_class_name
             self.policy.block_launches(node_class_name, reaction.blocked_reason)
         self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
-        return max(by_until, default=None)
+        return max([*by_until, *(rest.until for rest in markets.values())], default=None)
 
     def _forget_ended(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> None:
         """Forget shortages of offerings that gave all that was asked of them again."""
@@ -66,14 +70,6 @@ class LaunchReactions:
         over = [offering for offering, shortage in known.items() if needs_probe(shortage, attempt.settled_at)]
         if over:
             self.shortages.forget(over)
-
-    def _all_spot(self) -> Collection[OfferingKey]:
-        return [
-            OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type)
-            for instance_type in self.offerings.load_catalogue()
-            for offering in instance_type.offerings
-            if offering.capacity_type is CapacityType.SPOT
-        ]
 
     def announce(
         self,
@@ -109,3 +105,19 @@ class LaunchReactions:
                 )
         if events:
             self.publisher.publish(events)
+
+
+def _resting_markets(reaction: LaunchReaction, at: datetime) -> Mapping[Market, Unavailable]:
+    """Return the markets that rest as a whole, and what users are told."""
+    rests = {
+        market: Unavailable(at + _QUOTA_REST, f"the account's quota of {_words(market)} is used up ({code})")
+        for market, code in reaction.resting_markets.items()
+    }
+    if reaction.spot_not_permitted:
+        reason = "the service-linked role of EC2 Spot does not exist and may not be created"
+        rests[Market(CapacityType.SPOT)] = Unavailable(at + _SPOT_REST, reason)
+    return rests
+
+
+def _words(market: Market) -> str:
+    return f"{market.capacity_type} {market.quota_group} instances"

@@ -40,7 +40,7 @@ def test_no_code_stands_in_two_sets() -> None:
         ("InvalidCapacityReservationState.PendingActivation", LaunchErrorKind.RESERVATION_UNUSABLE),
         ("MaxSpotInstanceCountExceeded", LaunchErrorKind.QUOTA),
         ("VcpuLimitExceeded", LaunchErrorKind.QUOTA),
-        ("InstanceLimitExceeded", LaunchErrorKind.QUOTA),
+        ("InstanceLimitExceeded", LaunchErrorKind.TYPE_QUOTA),
         ("InsufficientFreeAddressesInSubnet", LaunchErrorKind.SUBNET_FULL),
         ("Unsupported", LaunchErrorKind.UNSUPPORTED),
         ("InvalidLaunchTemplateName.NotFoundException", LaunchErrorKind.TEMPLATE_MISSING),
@@ -53,7 +53,7 @@ def test_no_code_stands_in_two_sets() -> None:
         ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", LaunchErrorKind.SPOT_NOT_PERMITTED),  # S-64
         ("RequestLimitExceeded", LaunchErrorKind.TRANSIENT),
         ("InternalError", LaunchErrorKind.TRANSIENT),
-        ("SomethingNew", LaunchErrorKind.TRANSIENT),
+        ("SomethingNew", LaunchErrorKind.UNKNOWN),
     ],
 )
 def test_what_a_code_means_for_a_launch(code: str, kind: LaunchErrorKind) -> None:

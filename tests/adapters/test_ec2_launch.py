@@ -128,7 +128,7 @@ def test_missing_capacity_names_its_pool(world: Ec2World) -> None:
         ("InvalidAMIID.NotFound", LaunchErrorKind.CONFIGURATION),
         ("UnauthorizedOperation", LaunchErrorKind.PERMISSION),
         ("RequestLimitExceeded", LaunchErrorKind.TRANSIENT),
-        ("SomethingBrandNew", LaunchErrorKind.TRANSIENT),
+        ("SomethingBrandNew", LaunchErrorKind.UNKNOWN),
     ],
 )
 def test_refusals_inside_the_answer_are_sorted(world: Ec2World, code: str, kind: LaunchErrorKind) -> None:

@@ -12,6 +12,7 @@ from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
+from shared.core.unavailable_offerings import Market, Unavailable
 from shared.ports.state import TURN_ROW, ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
 from tests.adapters.stores import Stores
 from tests.fakes.system import START
@@ -198,6 +199,18 @@ def test_commits_that_name_a_turn_take_turns(stores: Stores) -> None:
     stores.node_claims.commit(PlannedCommit(existing=(), claims=(node_claim("nc-3", placements=(), lease=None),)))
     assert stores.node_claims.turn() == 2
     assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2", "nc-3"]
+
+
+def test_units_on_their_way_elsewhere_are_listed_until_their_lease_is_closed(stores: Stores) -> None:
+    observe(stores, 2, 0)
+    leased = node_claim("mv-1", placements=(), state=ClaimState.FAILED, moves_to="cr-2")
+    stores.node_claims.commit(PlannedCommit(claims=(leased,)))
+    assert stores.node_claims.list_moving() == stores.node_claims.list_leased("cr-1") == (leased,)
+    assert stores.node_claims.list_live() == ()
+    settled = stores.node_claims.settle(replace(leased, launched_at=NOW), expected_revision=1)
+    assert stores.node_claims.list_moving() == (settled,)
+    observe(stores, 1, 60, settled)
+    assert (balance(stores), stores.node_claims.list_moving()) == (Balance(1, 0), ())
 
 
 def test_a_claim_is_written_only_over_the_revision_that_was_read(stores: Stores) -> None:
@@ -555,12 +568,29 @@ def test_a_shortage_lasts_until_its_end_and_the_later_end_wins(stores: Stores) -
     until = NOW + timedelta(minutes=3)
 
     stores.offerings.mark_unavailable([spot], until=until)
-    stores.offerings.mark_unavailable([spot], until=NOW + timedelta(minutes=1))
+    stores.offerings.mark_unavailable([spot], until=NOW + timedelta(minutes=1), reason="shorter")
 
-    assert stores.offerings.list_unavailable(NOW) == {spot: until}
+    assert stores.offerings.list_unavailable(NOW) == {spot: Unavailable(until)}
     (loaded,) = stores.offerings.load_catalogue()
     assert [offering.unavailable_until for offering in loaded.offerings] == [None, until]
     stores.clock.advance(minutes=3)
     assert stores.offerings.list_unavailable(stores.clock.now()) == {}
     (loaded,) = stores.offerings.load_catalogue()
     assert all(offering.is_available(stores.clock.now()) for offering in loaded.offerings)
+
+
+def test_a_market_rests_as_a_whole_and_says_why(stores: Stores) -> None:
+    stores.offerings.save_catalogue([instance_type("m5.large"), instance_type("p5.48xlarge")])
+    until = NOW + timedelta(minutes=5)
+    market = Market(CapacityType.ON_DEMAND, "Standard")
+    stores.offerings.mark_unavailable([market], until=until, reason="quota")
+
+    standard, other = stores.offerings.load_catalogue()
+
+    rests = {offering.capacity_type: offering.unavailable_until for offering in standard.offerings}
+    assert rests == {CapacityType.ON_DEMAND: until, CapacityType.SPOT: None}
+    assert [offering.unavailable_reason for offering in standard.offerings] == ["quota", ""]
+    assert all(offering.unavailable_until is None for offering in other.offerings)
+    assert stores.offerings.list_unavailable(NOW) == {market: Unavailable(until, "quota")}
+    stores.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until)
+    assert all(each.unavailable_until for t in stores.offerings.load_catalogue() for each in t.offerings[1:])

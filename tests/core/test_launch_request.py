@@ -24,6 +24,7 @@ from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatu
 from shared.core.plan import OfferingKey
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
+from shared.core.unavailable_offerings import Market, quota_group
 from shared.names import NODE_CLAIM_TAG
 from tests.fakes.system import START
 from tests.fakes.values import reservation
@@ -220,7 +221,8 @@ def outcome(*kinds: LaunchErrorKind, instances: int = 0, adopted: bool = False) 
     [
         (LaunchErrorKind.INSUFFICIENT_CAPACITY, False, True, False),
         (LaunchErrorKind.SUBNET_FULL, False, True, False),
-        (LaunchErrorKind.QUOTA, False, True, False),
+        (LaunchErrorKind.TYPE_QUOTA, False, True, False),
+        (LaunchErrorKind.UNKNOWN, True, False, False),
         (LaunchErrorKind.TRANSIENT, True, False, False),
         (LaunchErrorKind.TEMPLATE_MISSING, True, False, False),
         (LaunchErrorKind.CONFIGURATION, False, False, True),
@@ -246,6 +248,48 @@ def test_refusals_of_a_reservation_touch_that_reservation_only(kind: LaunchError
     reaction = react_to(request_of(reserved()), outcome(kind))
     assert reaction.exhausted_reservation_id == "cr-1"
     assert reaction.resting == reaction.unsupported == ()
+
+
+def test_quotas_rest_what_they_count_in_the_market() -> None:
+    named = LaunchError(LaunchErrorKind.QUOTA, "MaxSpotInstanceCountExceeded", "m5.large", "use1-az1")
+    for error in (named, replace(named, instance_type=None, zone_id=None)):
+        reaction = react_to(request_of(spot("m5.large"), spot("m5.xlarge", 1)), LaunchOutcome(errors=(error,)))
+        assert reaction.resting_markets == {Market(CapacityType.SPOT, "Standard"): "MaxSpotInstanceCountExceeded"}
+        assert (reaction.retry, reaction.resting) == (False, ())
+    other = react_to(request_of(on_demand("p5.48xlarge")), LaunchOutcome(errors=(error,)))
+    assert other.resting_markets.keys() == {Market(CapacityType.ON_DEMAND, "P")}
+    assert react_to(request_of(reserved()), outcome(LaunchErrorKind.QUOTA)).resting_markets == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "group"),
+    [
+        *(
+            (name, "Standard")
+            for name in ("m5.large", "c7gn.metal", "t3.nano", "is4gen.large", "im4gn.large", "z1d.3xlarge")
+        ),
+        *((name, "G and VT") for name in ("g5.xlarge", "gr6.4xlarge", "vt1.3xlarge")),
+        ("p5.48xlarge", "P"),
+        ("trn2u.48xlarge", "TRN"),
+        ("inf2.xlarge", "INF"),
+        ("hpc7a.96xlarge", "HPC"),
+        ("u-6tb1.metal", "U"),
+        ("x2idn.32xlarge", "X"),
+        ("dl1.24xlarge", "DL"),
+        ("mac2.metal", "MAC"),
+    ],
+)
+def test_types_are_counted_by_the_quota_of_their_families(name: str, group: str) -> None:
+    assert quota_group(name) == group
+
+
+@pytest.mark.parametrize("offering", [on_demand("m5.large"), reserved()])
+def test_an_unknown_code_rests_what_was_asked_for_at_the_third_attempt(offering: OfferingKey) -> None:
+    request = request_of(offering)
+    second, third = (react_to(request, outcome(LaunchErrorKind.UNKNOWN), number) for number in (2, 3))
+    assert (second.retry, second.pause, second.resting, second.exhausted_reservation_id) == (True, True, (), None)
+    assert not third.retry
+    assert bool(third.resting) != (third.exhausted_reservation_id is not None)
 
 
 def test_a_throttle_exhausts_no_reservation() -> None:

@@ -12,7 +12,7 @@ from shared.core.launch_request import LaunchOverride, LaunchRequest, supports_m
 from shared.core.launch_template import LaunchTemplate, StoredTemplate
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.ec2 import InstanceHealth, TerminationReceipt
-from shared.ports.errors import IdempotencyMismatchError, ThrottledError
+from shared.ports.errors import AwsError, IdempotencyMismatchError, ThrottledError
 from shared.ports.system import Clock
 
 LIFECYCLES = {"capacity-block": "capacity-block", "interruptible": "interruptible-capacity-reservation"}
@@ -234,8 +234,11 @@ class FakeTemplates:
     def __init__(self, ec2: FakeEc2) -> None:
         self._ec2 = ec2
         self._known: set[str] = set()
+        self.refusal: AwsError | None = None  # what EC2 says to every template that is not known yet
 
     def ensure(self, template: LaunchTemplate) -> None:
+        if self.refusal is not None and template.name not in self._known:
+            raise self.refusal
         if template.name not in self._known:
             self._ec2.ensure(template)
             self._known.add(template.name)

@@ -12,8 +12,7 @@ from shared.core.ledger import Balance, exhausted, holds_open_lease, observed, r
 from shared.core.ledger import absorbed as lease_absorbed
 from shared.core.ledger import settled as lease_settled
 from shared.core.node_claim import NodeClaim
-from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import with_shortages
+from shared.core.unavailable_offerings import Place, Unavailable, with_shortages
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
     TURN_ROW,
@@ -297,7 +296,7 @@ class MemoryOfferings:
     def __init__(self, state: MemoryState) -> None:
         self._state = state
         self._catalogue: dict[str, InstanceType] = {}
-        self._shortages: dict[OfferingKey, datetime] = {}
+        self._shortages: dict[Place, Unavailable] = {}
 
     def load_catalogue(self) -> tuple[InstanceType, ...]:
         with self._state.lock:
@@ -314,16 +313,17 @@ class MemoryOfferings:
                 self._catalogue = wanted
             return len(changed) + len(gone)
 
-    def mark_unavailable(self, offerings: Collection[OfferingKey], *, until: datetime) -> None:
+    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
         with self._state.lock:
-            for key in offerings:
-                if until > self._shortages.get(key, self._state.clock.now()):
+            for key in places:
+                known = self._shortages.get(key)
+                if until > (self._state.clock.now() if known is None else known.until):
                     self._state.wrote()
-                    self._shortages[key] = until
+                    self._shortages[key] = Unavailable(until, reason)
 
-    def list_unavailable(self, now: datetime) -> Mapping[OfferingKey, datetime]:
+    def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         with self._state.lock:
-            return {key: until for key, until in self._shortages.items() if until > now}
+            return {key: shortage for key, shortage in self._shortages.items() if shortage.until > now}
 
 
 class MemoryDecisions:

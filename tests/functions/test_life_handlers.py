@@ -13,6 +13,7 @@ from functions.expire.handler import handler as expire
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
 from shared.core.json_codec import CodecError, dumps
+from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState
 from shared.runtime import bootstrap
 from tests.usecases.launch_world import World, on_demand, reserved, spot
@@ -63,6 +64,18 @@ def test_a_lost_token_brings_the_message_back(world: World) -> None:
     world.ec2.throttle_count = 1
     assert failures(launch(sqs(dumps(batch)), None)) == []  # it has sent itself again, with a delay
     assert world.queue.launches == [batch]
+
+
+def test_quotas_and_codes_that_nobody_knows_are_counted(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.ec2.whole_refusals = [
+        LaunchError(LaunchErrorKind.QUOTA, "VcpuLimitExceeded"),
+        LaunchError(LaunchErrorKind.UNKNOWN, "SomethingNew"),
+    ]
+    batches = [world.plan(1, offering, batch_id=offering.capacity_type) for offering in (spot("m5.large"), reserved())]
+    launch(sqs(*map(dumps, batches)), None)
+    written = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (written["QuotasReached"], written["LaunchesRefused"]) == ([1.0], [1.0])
+    assert "LaunchesBlocked" not in written
 
 
 def instance_id(world: World, name: str) -> str:

@@ -53,7 +53,7 @@ def test_a_launch_of_a_gang_that_was_under_way_goes_on(world: World) -> None:
     world.add_workload("gang", replicas=2)
     of_gang = {"workload": "research/gang", "gang_key": "research/gang"}
     batch = world.plan(2, on_demand("m5.large"), **of_gang)
-    world.effects = Effects(kill_before=4)
+    world.effects = Effects(kill_before=5)
     with pytest.raises(Killed):
         world.launch().run(batch)
     world.effects = Effects()

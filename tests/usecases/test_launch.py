@@ -12,8 +12,10 @@ from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState, LeaseState
 from shared.core.plan import OfferingKey
 from shared.core.shortage import PROBE_TIME, Shortage
+from shared.core.unavailable_offerings import Unavailable, resting
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
-from shared.usecases.launch import LaunchResult
+from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
+from shared.usecases.launch import RETRY_DELAY_S, LaunchResult
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import START
 from tests.fakes.values import workload
@@ -88,7 +90,7 @@ def test_missing_capacity_rests_the_offering_and_returns_the_replicas(world: Wor
     report = world.launch().run(world.plan(3, on_demand("m5.large")))
     assert (report.launched_count, report.failed_count) == (1, 2)
     until = world.state.offerings.list_unavailable(world.clock.now())
-    assert until == {on_demand("m5.large"): world.clock.now() + timedelta(minutes=3)}
+    assert until == {on_demand("m5.large"): Unavailable(world.clock.now() + timedelta(minutes=3))}
     assert world.placed() == 1
 
 
@@ -96,7 +98,7 @@ def test_a_failed_probe_rests_twice_as_long(world: World) -> None:
     world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 0
     for number, minutes in enumerate((3, 6, 12)):
         world.launch().run(world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}"))
-        until = world.state.offerings.list_unavailable(world.clock.now())[on_demand("m5.large")]
+        until = world.state.offerings.list_unavailable(world.clock.now())[on_demand("m5.large")].until
         assert until - world.clock.now() == timedelta(minutes=minutes)
         world.clock.set(until)
 
@@ -227,19 +229,82 @@ def test_user_data_that_ec2_would_refuse_stops_the_class_without_a_call(world: W
 def test_the_missing_role_of_spot_rests_all_spot_and_nothing_else(world: World) -> None:
     code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
     world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.SPOT_NOT_PERMITTED, code)]
-    world.launch().run(world.plan(1, spot("m5.large")))
-    unavailable = world.state.offerings.list_unavailable(world.clock.now())
+    report = world.launch().run(world.plan(1, spot("m5.large")))
+    unavailable = resting(world.state.offerings.load_catalogue(), world.clock.now())
     assert {key.capacity_type for key in unavailable} == {CapacityType.SPOT}
     assert len(unavailable) == 8
+    assert len(world.state.offerings.list_unavailable(world.clock.now())) == 1  # one row for some 8,000 offerings
+    assert report.refused_count == 1  # somebody must make the role
     assert world.policy.classes["default"].status.launch_blocked_reason is None
 
 
-def test_a_quota_rests_the_type_in_every_zone_of_the_market(world: World) -> None:
-    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.QUOTA
-    world.ec2.refusals[("m5.large", "use1-az2")] = LaunchErrorKind.QUOTA
-    world.launch().run(world.plan(1, on_demand("m5.large"), on_demand("m5.large", 1)))
+def test_a_quota_rests_all_that_it_counts_in_the_market(world: World) -> None:
+    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.QUOTA, "VcpuLimitExceeded")]
+    report = world.launch().run(world.plan(1, on_demand("m5.large"), on_demand("m5.large", 1)))
+    assert (report.quota_count, report.failed_count) == (1, 1)
+    catalogue = world.state.offerings.load_catalogue()
+    types = ("m5.large", "m5.xlarge", "m6g.large")  # the quota of P instances is another
+    assert resting(catalogue, world.clock.now()) == {on_demand(name, zone) for name in types for zone in (0, 1)}
+    reasons = {offering.unavailable_reason for each in catalogue for offering in each.offerings}
+    assert reasons == {"", "the account's quota of on-demand Standard instances is used up (VcpuLimitExceeded)"}
+    world.launch().run(world.plan(1, on_demand("m5.xlarge", 1), batch_id="b-2"))
+    assert len(world.ec2.launch_calls) == 1  # neither other types nor other zones are tried
+    world.clock.advance(minutes=5)
+    world.launch().run(world.plan(1, on_demand("m5.xlarge", 1), batch_id="b-3"))
+    assert len(world.ec2.launch_calls) == 2
+
+
+def test_the_quota_of_a_type_rests_it_in_every_zone_of_the_market(world: World) -> None:
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.TYPE_QUOTA
+    world.ec2.refusals[("m5.large", "use1-az2")] = LaunchErrorKind.TYPE_QUOTA
+    report = world.launch().run(world.plan(1, on_demand("m5.large"), on_demand("m5.large", 1)))
     unavailable = world.state.offerings.list_unavailable(world.clock.now())
     assert set(unavailable) == {on_demand("m5.large"), on_demand("m5.large", 1)}
+    assert report.quota_count == 1
+
+
+def test_a_code_that_nobody_knows_is_not_asked_about_for_ever(world: World) -> None:
+    """Three tries a quarter of a minute apart, then a rest that doubles up to an hour."""
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.UNKNOWN
+    refused, number = 0, 0
+    end = world.clock.now() + timedelta(hours=6)
+    while world.clock.now() < end:
+        number += 1  # the planner plans again as soon as the claims have failed
+        batch = world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}")
+        while world.placed() and world.clock.now() < end:
+            refused += world.launch().run(batch).refused_count
+            world.clock.advance(seconds=RETRY_DELAY_S)
+    assert refused == len(world.ec2.launch_calls)
+    assert 3 * 6 <= refused <= 3 * 12  # one every quarter of a minute would be 1,440
+
+
+def test_a_code_that_nobody_knows_rests_nothing_when_it_passes(world: World) -> None:
+    world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.UNKNOWN, "SomethingNew")] * 2
+    batch = world.plan(1, on_demand("m5.large"))
+    results = [world.launch().run(batch).result for _ in range(3)]
+    assert results == [LaunchResult.DELAYED, LaunchResult.DELAYED, LaunchResult.DONE]
+    assert not world.state.offerings.list_unavailable(world.clock.now())
+    assert world.claims()[0].state is ClaimState.LAUNCHED
+
+
+@pytest.mark.parametrize("error", [AccessDeniedError, ConfigurationError])
+def test_a_template_that_ec2_refuses_for_good_stops_the_class(world: World, error: type[AwsError]) -> None:
+    world.templates.refusal = error("SomeCode", "CreateLaunchTemplate")
+    report = world.launch().run(world.plan(2, on_demand("m5.large")))
+    assert (report.blocked_count, report.failed_count) == (1, 2)
+    assert world.policy.classes["default"].status.launch_blocked_reason == "CreateLaunchTemplate: SomeCode"
+    assert world.bus.of("Launches Blocked")
+    assert not world.ec2.launch_calls
+
+
+def test_a_template_that_ec2_has_no_room_for_is_tried_until_the_deadline(world: World) -> None:
+    world.templates.refusal = RefusedError("TooMany", "CreateLaunchTemplate")
+    batch = world.plan(1, on_demand("m5.large"))
+    report = world.launch().run(batch)
+    assert (report.result, report.refused_count, report.error_codes) == (LaunchResult.DELAYED, 1, ["TooMany"])
+    world.clock.advance(minutes=16)
+    assert world.launch().run(batch).failed_count == 1
+    assert world.placed() == 0
 
 
 def test_a_block_sets_its_timer_and_the_time_of_its_drain(world: World) -> None:

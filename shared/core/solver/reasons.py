@@ -225,7 +225,10 @@ class Reasons:
             if failure is None:
                 continue
             if failure.code is ReasonCode.TOPOLOGY and not offering.is_available(self._market.now):
-                message = f"{_words(failure.key)} had insufficient capacity"
+                why = offering.unavailable_reason
+                message = (
+                    f"{_words(failure.key)} rests: {why}" if why else f"{_words(failure.key)} had insufficient capacity"
+                )
                 yield _Failure(ReasonCode.OFFERING_UNAVAILABLE, message, failure.key, price, offering.unavailable_until)
             else:
                 yield failure
