@@ -52,6 +52,7 @@ class Leftovers:
         used = used_units(facts)
         self._free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
         self._uses: dict[str, Counter[str]] = {}
+        self._open: dict[str, tuple[OfferingKey, ...]] = {}
         self._bound: dict[str, bool] = {}
         self._free: list[tuple[Host, Resources]] | None = None
 
@@ -105,17 +106,26 @@ class Leftovers:
 
     def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[Room]:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
-        facts = self._facts
+        facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
-            for key in facts.open_offerings(pool) if self._tolerates(workload, pool) else ():
-                units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
-                if (key.capacity_type is CapacityType.RESERVED) is not reserved or units < 1:
+            for key in self._still_open(pool) if self._tolerates(workload, pool) else ():
+                if (key.capacity_type is CapacityType.RESERVED) is not reserved:
                     continue
                 instance_type = facts.types[key.instance_type]
-                if not facts.needs(workload).fits_in(instance_type.allocatable):
-                    continue
-                if facts.accepts(pool, key, workload) and self._within_limits(pool, key, Counter()):
+                if needs.fits_in(instance_type.allocatable) and facts.accepts(pool, key, workload):
+                    units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
                     yield self._new_room(pool, key, units if pool.limits is None else 1)
+
+    def _still_open(self, pool: NodePool) -> tuple[OfferingKey, ...]:
+        """Return what limits and units still let be launched for the pool."""
+        if pool.name not in self._open:
+            self._open[pool.name] = tuple(
+                key
+                for key in self._facts.open_offerings(pool)
+                if (key.reservation_id is None or self._free_units[key.reservation_id] > 0)
+                and self._within_limits(pool, key, Counter())
+            )
+        return self._open[pool.name]
 
     def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> Room:
         description = self._facts.description(pool, key)
