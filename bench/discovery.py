@@ -3,10 +3,14 @@
 100 reservations, one class, every instance type of the emulated region over six zones. Reservations are discovered
 every minute, the catalogue every twelve hours. Units follow DynamoDB's rules on the sizes that went over the wire: a
 query reads half a unit for each 4 KB, a consistent read a whole one, a write takes one for each KB of a row.
+
+``discovery-spot-wobble`` is ten days in which spot prices move as they do: each pool by a normal deviation of 0.5 % of
+its price in twelve hours, and one type in thirty by a twentieth or a tenth in one zone.
 """
 
+import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import Any, Final
@@ -34,6 +38,7 @@ from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
 RESERVATIONS: Final = 100
 REGION: Final = "us-east-1"
 OFFERINGS_EVERY_H: Final = 12
+_CATALOGUES: Final = 20
 _TABLES: Final = ("reservations", "claims", "policy", "offerings")
 _CLASS: Final = {
     "apiVersion": "karpenter.k8s.aws/v1",
@@ -79,19 +84,69 @@ class Meter:
 
 def cases() -> Sequence[str]:
     """Return the names of the cases."""
-    return ("discovery-steady-hour",)
+    return ("discovery-steady-hour", "discovery-spot-wobble")
 
 
 def run(case: str) -> dict[str, object]:
     """Measure one case."""
     assert case in cases()  # the harness asks for no other
     with ministack.running("dynamodb") as endpoint:
-        return _measure(ministack.client("dynamodb", endpoint))
+        dynamodb = ministack.client("dynamodb", endpoint)
+        for table in _TABLES:
+            ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if table == "claims" else LISTING)
+        return _measure(dynamodb) if case == "discovery-steady-hour" else _wobble(dynamodb)
+
+
+class WobblingPrices:
+    """Implements ``PriceReader``: on-demand prices as they are, spot prices that move with every read."""
+
+    def __init__(self, reader: AwsPriceReader) -> None:
+        self._on_demand = reader.on_demand()
+        self._spot: dict[tuple[str, str], float] = dict(reader.spot())
+        self._random = random.Random(20260115)  # noqa: S311 # a simulation's seed
+
+    def on_demand(self) -> Mapping[str, int]:
+        """Return the prices."""
+        return self._on_demand
+
+    def spot(self) -> Mapping[tuple[str, str], int]:
+        """Return the prices twelve hours later."""
+        jumping = {name for name in sorted({name for name, _ in self._spot}) if self._random.random() < 1 / 30}
+        for name, zone in sorted(self._spot):
+            self._spot[name, zone] *= 1 + self._random.gauss(0, 0.005)
+            if name in jumping:
+                self._spot[name, zone] *= self._random.choice((0.9, 0.95, 1.05, 1.1))
+                jumping.remove(name)
+        return {key: round(price) for key, price in self._spot.items()}
+
+
+def _wobble(dynamodb: Any) -> dict[str, object]:
+    clock = SimulatedClock()
+    emulation = install(clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION)
+    ec2 = emulation.client()
+    prices = WobblingPrices(AwsPriceReader(emulation.client("pricing"), ec2, region=REGION, clock=clock))
+    offerings = DiscoverOfferings(
+        Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075")),
+        prices,
+        DynamoDbOfferingStore(dynamodb, "offerings", clock),
+        MemoryQueue(),
+    )
+    types = offerings.run().type_count
+    meter = Meter()
+    meter.watch(dynamodb)
+    written = []
+    for _ in range(_CATALOGUES):
+        clock.advance(OFFERINGS_EVERY_H * 3600)
+        written.append(offerings.run().written_count)
+    return {
+        "instance_types": types,
+        "rows_written_per_catalogue": round(sum(written) / _CATALOGUES, 1),
+        "rows_written_at_most": max(written),
+        "dynamodb_write_units_per_hour": round(meter.write_units / _CATALOGUES / OFFERINGS_EVERY_H, 1),
+    }
 
 
 def _measure(dynamodb: Any) -> dict[str, object]:
-    for table in _TABLES:
-        ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if table == "claims" else LISTING)
     clock = SimulatedClock()
     emulation = install(clock=clock, emit=lambda _: None, account_id="123456789012", region=REGION)
     ec2 = emulation.client()

@@ -2,8 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from shared.core.instance_type import CapacityType, InstanceType, Offering
+
+# Spot prices move a little all the time. A type is written anew once one of them is further off than this; until then
+# what is stored stands, so no price is ever further from EC2's than this, and a quiet market writes nothing.
+SPOT_WOBBLE_PERCENT: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +64,22 @@ def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue
             for zone_id in sorted(discovered.zone_ids.get(name, ()))
             for offering in _offerings(item, discovered, earlier, zone_id, price)
         )
-        composed.append(replace(item.instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price))
+        found = replace(item.instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price)
+        composed.append(earlier if earlier is not None and _only_wobbles(earlier, found) else found)
     return Catalogue(tuple(composed), tuple(unpriced), tuple(kept))
+
+
+def _only_wobbles(earlier: InstanceType, found: InstanceType) -> bool:
+    """Whether nothing but spot prices differs, and those hardly."""
+    if len(earlier.offerings) != len(found.offerings) or replace(earlier, offerings=found.offerings) != found:
+        return False
+    return all(map(_is_nearly, earlier.offerings, found.offerings))
+
+
+def _is_nearly(earlier: Offering, found: Offering) -> bool:
+    old, new = earlier.price_micro_usd_per_hour, found.price_micro_usd_per_hour
+    allowed = old * SPOT_WOBBLE_PERCENT if found.capacity_type is CapacityType.SPOT else 0
+    return replace(earlier, price_micro_usd_per_hour=new) == found and abs(new - old) * 100 <= allowed
 
 
 def _offerings(

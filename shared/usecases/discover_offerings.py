@@ -74,5 +74,7 @@ def _read(what: str, call: Callable[[], Mapping[K, int]], failures: list[str]) -
 
 
 def _without_shortages(instance_type: InstanceType) -> InstanceType:
-    offerings = tuple(replace(offering, unavailable_until=None) for offering in instance_type.offerings)
+    offerings = tuple(
+        replace(offering, unavailable_until=None, unavailable_reason="") for offering in instance_type.offerings
+    )
     return replace(instance_type, offerings=offerings)

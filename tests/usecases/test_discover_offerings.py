@@ -1,10 +1,13 @@
 """The catalogue: a missing price never makes anything free, and never hides it silently."""
 
+from datetime import timedelta
+
 import pytest
 
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.offerings import ReservedPrices
+from shared.core.unavailable_offerings import Market
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.errors import ThrottledError
 from tests.usecases.planning_world import ON_DEMAND, SPOT, PlanningWorld
@@ -41,6 +44,52 @@ def test_an_unchanged_catalogue_wakes_nobody() -> None:
 
     assert world.offerings().run().written_count == 0
     assert world.queue.wake_ups == []
+
+
+def test_spot_prices_that_wobble_write_nothing_and_never_drift_away() -> None:
+    world = PlanningWorld()
+    world.offerings().run()
+    prices, written = dict(SPOT), 0
+    for _ in range(30):  # by 0.1 % each time
+        prices = {key: price * 1001 // 1000 for key, price in prices.items()}
+        world.prices.spot_prices = prices
+        written += world.offerings().run().written_count
+        for (name, zone), price in prices.items():
+            stored = markets(catalogue(world)[name])["spot", zone]
+            assert abs(stored - price) * 100 <= stored * 2
+    assert written == len(catalogue(world))  # each type once in 3 %
+
+
+def test_a_price_that_moves_brings_the_others_of_its_type_along() -> None:
+    world = PlanningWorld()
+    world.offerings().run()
+    prices = {key: price * 101 // 100 for key, price in SPOT.items()}
+    prices["m5.large", "us-east-1a"] *= 2
+    world.prices.spot_prices = prices
+
+    assert world.offerings().run().written_count == 1
+    assert markets(catalogue(world)["m5.large"])["spot", "us-east-1b"] == 28_800 * 101 // 100
+
+
+def test_an_on_demand_price_is_never_rounded() -> None:
+    world = PlanningWorld()
+    world.offerings().run()
+    world.prices.on_demand_prices = {**ON_DEMAND, "m5.large": ON_DEMAND["m5.large"] + 1}
+
+    assert world.offerings().run().written_count == 1
+    assert catalogue(world)["m5.large"].on_demand_price_micro_usd_per_hour == ON_DEMAND["m5.large"] + 1
+
+
+def test_a_shortage_and_its_reason_do_not_get_into_the_catalogue() -> None:
+    world = PlanningWorld()
+    world.offerings().run()
+    until = world.clock.now() + timedelta(minutes=5)
+    world.state.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until, reason="no role")
+    assert any(offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings)
+
+    assert world.offerings().run().written_count == 0
+    world.clock.advance(minutes=6)
+    assert not any(offering.unavailable_reason for offering in catalogue(world)["m5.large"].offerings)
 
 
 def test_a_type_without_a_price_is_reported_and_cannot_be_bought() -> None:
