@@ -40,7 +40,7 @@ TYPES: Final = {
     "broken": ("p4d.24xlarge", ("reserved",)),
     "coming": ("p5en.48xlarge", ("reserved",)),
 }
-REPLICAS: Final = {"spotty": SPOT_NODES, "lent": 2, "steady": 1, "adopted": 1, "strict": 1, "served": 3, "blocks": 2}
+REPLICAS: Final = {"lent": 2, "steady": 1, "adopted": 1, "strict": 1, "served": 3, "blocks": 2}
 CPU: Final = {"spotty": "1500m", "lent": "1500m", "adopted": "1500m", "blocks": "100", "broken": "50", "coming": "50"}
 BLOCKS_END_AFTER: Final = timedelta(hours=4)
 
@@ -63,7 +63,7 @@ def reservations(world: World) -> dict[str, str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nodes(world: World, reservations: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Everything runs before the first story begins."""
+    """Everything runs before the first story, but for the fleet of the last, which would slow down all others."""
     pools = []
     for name, (instance_type, capacity_types) in TYPES.items():
         of_class = {"openReservationPreference": "open"} if name == "adopted" else {}
@@ -92,6 +92,12 @@ def one(world: World, name: str) -> Instance:
 def by_instance(facts: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """Return facts about nodes by instance: the claim's tag of an instance may come later than any of them."""
     return {fact["node"]["instanceId"]: fact for fact in facts.values()}
+
+
+def staying(seen: Observed, name: str) -> list[Instance]:
+    """Return the running nodes of a pool that do not drain."""
+    drains = by_instance(seen.drains)
+    return [instance for instance in of_pool(seen, name, "running") if instance.id not in drains]
 
 
 def reasons(seen: Observed, *instances: Instance) -> list[str | None]:
@@ -136,61 +142,6 @@ def test_what_nobody_can_read_and_what_is_about_others_is_dropped(world: World) 
         world.aws.client("sqs").send_message(QueueUrl=url, MessageBody=body)
     world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
     assert world.look().drains == {}
-
-
-def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replaced_first(world: World) -> None:
-    """S-77, S-79, S-82."""
-    spots = of_pool(world.look(), "spotty")
-    assert len(spots) == SPOT_NODES
-    assert {instance.market for instance in spots} == {"spot"}
-    for instance in spots:
-        world.aws.ec2("interrupt_spot", instance_id=instance.id, notice_s=600)
-    world.until("all drain", lambda seen: set(reasons(seen, *spots)) == {"Interruption"}, LIMIT_S)
-    seen = world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES, LIMIT_S)
-    drains, launches = by_instance(seen.drains), by_instance(seen.launched)
-    deadlines = {drains[instance.id]["deadline"] for instance in spots}
-    replacements = staying(seen, "spotty")
-    launched = {launches[instance.id]["launchedAt"] for instance in replacements}
-    assert max(launched) < min(deadlines), "replaced before the drain was over"
-    resting = shortages(world)
-    assert {claim_of(world, spots[0]).offering, claim_of(world, spots[-1]).offering} <= resting
-    assert not {claim_of(world, replacement).offering for replacement in replacements} & resting
-
-
-def staying(seen: Observed, name: str) -> list[Instance]:
-    """Return the running nodes of a pool that do not drain."""
-    drains = by_instance(seen.drains)
-    return [instance for instance in of_pool(seen, name, "running") if instance.id not in drains]
-
-
-def shortages(world: World) -> set[OfferingKey]:
-    rows = world.aws.client("dynamodb").query(
-        TableName=world.output(Table.OFFERINGS.value),
-        IndexName=names.LISTING_INDEX,
-        KeyConditionExpression=f"{names.LISTING_KEY} = :it",
-        ExpressionAttributeValues={":it": {"S": "shortages"}},
-    )["Items"]
-    return {loads(OfferingKey, row["data"]["S"]) for row in rows}
-
-
-def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> None:
-    leaving = staying(world.look(), "spotty")[0]
-    world.aws.ec2("interrupt_spot", instance_id=leaving.id, notice_s=600)
-    world.until("it drains", lambda seen: reasons(seen, leaving) == ["Interruption"], LIMIT_S)
-    told = by_instance(world.seen.drains)[leaving.id]
-    world.send(
-        {
-            "action": "release",
-            "workload": {"metadata": {"namespace": "story", "name": "spotty"}},
-            "nodeClaim": told["node"]["nodeClaim"],
-        }
-    )
-    world.until("it is gone", lambda seen: leaving.id in by_instance(seen.terminated), LIMIT_S)
-    assert world.now() < datetime.fromisoformat(told["deadline"])
-    url = world.output(Queue.REACTIONS.value)
-    late = golden("spot_interruption", **{"instance-id": leaving.id})  # S-86: its claim has ended
-    world.aws.client("sqs").send_message(QueueUrl=url, MessageBody=late)
-    world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
 
 
 def test_a_reclaimed_reservation_drains_its_nodes_and_is_full(world: World, reservations: dict[str, str]) -> None:
@@ -374,6 +325,56 @@ def test_a_block_drains_forty_minutes_before_its_end_and_is_empty_before_ec2_beg
 
 def world_id(world: World, title: str) -> str:
     return next(reservation_id for reservation_id, known in world.titles.items() if known == title)
+
+
+def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replaced_first(world: World) -> None:
+    """S-77, S-79, S-82."""
+    submit(world, "spotty", SPOT_NODES)
+    world.until("all run", lambda seen: len(of_pool(seen, "spotty", "running")) == SPOT_NODES, LIMIT_S)
+    spots = of_pool(world.seen, "spotty")
+    assert {instance.market for instance in spots} == {"spot"}
+    for instance in spots:
+        world.aws.ec2("interrupt_spot", instance_id=instance.id, notice_s=600)
+    world.until("all drain", lambda seen: set(reasons(seen, *spots)) == {"Interruption"}, LIMIT_S)
+    seen = world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES, LIMIT_S)
+    drains, launches = by_instance(seen.drains), by_instance(seen.launched)
+    deadlines = {drains[instance.id]["deadline"] for instance in spots}
+    replacements = staying(seen, "spotty")
+    launched = {launches[instance.id]["launchedAt"] for instance in replacements}
+    assert max(launched) < min(deadlines), "replaced before the drain was over"
+    resting = shortages(world)
+    assert {claim_of(world, spots[0]).offering, claim_of(world, spots[-1]).offering} <= resting
+    assert not {claim_of(world, replacement).offering for replacement in replacements} & resting
+
+
+def shortages(world: World) -> set[OfferingKey]:
+    rows = world.aws.client("dynamodb").query(
+        TableName=world.output(Table.OFFERINGS.value),
+        IndexName=names.LISTING_INDEX,
+        KeyConditionExpression=f"{names.LISTING_KEY} = :it",
+        ExpressionAttributeValues={":it": {"S": "shortages"}},
+    )["Items"]
+    return {loads(OfferingKey, row["data"]["S"]) for row in rows}
+
+
+def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> None:
+    leaving = staying(world.look(), "spotty")[0]
+    world.aws.ec2("interrupt_spot", instance_id=leaving.id, notice_s=600)
+    world.until("it drains", lambda seen: reasons(seen, leaving) == ["Interruption"], LIMIT_S)
+    told = by_instance(world.seen.drains)[leaving.id]
+    world.send(
+        {
+            "action": "release",
+            "workload": {"metadata": {"namespace": "story", "name": "spotty"}},
+            "nodeClaim": told["node"]["nodeClaim"],
+        }
+    )
+    world.until("it is gone", lambda seen: leaving.id in by_instance(seen.terminated), LIMIT_S)
+    assert world.now() < datetime.fromisoformat(told["deadline"])
+    url = world.output(Queue.REACTIONS.value)
+    late = golden("spot_interruption", **{"instance-id": leaving.id})  # S-86: its claim has ended
+    world.aws.client("sqs").send_message(QueueUrl=url, MessageBody=late)
+    world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
 
 
 def test_no_event_was_given_up(world: World) -> None:
