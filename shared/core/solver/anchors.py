@@ -34,17 +34,29 @@ def _is_anchor(shape: Shape) -> bool:
     return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)
 
 
-def _share_out(packing: Packing, nodes: int) -> None:
-    """Give each node opened by an anti-affine replica its share of the carriers of inexact rules, no more."""
-    inexact = [shape for shape in packing.shapes if shape.host is not None and not shape.host.is_exact]
-    carriers = sum(packing.left[shape.index] for shape in inexact)
-    for shape in inexact:
-        assert shape.host is not None
-        packing.filler.host_caps[shape.host.number] = max(1, -(-carriers // nodes) if nodes else 1)
+class _Sharing:
+    """How many carriers of inexact rules share a node with each anti-affine replica: no more than its share."""
 
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+        self._exact = [shape.index for shape in packing.shapes if _is_exact(shape)]
+        self._inexact = [
+            (shape.index, shape.host.number)
+            for shape in packing.shapes
+            if shape.host is not None and not shape.host.is_exact
+        ]
 
-def _anchors_left(packing: Packing) -> int:
-    return sum(packing.left[shape.index] for shape in packing.shapes if _is_exact(shape))
+    def anchors_left(self) -> int:
+        """Return how many nodes anti-affine replicas still need."""
+        left = self._packing.left
+        return sum([left[index] for index in self._exact])
+
+    def share_out(self, nodes: int) -> None:
+        """Set the caps of inexact rules, given how many nodes will be opened."""
+        left = self._packing.left
+        carriers = sum([left[index] for index, _ in self._inexact])
+        share = max(1, -(-carriers // nodes) if nodes else 1)
+        self._packing.filler.host_caps.update(dict.fromkeys([number for _, number in self._inexact], share))
 
 
 # -- reserved
@@ -57,7 +69,8 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
     """
     units = {item.option.reservation.id for item in reserved if item.option.reservation is not None}
     free = sum(packing.supply.units[name] for name in units)
-    _share_out(packing, min(free, _anchors_left(packing)))
+    sharing = _Sharing(packing)
+    sharing.share_out(min(free, sharing.anchors_left()))
     holders = _holders(candidates)
     prices = {shape.index: _price_elsewhere(shape, holders) for shape in packing.shapes if _is_exact(shape)}
     dearest_first = sorted(prices, key=lambda index: (-prices[index], index))
@@ -93,18 +106,18 @@ def open_anchored(packing: Packing, candidates: Candidates) -> None:
         packing.shapes,
         key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
     )
-    holders = _holders(candidates)
+    holders, sharing = _holders(candidates), _Sharing(packing)
     for shape in ordered:
         if _is_anchor(shape) and packing.left[shape.index]:
-            _open_for(packing, shape, _families(shape, holders))
+            _open_for(packing, shape, _families(shape, holders), sharing)
 
 
-def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -> None:
+def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]], sharing: _Sharing) -> None:
     """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
+    takers = {family[0].mask: list(iter_bits(family[0].mask & packing.active)) for family in families}
     while packing.left[shape.index] > 0 and families and not packing.expired():
-        _share_out(packing, _anchors_left(packing))
-        active = packing.active
-        waiting = [_waiting(packing, family[0].mask & active) for family in families]
+        sharing.share_out(sharing.anchors_left())
+        waiting = [_waiting(packing, takers[family[0].mask]) for family in families]
         family = families[waiting.index(max(waiting))]
         scored = _scored(packing, shape, family)
         if not scored:
@@ -119,10 +132,10 @@ def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]]) -
         packing.repeat(candidate, content, wanted)
 
 
-def _waiting(packing: Packing, takers: int) -> float:
+def _waiting(packing: Packing, takers: Sequence[int]) -> float:
     """How much could share a node with these takers, carriers of host rules counted more."""
     urgency, left = packing.filler.urgency, packing.left
-    return sum([urgency[index] * left[index] for index in iter_bits(takers)])
+    return sum([urgency[index] * left[index] for index in takers])
 
 
 def _scored(packing: Packing, shape: Shape, family: Sequence[Candidate]) -> list[tuple[float, Candidate, Contents]]:
