@@ -66,8 +66,9 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     expansion = Expansion(state, shapes)
     for pattern in best.patterns:
         expansion.write(pattern)
+    leftovers = expansion.finish()
     state.commit()
-    return list(expansion.leftovers())
+    return leftovers
 
 
 def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, policy: SchedulingPolicy) -> list[Packing]:

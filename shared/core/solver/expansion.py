@@ -9,6 +9,7 @@ from shared.core.solver.lots import Lot
 from shared.core.solver.packing import Pattern
 from shared.core.solver.shapes import Shape
 from shared.core.solver.state import Bin, State
+from shared.core.solver.topology import Constraints
 
 _Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 
@@ -65,7 +66,7 @@ def _signature(group: Group, host_mask: int) -> _Signature:
 
 
 class Expansion:
-    """Writes patterns into a state."""
+    """Writes patterns into a state, for good; :meth:`finish` must follow."""
 
     def __init__(self, state: State, shapes: Sequence[Shape]) -> None:
         self._state = state
@@ -78,6 +79,7 @@ class Expansion:
                 for spread in lot.group.constraints[0].spread:
                     if spread.topology_key == HOSTNAME:
                         spread_mask |= 1 << spread.term
+        self._placed: dict[int, tuple[Bin, dict[int, int]]] = {}  # by group, per labels that nodes share
         self._stocks = [_Stock(shape, spread_mask) for shape in shapes]
         self._spread_mask = spread_mask
 
@@ -92,11 +94,34 @@ class Expansion:
         for _ in range(pattern.count):
             who = self._slots(pattern.bin, items)
             if who:
-                bin_ = self._bin(pattern, 1)
-                for group, count in who.items():
-                    self._state.place(bin_, self._state.groups[group], count, self._level)
+                self._settle(self._bin(pattern, 1), [*who.items()])
 
-    def leftovers(self) -> Iterator[Lot]:
+    def _settle(self, bin_: Bin, who: Sequence[tuple[int, int]]) -> None:
+        """Put (group, replicas) on each node of a bin."""
+        self._state.settle(bin_, who, self._level)
+        _, placed = self._placed.setdefault(id(bin_.labels), (bin_, {}))
+        for index, per_node in who:
+            placed[index] = placed.get(index, 0) + per_node * bin_.count
+
+    def finish(self) -> list[Lot]:
+        """Count in its domains what was placed, and return what found no place."""
+        for bin_, placed in self._placed.values():
+            self._count(bin_, placed)
+        return list(self._leftovers())
+
+    def _count(self, bin_: Bin, placed: Mapping[int, int]) -> None:
+        """Tell topology of replicas by group on nodes like the bin; groups that are alike to it are told of at once."""
+        alike: dict[tuple[int, int, int], tuple[Constraints, int]] = {}
+        for index, count in placed.items():
+            group = self._state.groups[index]
+            final = group.constraints[-1]
+            key = (group.matching, group.constraints[self._level].anti_mask, id(final))
+            alike[key] = (final, count + alike.get(key, (final, 0))[1])
+        for (matching, anti_mask, _), (final, count) in alike.items():
+            self._state.ledger.add(bin_.labels, bin_.taints, matching, anti_mask, count)
+            self._state.ledger.carry(bin_.labels, final, count)
+
+    def _leftovers(self) -> Iterator[Lot]:
         """Yield what found no place, with the domain that it was dealt to."""
         for shape, stock in zip(self._shapes, self._stocks, strict=True):
             for _, stack in sorted(stock.buckets.items()):
@@ -115,10 +140,7 @@ class Expansion:
         left = pattern.count
         while left:
             nodes = min(count for count, _ in heads)
-            bin_ = self._bin(pattern, nodes)
-            for _, who in heads:
-                for group, per_node in who:
-                    self._state.place(bin_, self._state.groups[group], per_node, self._level)
+            self._settle(self._bin(pattern, nodes), [item for _, who in heads for item in who])
             left -= nodes
             for position, (count, who) in enumerate(heads):
                 if count > nodes:

@@ -1,6 +1,6 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.money import ATTO_USD_PER_MICRO_USD
@@ -229,6 +229,16 @@ class State:
             self._move(bin_, group, -per_node, level)
 
         self._journal.append(take_back)
+
+    def settle(self, bin_: Bin, who: Iterable[tuple[int, int]], level: int) -> None:
+        """Put (group, replicas) on each node of the bin for good; the ledger is for the caller to tell."""
+        free, contents, levels = bin_.free, bin_.contents, bin_.levels
+        for index, per_node in who:
+            for dimension, asked in enumerate(self.groups[index].request):
+                free[dimension] -= asked * per_node
+            contents[index] = contents.get(index, 0) + per_node
+            levels[index] = max(level, levels.get(index, level))
+            self.remaining[index] -= per_node * bin_.count
 
     def _move(self, bin_: Bin, group: Group, per_node: int, level: int) -> None:
         free = bin_.free
