@@ -10,6 +10,9 @@ from shared.core.resources import NODES
 from shared.core.solver.market import Option
 from shared.core.solver.state import Bin, State, total_load
 
+_Market = tuple[int, CapacityType, tuple[tuple[str, str | None], ...]]  # pool entry, capacity type, labels that stay
+_Kind = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes
+
 
 class Alternatives:
     """Finds other offerings for planned nodes, in price order."""
@@ -17,17 +20,25 @@ class Alternatives:
     def __init__(self, state: State) -> None:
         self._state = state
         self._memo: dict[object, tuple[OfferingKey, ...]] = {}
-        self._sorted: dict[object, tuple[list[int], list[Option]]] = {}
+        self._sorted: dict[_Market, tuple[list[int], list[Option]]] = {}
         self._by_market: dict[object, list[Option]] = {}
+        self._kinds: dict[tuple[int, int], _Kind] = {}
+        self._by_kinds: dict[frozenset[_Kind], tuple[tuple[str, ...], tuple[int, ...]]] = {}
         for option in state.market.options:
             if option.reservation is None:
                 self._by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
 
-    def _in_price_order(self, market: tuple[int, CapacityType]) -> tuple[list[int], list[Option]]:
-        """Return the prices and the options of a pool's market."""
+    def _in_price_order(self, market: _Market) -> tuple[list[int], list[Option]]:
+        """Return the prices and the options of a pool's market with these labels."""
         known = self._sorted.get(market)
         if known is None:
-            options = sorted(self._by_market.get(market, ()), key=lambda option: (option.price, option.index))
+            entry, capacity_type, labels = market
+            options = [
+                option
+                for option in self._by_market.get((entry, capacity_type), ())
+                if all(self._state.label(option, key) == value for key, value in labels)
+            ]
+            options.sort(key=lambda option: (option.price, option.index))
             known = self._sorted[market] = [option.price for option in options], options
         return known
 
@@ -38,7 +49,7 @@ class Alternatives:
         if option.reservation is not None:
             return ()
         most = self._state.market.policy.alternatives_max
-        kept, wishes = self._state.counted_keys(bin_), self._wishes(bin_)
+        kept, wishes = self._kept_and_wishes(bin_)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
         known = self._found((option.index, kept, wishes), bin_, option.allocatable)
         if len(known) < most:
@@ -64,22 +75,32 @@ class Alternatives:
         option = bin_.option
         assert option is not None
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
-        wishes = self._wishes(bin_)
-        kept = self._state.counted_keys(bin_)
-        labels = self._state.labels_of(option)
+        kept, wishes = self._kept_and_wishes(bin_)
+        domains = tuple((key, self._state.label(option, key)) for key in kept)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
-        prices, options = self._in_price_order((option.entry.index, capacity_type))
+        prices, options = self._in_price_order((option.entry.index, capacity_type, domains))
         for other in options[bisect_left(prices, option.price) :]:
             if other is option or not all(other.alternatives & wish for wish in wishes):
                 continue
             if any(used > whole for used, whole in zip(load, other.allocatable, strict=True)):
                 continue
-            if kept and any(self._state.labels_of(other).get(key) != labels.get(key) for key in kept):
-                continue
             if all(other.instance_type.capacity[name] <= largest[name] for name in limits):
                 yield other
 
-    def _wishes(self, bin_: Bin) -> tuple[int, ...]:
-        groups = self._state.groups
-        return tuple(sorted({groups[index].alternatives[level] for index, level in bin_.levels.items()}))
+    def _kept_and_wishes(self, bin_: Bin) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the labels that must stay under the bin's replicas, and their wishes; nodes are many, kinds few."""
+        kinds = frozenset([self._kind(placed) for placed in bin_.levels.items()])
+        known = self._by_kinds.get(kinds)
+        if known is None:
+            keys = frozenset().union(*(keys for keys, _ in kinds))
+            known = self._by_kinds[kinds] = tuple(sorted(keys)), tuple(sorted({wish for _, wish in kinds}))
+        return known
+
+    def _kind(self, placed: tuple[int, int]) -> _Kind:
+        """Return what matters of a group at a level."""
+        known = self._kinds.get(placed)
+        if known is None:
+            group, level = self._state.groups[placed[0]], placed[1]
+            known = self._kinds[placed] = (self._state.keys_of(group, level), group.alternatives[level])
+        return known

@@ -37,6 +37,10 @@ class _Members:
 
     def take(self, count: int) -> tuple[PlacedReplicas, ...]:
         """Return the next ``count`` replicas."""
+        key, left = self._left[-1]
+        if left > count:  # mostly
+            self._left[-1] = (key, left - count)
+            return (PlacedReplicas(key, count),)
         placed = []
         while count:
             key, left = self._left[-1]
@@ -76,6 +80,8 @@ def _placements(bin_: Bin, members: list[_Members]) -> Iterator[tuple[int, tuple
 
 
 def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
+    if not any(bin_.levels.values()):
+        return ()
     return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
 
 
@@ -114,11 +120,8 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
 def _launches(bin_: Bin, state: State, members: list[_Members], alternatives: Alternatives) -> Iterator[PlannedNodes]:
     option = bin_.option
     assert option is not None
-    gangs = [
-        state.groups[index].workload.key
-        for index in sorted(bin_.contents)
-        if state.groups[index].workload.gang is not None
-    ]
+    gangs = [state.groups[index] for index in bin_.contents if state.groups[index].workload.gang is not None]
+    leader = min(gangs, key=lambda group: group.index, default=None)
     others = alternatives.of(bin_)
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
@@ -130,6 +133,6 @@ def _launches(bin_: Bin, state: State, members: list[_Members], alternatives: Al
             placements=placed,
             alternatives=others,
             labels=bin_.labels,
-            gang_key=gangs[0] if gangs else None,
+            gang_key=None if leader is None else leader.workload.key,
             relaxed=_relaxed(bin_, state.groups),
         )

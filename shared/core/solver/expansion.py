@@ -1,6 +1,6 @@
 """From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.solver.bits import iter_bits
@@ -17,11 +17,11 @@ _Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 class _Stock:
     """What is left of a shape's lots, by group, and by what host rules see in a group."""
 
-    def __init__(self, shape: Shape, host_mask: int) -> None:
+    def __init__(self, shape: Shape, signature_of: Callable[[Group], _Signature]) -> None:
         self.buckets: dict[_Signature, list[list[int]]] = {}
         self.totals: dict[_Signature, int] = {}
         for lot in reversed(shape.lots):
-            signature = _signature(lot.group, host_mask)
+            signature = signature_of(lot.group)
             self.buckets.setdefault(signature, []).append([lot.group.index, lot.count])
             self.totals[signature] = self.totals.get(signature, 0) + lot.count
         self.is_plain = all(not matched and not carried for matched, carried in self.buckets)
@@ -40,6 +40,17 @@ class _Stock:
                 stack[-1][1] = left - taken
             yield group, taken
 
+    def take_one(self, signature: _Signature) -> int:
+        """Return the group of one replica of a signature; there must be one."""
+        self.totals[signature] -= 1
+        stack = self.buckets[signature]
+        group, left = stack[-1]
+        if left > 1:
+            stack[-1][1] = left - 1
+        else:
+            stack.pop()
+        return group
+
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
         """Yield (number of equal nodes, who is on each) for a shape without host rules."""
         (signature,) = self.buckets
@@ -57,14 +68,6 @@ class _Stock:
                 yield 1, tuple(self.take(signature, per_node))
 
 
-def _signature(group: Group, host_mask: int) -> _Signature:
-    matched = tuple(iter_bits(group.matching & host_mask))
-    carried = tuple(
-        (spread.term, spread.max_skew) for spread in group.constraints[0].spread if spread.topology_key == HOSTNAME
-    )
-    return matched, carried
-
-
 class Expansion:
     """Writes patterns into a state, for good; :meth:`finish` must follow."""
 
@@ -80,8 +83,18 @@ class Expansion:
                     if spread.topology_key == HOSTNAME:
                         spread_mask |= 1 << spread.term
         self._placed: dict[int, tuple[Bin, dict[int, int]]] = {}  # by group, per labels that nodes share
-        self._stocks = [_Stock(shape, spread_mask) for shape in shapes]
         self._spread_mask = spread_mask
+        self._signatures: dict[tuple[int, int], _Signature] = {}
+        self._stocks = [_Stock(shape, self._signature) for shape in shapes]
+
+    def _signature(self, group: Group) -> _Signature:
+        """Return the spread rules about hosts that a group matches, and those that it carries with their skews."""
+        matching, constraints = group.matching & self._spread_mask, group.constraints[0]
+        known = self._signatures.get((matching, id(constraints)))
+        if known is None:
+            carried = tuple((item.term, item.max_skew) for item in constraints.spread if item.topology_key == HOSTNAME)
+            known = self._signatures[matching, id(constraints)] = (tuple(iter_bits(matching)), carried)
+        return known
 
     def write(self, pattern: Pattern) -> None:
         """Put the pattern's replicas on nodes. What host rules refuse stays unplaced for the general path."""
@@ -158,7 +171,7 @@ class Expansion:
                 signature = _choose(stock, matched, limits)
                 if signature is None:
                     break
-                ((group, _),) = stock.take(signature, 1)
+                group = stock.take_one(signature)
                 who[group] = who.get(group, 0) + 1
                 for term in signature[0]:
                     matched[term] = matched.get(term, 0) + 1
@@ -174,7 +187,7 @@ class Expansion:
         for index, count in bin_.contents.items():
             group = self._state.groups[index]
             present.append((group.matching, count))
-            for term, skew in _signature(group, self._spread_mask)[1]:
+            for term, skew in self._signature(group)[1]:
                 limits[term] = min(skew, limits.get(term, skew))
         for matching, count in present:
             for term in iter_bits(matching & self._spread_mask):

@@ -35,7 +35,7 @@ class Group:
     @property
     def count(self) -> int:
         """All replicas of the group."""
-        return sum(count for _, count, _ in self.members)
+        return sum([count for _, count, _ in self.members])
 
     @property
     def is_price_capped(self) -> bool:
@@ -81,11 +81,7 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     terms = Terms()
     memo: dict[object, tuple[Level, ...]] = {}
     levels_of = [_levels(demand, now, preference_policy, soft_taints, memo) for demand in pending]
-    for demand, found in zip(pending, levels_of, strict=True):
-        workload = demand.workload
-        if workload.topology_spread or workload.affinity or workload.anti_affinity:
-            for key in term_keys(workload, found):
-                terms.register(key)
+    _register(pending, levels_of, terms)
     # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
     for workload in _known(snapshot):
         if workload.topology_spread or workload.affinity or workload.anti_affinity:
@@ -101,6 +97,19 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
                 mask |= 1 << alternatives.setdefault(wish, len(alternatives))
             group.alternatives.append(mask)
     return Demands(groups, terms, dimensions, list(alternatives))
+
+
+def _register(pending: Sequence[Demand], levels_of: Sequence[tuple[Level, ...]], terms: Terms) -> None:
+    """Register the terms of pending workloads, once for all that share their levels and see the same replicas."""
+    registered: set[object] = set()
+    for demand, found in zip(pending, levels_of, strict=True):
+        workload = demand.workload
+        if workload.topology_spread or workload.affinity or workload.anti_affinity:
+            alike = (id(found), workload.namespace, _chosen_labels(workload))
+            if alike not in registered:
+                registered.add(alike)
+                for key in term_keys(workload, found):
+                    terms.register(key)
 
 
 def running_level(workload: Workload) -> Level:
@@ -177,9 +186,8 @@ def _grouped(
 
 
 def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
-    return tuple(
-        workload.labels.get(key) for constraint in workload.topology_spread for key in constraint.match_label_keys
-    )
+    keys = [key for constraint in workload.topology_spread for key in constraint.match_label_keys]
+    return tuple([workload.labels.get(key) for key in keys]) if keys else ()
 
 
 def _in_queue_order(groups: Iterable[Group]) -> list[Group]:

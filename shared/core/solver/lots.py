@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from shared.core.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from shared.core.solver.bits import iter_bits
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
 from shared.core.solver.state import State
@@ -33,7 +34,7 @@ class Lot:
 @dataclass(slots=True)
 class _Part:
     groups: list[Group] = field(default_factory=list)
-    terms: set[int] = field(default_factory=set)
+    terms: int = 0  # a mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +148,21 @@ class _Offers:
 
 def _parts(groups: Sequence[Group]) -> Iterable[_Part]:
     """Yield the connected parts, in the order of their first group."""
+    touched_by = _touched(groups)
+    kinds = list(dict.fromkeys(touched_by))  # groups are many, combinations of terms few
+    parent = list(range(len(kinds)))
     owner_of: dict[int, int] = {}
-    parent = list(range(len(groups)))
-    touched_by = [_touched(group) for group in groups]
-    for position, touched in enumerate(touched_by):
-        for term in touched:
-            other = owner_of.setdefault(term, position)
-            parent[_root(parent, position)] = _root(parent, other)
+    for kind, touched in enumerate(kinds):
+        for term in iter_bits(touched):
+            other = owner_of.setdefault(term, kind)
+            parent[_root(parent, kind)] = _root(parent, other)
+    part_of = {touched: _root(parent, kind) for kind, touched in enumerate(kinds)}
     parts: dict[int, _Part] = {}
-    for position, group in enumerate(groups):
-        part = parts.setdefault(_root(parent, position), _Part())
+    for position, (group, touched) in enumerate(zip(groups, touched_by, strict=True)):
+        # Who has no terms is alone.
+        part = parts.setdefault(part_of[touched] if touched else ~position, _Part())
         part.groups.append(group)
-        part.terms.update(touched_by[position])
+        part.terms |= touched
     return parts.values()
 
 
@@ -170,17 +174,24 @@ def _root(parent: list[int], item: int) -> int:
     return item
 
 
-def _touched(group: Group) -> set[int]:
-    terms: set[int] = set()
-    mask = group.matching
-    while mask:
-        bit = mask & -mask
-        mask ^= bit
-        terms.add(bit.bit_length() - 1)
-    for constraints in group.constraints:
-        terms.update(spread.term for spread in constraints.spread)
-        terms.update(near.term for near in (*constraints.affinity, *constraints.anti))
-    return terms
+def _touched(groups: Sequence[Group]) -> list[int]:
+    """Return, by group, the mask of terms that it carries or matches."""
+    carried: dict[int, int] = {}  # by identity: many groups share their constraints
+    found = []
+    for group in groups:
+        touched = group.matching
+        for constraints in group.constraints:
+            mask = carried.get(id(constraints))
+            if mask is None:
+                mask = 0
+                for spread in constraints.spread:
+                    mask |= 1 << spread.term
+                for near in (*constraints.affinity, *constraints.anti):
+                    mask |= 1 << near.term
+                carried[id(constraints)] = mask
+            touched |= mask
+        found.append(touched)
+    return found
 
 
 def _deal_part(state: State, part: _Part, domains: DomainCosts) -> list[Lot] | None:
@@ -199,12 +210,11 @@ def _deal_part(state: State, part: _Part, domains: DomainCosts) -> list[Lot] | N
 
 def _has_residents(state: State, part: _Part) -> bool:
     """Whether a running replica's anti-affinity is about the part: the fast path does not look at those."""
-    for term in part.terms:
+    for term in iter_bits(part.terms):
         counts = state.ledger.by_term.get(term)
         if counts is not None and any(counts.owners.values()):
             return True
-    mask = sum(1 << term for term in part.terms)
-    return any(anti & mask for bin_ in state.bins for _, anti, _ in bin_.residents)
+    return any(anti & part.terms for bin_ in state.bins for _, anti, _ in bin_.residents)
 
 
 @dataclass(slots=True)
@@ -314,13 +324,14 @@ def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], doma
     spreads = _strictest(groups, key)
     universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
     lots: list[Lot] = []
-    for group in sorted(groups, key=lambda group: (len(domains.of(group, key)), group.index)):
+    offers = {group.index: domains.of(group, key) for group in groups}
+    for group in sorted(groups, key=lambda group: (len(offers[group.index]), group.index)):
         remaining = state.remaining[group.index]
         term = next((term for term in sorted(terms) if group.matching >> term & 1), None)
         if term is None:
             lots.append(Lot(group, 0, None, remaining))
             continue
-        offered = domains.of(group, key)
+        offered = offers[group.index]
         allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
@@ -342,30 +353,22 @@ def _strictest(groups: Sequence[Group], key: str) -> dict[object, SpreadTerm]:
     return found
 
 
-def _poured(counts: dict[str, int], load: list[tuple[str, float]], amount: int) -> Iterable[tuple[str, int]]:
+def _poured(counts: dict[str, int], load: Iterable[tuple[str, float]], amount: int) -> Iterable[tuple[str, int]]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
-    ordered = sorted(load, key=lambda item: (counts.get(item[0], 0), item[1], item[0]))
-    names = [name for name, _ in ordered]
-    given = dict.fromkeys(names, 0)
-    levels = [counts.get(name, 0) for name in names]
-    width = 1
-    while amount:
-        while width < len(names) and levels[width] <= levels[0] + given[names[0]]:
-            width += 1
-        level = levels[0] + given[names[0]]
-        step = (levels[width] - level if width < len(names) else amount) or 1
-        if step * width <= amount:
-            for name in names[:width]:
-                given[name] += step
-            amount -= step * width
-        else:
-            whole, rest = divmod(amount, width)
-            for position, name in enumerate(names[:width]):
-                given[name] += whole + (1 if position < rest else 0)
-            amount = 0
-    for name, count in given.items():
-        counts[name] = counts.get(name, 0) + count
-    return [(name, count) for name, count in given.items() if count]
+    ordered = sorted([(counts.get(name, 0), weight, name) for name, weight in load])
+    width, total = 0, amount
+    for level, _, _ in ordered:
+        if width and level * width >= total:
+            break  # the water does not rise above this one
+        width, total = width + 1, total + level
+    even, rest = divmod(total, width)
+    poured = []
+    for position, (level, _, name) in enumerate(ordered[:width]):
+        count = even + (position < rest) - level
+        if count:
+            counts[name] = level + count
+            poured.append((name, count))
+    return poured
 
 
 def _holds(spread: SpreadTerm, counts: Mapping[str, int]) -> bool:

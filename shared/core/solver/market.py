@@ -75,6 +75,7 @@ class Option:
     price: int  # atto-USD an hour
     allocatable: Vector
     alternatives: int
+    place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
 
@@ -156,7 +157,7 @@ class Market:
     def _add_options(self, entry: Entry, types: Sequence[InstanceType]) -> None:
         tolerating = self._tolerating(entry)
         by_type = self._meeting_types(entry, types, tolerating)
-        by_place: dict[OfferedPlace, int] = {}
+        by_place: dict[OfferedPlace, tuple[int, Mapping[str, str]]] = {}
         zones = frozenset(subnet.zone for subnet in entry.node_class.status.subnets)
         reserved: dict[str, list[CapacityReservation]] = {}
         for reservation in selected_reservations(self.snapshot, entry.node_class):
@@ -165,13 +166,15 @@ class Market:
             for place, price, is_available in self._offered(instance_type, reserved.get(instance_type.name, ())):
                 if zones and place.zone not in zones:
                     continue
-                mask = by_place.get(place)
-                if mask is None:
-                    mask = by_place[place] = self._meeting_place(entry, place)
-                    if mask >= 0:
+                known = by_place.get(place)
+                if known is None:
+                    found = place.labels()
+                    known = by_place[place] = self._meeting_place(entry, place, found), found
+                    if known[0] >= 0:
                         self.places.append((entry, place))
-                if mask >= 0 and is_available:
-                    self._add_option(entry, instance_type, place, price, meeting & mask)
+                mask, labels = known
+                if mask >= 0 and is_available and meeting & mask:
+                    self._add_option(entry, instance_type, place, price, meeting & mask, labels)
 
     def _offered(
         self, instance_type: InstanceType, reservations: Sequence[CapacityReservation]
@@ -187,10 +190,14 @@ class Market:
                 yield place, price_atto_usd(offering.price_micro_usd_per_hour), offering.is_available(self.now)
 
     def _add_option(
-        self, entry: Entry, instance_type: InstanceType, place: OfferedPlace, price: int, mask: int
+        self,
+        entry: Entry,
+        instance_type: InstanceType,
+        place: OfferedPlace,
+        price: int,
+        mask: int,
+        labels: Mapping[str, str],
     ) -> None:
-        if not mask:
-            return
         reservation = place.reservation
         key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
         self.options.append(
@@ -202,6 +209,7 @@ class Market:
                 price=price,
                 allocatable=self._vectors[instance_type.name],
                 alternatives=mask,
+                place_labels=labels,
                 reservation=reservation,
                 on_demand_micro_usd=0 if reservation is None else self.prices.on_demand_micro_usd(instance_type),
             )
@@ -236,9 +244,8 @@ class Market:
             grouped[met] = grouped.get(met, 0) | 1 << bit
         return [sum(wishes for met, wishes in grouped.items() if met >> position & 1) for position in range(len(types))]
 
-    def _meeting_place(self, entry: Entry, place: OfferedPlace) -> int:
+    def _meeting_place(self, entry: Entry, place: OfferedPlace, labels: Mapping[str, str]) -> int:
         """Return the wishes that a place meets, or -1 when the pool itself does not allow it."""
-        labels = place.labels()
         wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
         if not accepts(labels, wanted):
             return -1
@@ -265,12 +272,11 @@ class Market:
 
     def labels(self, option: Option) -> dict[str, str]:
         """Return every label that a node of this option will have, as far as it is known now."""
-        key = option.key
-        place = OfferedPlace(key.zone, key.zone_id, key.capacity_type, key.reservation_id, option.reservation)
-        of_type = self._type_labels.get(key.instance_type)
+        name = option.key.instance_type
+        of_type = self._type_labels.get(name)
         if of_type is None:
-            of_type = self._type_labels[key.instance_type] = option.instance_type.requirements.labels()
-        return {**of_type, **option.entry.labels, **place.labels()}
+            of_type = self._type_labels[name] = option.instance_type.requirements.labels()
+        return {**of_type, **option.entry.labels, **option.place_labels}
 
 
 def _place_order(offering: Offering) -> tuple[str, CapacityType]:

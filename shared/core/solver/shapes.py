@@ -14,8 +14,6 @@ from shared.core.solver.state import State
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
 
-_NOWHERE: Mapping[str, str] = {}
-
 
 @dataclass(slots=True, eq=False)
 class Shape:
@@ -41,7 +39,7 @@ class Candidate:
 
 def build_shapes(lots: Sequence[Lot]) -> list[Shape]:
     """Merge lots into shapes, in order of first appearance."""
-    rules = host_rules([lot.group for lot in lots])
+    rules = host_rules(list({lot.group.index: lot.group for lot in lots}.values()))
     shapes: dict[object, Shape] = {}
     for lot in lots:
         group = lot.group
@@ -120,8 +118,7 @@ class Candidates:
         open_options: list[tuple[Option, int]] = []
         best_tier: dict[int, int] = {}  # per tier: the shapes that some paid option of it could hold
         for option in state.market.options:
-            labels = state.labels_of(option) if self.eligibility.is_pinned else _NOWHERE
-            accepting = self.eligibility.accepting(option.alternatives, labels)
+            accepting = self.eligibility.accepting(option.alternatives, option.place_labels)
             if min_values.concerns(option.entry):
                 continue  # whether a node leaves enough types to choose from is looked at replica by replica
             if not accepting & self.eligibility.fitting(option.allocatable) or supply.nodes_left(option) == 0:

@@ -92,7 +92,7 @@ class State:
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
-        self._counted_keys: dict[tuple[int, int], frozenset[str]] = {}  # by group and level
+        self._counted_keys: dict[object, frozenset[str]] = {}
         self._taints = [
             binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False) for entry in market.entries
         ]
@@ -143,6 +143,11 @@ class State:
         if known is None:
             known = self._labels[option.index] = self.market.labels(option)
         return known
+
+    def label(self, option: Option, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = option.place_labels.get(key)
+        return self.labels_of(option).get(key) if placed is None else placed
 
     def open_bin(self, option: Option, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
@@ -265,21 +270,22 @@ class State:
     def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
         """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
         keys: set[str] = set()
-        for placed in bin_.levels.items():
-            known = self._counted_keys.get(placed)
-            if known is None:
-                group, level = self.groups[placed[0]], placed[1]
-                known = self._counted_keys[placed] = self._keys_of(group, level)
-            keys |= known
+        for index, level in bin_.levels.items():
+            keys |= self.keys_of(self.groups[index], level)
         return tuple(sorted(keys))
 
-    def _keys_of(self, group: Group, level: int) -> frozenset[str]:
-        keys = {*group.constraints[level].topology_keys()}
-        keys.update(counts.topology_key for term, counts in self.ledger.by_term.items() if group.matching >> term & 1)
-        gang = group.workload.gang
-        if gang is not None and gang.single_topology_key is not None:
-            keys.add(gang.single_topology_key)
-        return frozenset(keys - {HOSTNAME})
+    def keys_of(self, group: Group, level: int) -> frozenset[str]:
+        """Return the labels that must not change under a group's replicas once they are placed at a level."""
+        gang, constraints = group.workload.gang, group.constraints[level]
+        single = None if gang is None else gang.single_topology_key
+        memo_key = (group.matching, id(constraints), single)
+        known = self._counted_keys.get(memo_key)
+        if known is None:
+            terms = self.ledger.by_term.items()
+            keys = {counts.topology_key for term, counts in terms if group.matching >> term & 1}
+            keys.update(constraints.topology_keys(), () if single is None else (single,))
+            known = self._counted_keys[memo_key] = frozenset(keys - {HOSTNAME})
+        return known
 
     def budget_left(self, group: Group) -> int:
         """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""

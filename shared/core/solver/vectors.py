@@ -19,10 +19,15 @@ class Dimensions:
         for request in set(requests):
             asked.update(name for name, amount in request.items() if amount > 0)
         self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
+        self._requests: dict[Resources, Vector] = {}
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
-        return tuple(max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names)
+        known = self._requests.get(resources)
+        if known is None:
+            asked = (max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names)
+            known = self._requests[resources] = tuple(asked)
+        return known
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
