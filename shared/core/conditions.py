@@ -78,6 +78,12 @@ def node_class_conditions(
     return tuple(sorted((*found, *limit, ready), key=_order))
 
 
+def not_yet_looked_at(now: datetime) -> tuple[Condition, ...]:
+    """Return the conditions of an object that no discovery has seen yet."""
+    message = "not looked at yet; discovery does so within a minute"
+    return (Condition(ConditionType.READY, ConditionStatus.UNKNOWN, _NOT_YET_KNOWN, message, now),)
+
+
 def launches_blocked(previous: Sequence[Condition], reason: str, now: datetime) -> tuple[Condition, ...]:
     """Return a class's conditions after EC2 refused a launch for good; what was looked up stays as it was."""
     make = _Maker(previous, now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.conditions import not_yet_looked_at
 from shared.core.node_claim import NodeClaim
 from shared.manifests.render import in_field_order
 from shared.manifests.status import node_class_status, node_pool_status
@@ -37,7 +38,7 @@ class ShowPolicy:
     def _status(
         self, row: PolicyObject, reservations: Mapping[str, CapacityReservation], claims: Sequence[NodeClaim]
     ) -> dict[str, Any]:
-        conditions = row.status.conditions
+        conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
             return node_pool_status(conditions, [claim for claim in claims if claim.node_pool_name == row.name])
         found = row.status.node_class

@@ -296,6 +296,18 @@ def test_get_shows_what_a_pool_has_and_can_be_applied_with_it(stack: Stack) -> N
     assert ["gpu-training", "Unknown", "gpu-training", "50", "2", "2", "0", "0"] in rows
 
 
+@pytest.mark.parametrize("kind", ["nodepool", "nodeclass"])
+def test_get_says_of_what_was_not_looked_at_yet_that_nobody_knows(stack: Stack, kind: str) -> None:
+    run(stack, "apply", "-f", POLICY)
+    printed = run(stack, "get", kind, "default", "-o", "yaml").stdout
+    (document,) = load_documents(printed)
+    (ready,) = document.value["status"]["conditions"]
+    assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "Unknown", "NotYetKnown")
+    assert "within a minute" in ready["message"]
+    assert "unchanged" in run(stack, "apply", "-f", "-", given=printed).stdout
+    assert run(stack, "get", kind, "default").stdout.splitlines()[1].split()[:2] == ["default", "Unknown"]
+
+
 def test_get_as_a_table(stack: Stack) -> None:
     run(stack, "apply", "-f", POLICY)
     give_status(stack)
