@@ -166,7 +166,6 @@ def react() -> React:
             queue=outside.queue,
         ),
         publisher=outside.publisher,
-        queue=outside.queue,
         clock=outside.clock,
         rebalance=outside.settings.rebalance_policy,
     )

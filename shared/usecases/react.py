@@ -19,7 +19,7 @@ from shared.core.notice import Notice, NoticeKind
 from shared.core.shortage import FIRST_REST
 from shared.manifests.events import ReservationIdle
 from shared.ports.ec2 import InstanceReader
-from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.messaging import EventPublisher
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
@@ -64,7 +64,6 @@ class React:
     blocks: BlockDrains
     freed: FreedUnits
     publisher: EventPublisher
-    queue: WorkQueue
     clock: Clock
     rebalance: RebalancePolicy = RebalancePolicy.IGNORE
 
@@ -161,12 +160,12 @@ class React:
         return notice.due_at is not None and notice.due_at - now < timedelta(hours=1)
 
     def _react_to_reservations(self, notices: Sequence[Notice], now: datetime) -> None:
-        """Look at the drains of blocks that were named, and let the planner look at the reservations.
+        """Look at the drains of blocks that were named.
 
-        Discovery is woken by the same event through a rule of its own, and wakes the planner again if it finds more.
+        Discovery is woken by the same event through a rule of its own, and wakes the planner if it finds more. A pass
+        before that would find nothing, and the one that can use the reservation would wait for its end.
         """
         named = {reservation_id for notice in notices for reservation_id in notice.reservation_ids}
         live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
         if live:
             self.blocks.run(live, now)
-        self.queue.wake_planner(reason="reservation event")

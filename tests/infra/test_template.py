@@ -188,6 +188,21 @@ def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
     }
 
 
+def test_what_happens_to_reservations_wakes_discovery_which_alone_wakes_the_planner_for_it(
+    resources: Resources,
+) -> None:
+    woken = {
+        str(properties["EventPattern"]): {as_reported(target["Arn"]).strip("<>").split(".")[0] for target in targets}
+        for properties in of_type(resources, "AWS::Events::Rule").values()
+        if (targets := properties["Targets"]) and "EventPattern" in properties
+    }
+    about = {pattern: them for pattern, them in woken.items() if "Capacity" in pattern}
+    assert len(about) == 6
+    for pattern, targets in about.items():
+        handlers = {resources[name]["Properties"].get("Handler") for name in targets}
+        assert "functions.discover_reservations.handler.handler" in handlers, pattern
+
+
 def test_a_finished_deployment_discovers_what_can_be_bought(resources: Resources) -> None:
     (rule,) = (
         properties

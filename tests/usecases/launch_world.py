@@ -311,7 +311,6 @@ class World:
             blocks=self._blocks(ports),
             freed=self.freed_units(),
             publisher=ports.bus,
-            queue=ports.queue,
             clock=self.clock,
             rebalance=rebalance,
         )

@@ -174,6 +174,13 @@ def test_the_warning_that_a_block_expires_starts_its_drain(world: World) -> None
     assert drain.deadline == end - timedelta(minutes=32)
 
 
+def test_an_event_about_a_reservation_leaves_the_planner_to_discovery(world: World) -> None:
+    """The same event wakes discovery; a pass before that has looked would only keep the useful one waiting."""
+    world.queue.wake_ups.clear()
+    world.react().run([Notice(NoticeKind.RESERVATION_CHANGED, world.clock.now(), reservation_ids=("cr-1",))])
+    assert world.queue.wake_ups == []
+
+
 def test_an_unused_reservation_is_passed_on_while_it_is_unused(world: World) -> None:
     notice = Notice(NoticeKind.RESERVATION_UNDERUTILIZED, world.clock.now(), reservation_ids=("cr-1", "cr-of-others"))
     world.react().run([notice, notice])
