@@ -70,6 +70,14 @@ def _configuration(world: World) -> list[LaunchBatch]:
     return [world.plan(2, on_demand("m5.large"))]
 
 
+def _quota(world: World) -> list[LaunchBatch]:
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.QUOTA
+    return [
+        world.plan(2, on_demand("m5.large"), batch_id="b-1"),
+        world.plan(1, spot("m6g.large", 1), batch_id="b-2"),  # another market: it goes on
+    ]
+
+
 def _template_deleted(world: World) -> list[LaunchBatch]:
     world.ec2.whole_refusals = [LaunchError(LaunchErrorKind.TEMPLATE_MISSING, "InvalidLaunchTemplateId.NotFound")]
     return [world.plan(2, on_demand("m5.large"))]
@@ -119,6 +127,7 @@ SCENARIOS = {
     "mixed": Scenario(_mixed, 5),
     "shortage": Scenario(_shortage, 1),
     "configuration": Scenario(_configuration, 0),
+    "quota": Scenario(_quota, 1),
     "template-deleted": Scenario(_template_deleted, 2),
     "throttled-answer": Scenario(_throttled_answer, 2),
     "probe": Scenario(_probe, 3),

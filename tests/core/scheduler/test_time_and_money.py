@@ -217,11 +217,16 @@ def test_a_price_cap_is_on_the_whole_workload() -> None:
     assert plan.unplaced[0].code is ReasonCode.MAX_PRICE
 
 
-def test_stock_that_ran_out_is_asked_again_at_its_time() -> None:
+@pytest.mark.parametrize(
+    ("reason", "told"), [("", "had insufficient capacity"), ("the quota is used up", "rests: the quota is used up")]
+)
+def test_stock_that_ran_out_is_asked_again_at_its_time(reason: str, told: str) -> None:
     back_at = NOW + timedelta(minutes=3)
-    sold_out = replace(P5, offerings=tuple(replace(offering, unavailable_until=back_at) for offering in P5.offerings))
+    rests = [replace(each, unavailable_until=back_at, unavailable_reason=reason) for each in P5.offerings]
+    sold_out = replace(P5, offerings=tuple(rests))
     plan = planned(with_demand(plain(sold_out), demand(slot_sized())))
     assert (plan.unplaced[0].code, plan.unplaced[0].earliest_at) == (ReasonCode.OFFERING_UNAVAILABLE, back_at)
+    assert told in plan.unplaced[0].message
     assert placed_count(planned(with_demand(plain(sold_out), demand(slot_sized())), now=back_at)) == 1
 
 
