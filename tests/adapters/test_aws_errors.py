@@ -28,6 +28,33 @@ def test_no_code_stands_in_two_sets() -> None:
         assert not ours & theirs, f"{first} and {second}"
 
 
+KINDS = {
+    "INSUFFICIENT_CAPACITY_CODES": LaunchErrorKind.INSUFFICIENT_CAPACITY,
+    "RESERVATION_EXHAUSTED_CODES": LaunchErrorKind.RESERVATION_EXHAUSTED,
+    "RESERVATION_UNUSABLE_CODES": LaunchErrorKind.RESERVATION_UNUSABLE,
+    "QUOTA_CODES": LaunchErrorKind.QUOTA,
+    "TYPE_QUOTA_CODES": LaunchErrorKind.TYPE_QUOTA,
+    "SUBNET_FULL_CODES": LaunchErrorKind.SUBNET_FULL,
+    "UNSUPPORTED_CODES": LaunchErrorKind.UNSUPPORTED,
+    "SPOT_NOT_PERMITTED_CODES": LaunchErrorKind.SPOT_NOT_PERMITTED,
+    "TEMPLATE_MISSING_CODES": LaunchErrorKind.TEMPLATE_MISSING,
+    "CONFIGURATION_CODES": LaunchErrorKind.CONFIGURATION,
+    "PERMISSION_CODES": LaunchErrorKind.PERMISSION,
+    "THROTTLE_CODES": LaunchErrorKind.TRANSIENT,
+    "SERVICE_TROUBLE_CODES": LaunchErrorKind.TRANSIENT,
+}
+# About other calls than launches, or an error of ours.
+NO_KINDS = {"TEMPLATE_EXISTS_CODES", "INSTANCE_MISSING_CODES", "IDEMPOTENCY_CODES"}
+
+
+def test_every_set_is_a_kind_of_refusal_and_every_kind_has_a_set() -> None:
+    assert SETS.keys() == KINDS.keys() | NO_KINDS
+    assert {code: launch_error_kind(code) for name in KINDS for code in SETS[name]} == {
+        code: kind for name, kind in KINDS.items() for code in SETS[name]
+    }
+    assert set(KINDS.values()) | {LaunchErrorKind.UNKNOWN} == set(LaunchErrorKind)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

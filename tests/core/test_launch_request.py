@@ -233,6 +233,12 @@ def outcome(*kinds: LaunchErrorKind, instances: int = 0, adopted: bool = False) 
 def test_each_kind_of_refusal_has_its_reaction(kind: LaunchErrorKind, retry: bool, rests: bool, blocked: bool) -> None:
     reaction = react_to(request_of(on_demand("m5.large")), outcome(kind))
     assert (reaction.retry, bool(reaction.resting), reaction.blocked_reason is not None) == (retry, rests, blocked)
+    assert (reaction.resting_markets, reaction.unsupported) == ({}, ())
+
+
+def test_a_type_that_is_not_sold_in_the_zone_is_left_out_until_the_next_catalogue() -> None:
+    reaction = react_to(request_of(on_demand("m5.large")), outcome(LaunchErrorKind.UNSUPPORTED))
+    assert (reaction.retry, reaction.resting, reaction.unsupported) == (False, (), (on_demand("m5.large"),))
 
 
 @pytest.mark.parametrize(
