@@ -23,10 +23,12 @@ def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
             **asdict(found),
             "unpriced": found.unpriced[:_NAMES_LOGGED_MAX],
             "priced_from_before": found.priced_from_before[:_NAMES_LOGGED_MAX],
+            "spot_lost": found.spot_lost[:_NAMES_LOGGED_MAX],
         },
     )
     count("InstanceTypesUnpriced", len(found.unpriced))
     count("InstanceTypesPricedFromBefore", len(found.priced_from_before))
+    count("SpotOfferingsLost", len(found.spot_lost))
     count("DiscoveryFailures", len(found.failures))
     if found.failures:
         raise PricesMissingError("; ".join(found.failures))

@@ -37,14 +37,15 @@ class Catalogue:
     instance_types: tuple[InstanceType, ...]
     unpriced: tuple[str, ...] = field(default=())  # sold on demand, price never seen
     priced_from_before: tuple[str, ...] = field(default=())  # the price list misses them now
+    spot_lost: tuple[str, ...] = field(default=())  # "type zone", sold there as before, but spot has no price any more
 
 
 def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue:
     """Put types, zones and prices together.
 
     A missing price never makes an offering free: the last known on-demand price stays; without one the offering is
-    left out and the type is reported. A spot pool without a price has no spot offering (R-198), unless spot prices
-    could not be read at all.
+    left out and the type is reported. A spot pool without a price has no spot offering (R-198), and is reported if it
+    had one, unless spot prices could not be read at all.
     """
     last = {instance_type.name: instance_type for instance_type in before}
     composed = []
@@ -66,7 +67,25 @@ def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue
         )
         found = replace(item.instance_type, offerings=offerings, on_demand_price_micro_usd_per_hour=price)
         composed.append(earlier if earlier is not None and _only_wobbles(earlier, found) else found)
-    return Catalogue(tuple(composed), tuple(unpriced), tuple(kept))
+    return Catalogue(tuple(composed), tuple(unpriced), tuple(kept), _spot_lost(composed, discovered, last))
+
+
+def _spot_lost(
+    composed: Sequence[InstanceType], discovered: Discovered, last: Mapping[str, InstanceType]
+) -> tuple[str, ...]:
+    """Name the spot offerings that are gone for want of a price alone."""
+    markets = {item.instance_type.name: item.markets for item in discovered.types}
+    lost = []
+    for found in composed:
+        if found.name in last and CapacityType.SPOT in markets[found.name]:
+            gone = _spot_zones(last[found.name]) - _spot_zones(found)
+            still_sold = gone & set(discovered.zone_ids.get(found.name, ()))
+            lost += [f"{found.name} {discovered.zone_names.get(zone_id, zone_id)}" for zone_id in sorted(still_sold)]
+    return tuple(lost)
+
+
+def _spot_zones(instance_type: InstanceType) -> set[str]:
+    return {each.zone_id for each in instance_type.offerings if each.capacity_type is CapacityType.SPOT}
 
 
 def _only_wobbles(earlier: InstanceType, found: InstanceType) -> bool:

@@ -22,6 +22,7 @@ class OfferingsDiscovery:
     written_count: int
     unpriced: tuple[str, ...]
     priced_from_before: tuple[str, ...]
+    spot_lost: tuple[str, ...]
     failures: tuple[str, ...]
 
 
@@ -56,6 +57,7 @@ class DiscoverOfferings:
             written_count=written,
             unpriced=catalogue.unpriced,
             priced_from_before=catalogue.priced_from_before,
+            spot_lost=catalogue.spot_lost,
             failures=tuple(failures),
         )
 

@@ -122,10 +122,22 @@ def test_a_spot_pool_without_a_price_is_not_offered() -> None:
     world = PlanningWorld()
     world.prices.spot_prices = {key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")}
 
-    world.offerings().run()
+    assert world.offerings().run().spot_lost == ()
 
     assert ("spot", "us-east-1b") not in markets(catalogue(world)["m5.large"])
     assert ("spot", "us-east-1a") in markets(catalogue(world)["m5.large"])
+
+
+def test_a_spot_pool_that_loses_its_price_is_named() -> None:
+    world = PlanningWorld()
+    world.offerings().run()
+    world.prices.spot_prices = {key: price for key, price in SPOT.items() if key != ("m5.large", "us-east-1b")}
+
+    assert world.offerings().run().spot_lost == ("m5.large us-east-1b",)
+    assert ("spot", "us-east-1b") not in markets(catalogue(world)["m5.large"])
+    assert world.offerings().run().spot_lost == ()  # once
+    world.prices.spot_prices = None
+    assert world.offerings().run().spot_lost == ()
 
 
 def test_prices_that_cannot_be_read_stay_as_they_were() -> None:
