@@ -90,6 +90,17 @@ def launch(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def move_units(resources: Resources) -> Iterable[Grant]:
+    """Allow moving units between reservations whose owner says so."""
+    yield Grant(
+        "MoveUnits",
+        "Units move only between reservations of this account that both carry the tag that allows it.",
+        ["ec2:MoveCapacityReservationInstances"],
+        resources.ec2("capacity-reservation"),
+        {"StringEquals": {f"aws:ResourceTag/{names.MOVABLE_TAG}": names.MOVABLE_VALUE}},
+    )
+
+
 def end_instances(resources: Resources) -> Iterable[Grant]:
     """Allow terminating what we launched."""
     yield Grant(

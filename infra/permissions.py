@@ -213,7 +213,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.DECISIONS),
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        more=(keep_snapshots, ec2_permissions.end_instances),  # an empty node's drain is over as it begins
+        # An empty node's drain is over as it begins.
+        more=(keep_snapshots, ec2_permissions.end_instances, ec2_permissions.move_units),
     ),
     Function.COLLECT: Duty(
         writes=_CLAIMS,

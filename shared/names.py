@@ -93,6 +93,9 @@ METRICS_NAMESPACE: Final = "Reservoir"
 OWNER_TAG: Final = "reservoir:deployment"
 NODE_CLAIM_TAG: Final = "reservoir:nodeclaim"
 BATCH_TAG: Final = "reservoir:batch"
+# On both of two equal reservations: units may move between them. Set by their owner, never by Reservoir.
+MOVABLE_TAG: Final = "reservoir:units-may-move"
+MOVABLE_VALUE: Final = "true"
 NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name

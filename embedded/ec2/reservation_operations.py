@@ -11,7 +11,7 @@ from embedded.ec2.filters import Readers, page, select, without_empty
 from embedded.ec2.launch_specs import resolve_zone
 from embedded.ec2.reservation_life import begin, end_on_time
 from embedded.ec2.reservation_view import reservation_of
-from embedded.ec2.state import CapacityReservation, Market, ReservationKind
+from embedded.ec2.state import CapacityReservation, Instance, Market, ReservationKind
 from embedded.ec2.tags import from_specifications
 from embedded.ec2.world import World
 
@@ -110,7 +110,11 @@ def describe_capacity_reservations(world: World, parameters: Parameters) -> dict
 
 
 def move_capacity_reservation_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer MoveCapacityReservationInstances: free slots first, then used ones if both reservations are open."""
+    """Answer MoveCapacityReservationInstances: free slots first, then used ones if both reservations are open.
+
+    A used slot moves with its instance, which must have been launched with the preference open. A reservation that was
+    emptied is cancelled.
+    """
     source = _own_plain(world, parameters["SourceCapacityReservationId"])
     target = _own_plain(world, parameters["DestinationCapacityReservationId"])
     count = parameters["InstanceCount"]
@@ -122,9 +126,12 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
     if source.state != "active" or target.state != "active":
         raise Ec2Error("InvalidCapacityReservationState", "Both capacity reservations must be active.")
     both_open = source.match_criteria == target.match_criteria == "open"
-    if not 1 <= count <= (source.total_count if both_open else source.available_count):
+    used = [i for i in source.occupants if both_open and _was_launched_open(world.instances[i])]
+    if not 1 <= count <= source.available_count + len(used):
         raise invalid_value("The source capacity reservation does not have that much capacity to move.")
-    moving = list(source.occupants)[: max(0, count - source.available_count)]
+    if source.commitment_end_at and world.now() < source.commitment_end_at:
+        raise invalid_value("The instance count cannot decrease during the commitment duration.")
+    moving = used[: max(0, count - source.available_count)]
     source.total_count -= count
     target.total_count += count
     for instance_id in moving:
@@ -132,6 +139,7 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
         slots.join(world, world.instances[instance_id], target)
     if source.total_count == 0:
         source.state = "cancelled"
+    slots.absorb(world, target)
     return {
         "SourceCapacityReservation": reservation_of(world, source),
         "DestinationCapacityReservation": reservation_of(world, target),
@@ -184,6 +192,10 @@ def _own_plain(world: World, reservation_id: str) -> CapacityReservation:
             f"A capacity reservation of the kind {reservation.kind} cannot be changed this way.",
         )
     return reservation
+
+
+def _was_launched_open(instance: Instance) -> bool:
+    return instance.spec.target.preference in (None, "open") and not instance.spec.target.is_targeted
 
 
 def _check_count(count: int) -> None:

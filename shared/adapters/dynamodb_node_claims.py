@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 LISTED: Final = "live"
+_MOVING: Final = "moving"
 # Ended claims answer "what became of my node?" for a while.
 _ENDED_KEPT: Final = timedelta(days=7)
 # Beside the claim and one reservation, so many workloads fit in one transaction.
@@ -81,6 +82,11 @@ class DynamoDbNodeClaimStore:
         """Return claims in a live state, by id."""
         claims = map(_claim, self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()))
         return tuple(claim for claim in claims if claim.is_live)
+
+    def list_moving(self) -> tuple[NodeClaim, ...]:
+        """Return the open leases of units on their way to other reservations, by id."""
+        claims = map(_claim, self._table.query(LISTING_INDEX, LISTING_KEY, _MOVING, self._clock.now()))
+        return tuple(filter(ledger.is_moving, claims))
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
@@ -223,7 +229,7 @@ def _row(claim: NodeClaim) -> Attributes:
             REVISION: claim.revision,
             INSTANCE_KEY: claim.instance_id,
             LEASE_KEY: leased,
-            LISTING_KEY: LISTED if claim.is_live else None,
+            LISTING_KEY: LISTED if claim.is_live else _MOVING if ledger.is_moving(claim) else None,
             # A claim that ended keeps its row until its lease is closed, or the unit would leak.
             TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT) if forgotten else None,
         }

@@ -79,6 +79,11 @@ def settled(claim: NodeClaim) -> NodeClaim:
     return replace(claim, lease=replace(claim.lease, state=LeaseState.SETTLED, settled_at=claim.launched_at))
 
 
+def is_moving(claim: NodeClaim) -> bool:
+    """Whether the claim is a unit that EC2's count of the reservation that it leaves may still contain."""
+    return claim.moves_to is not None and holds_open_lease(claim)
+
+
 def absorbed(claim: NodeClaim) -> NodeClaim:
     """Return the claim with its lease closed by an observation."""
     assert claim.lease is not None

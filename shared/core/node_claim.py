@@ -152,6 +152,8 @@ class NodeClaim:
     unhealthy_since: datetime | None = None  # an episode of failed checks that is only reported
     # Leased over a unit that the claim in ``replaces`` still uses: launched only once that unit is free.
     waits_for_slot: bool = False
+    # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
+    moves_to: str | None = None
     failure: str | None = None
 
     def may_become(self, state: ClaimState) -> bool:

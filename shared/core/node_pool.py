@@ -45,6 +45,7 @@ class Disruption:
     budgets: tuple[Budget, ...] = (Budget(nodes="10%"),)
     # Keep empty reserved nodes: None returns them to their reservation, 0 keeps them while it lasts, else seconds kept.
     keep_reserved_s: int | None = None
+    move_reserved_units: bool = False  # free units of equal reservations may move to those that its nodes can use
 
 
 @dataclass(frozen=True, slots=True)

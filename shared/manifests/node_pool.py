@@ -32,6 +32,7 @@ from shared.manifests.metadata import Metadata, ServerSide
 from shared.manifests.model import Contradiction, Model, RefusedBecause
 from shared.manifests.selection import MOST_REQUIREMENTS, PoolRequirement, TaintSpec, requirements_of
 from shared.manifests.workload import Quantities
+from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 
 API_VERSION: Final = "karpenter.sh/v1"
 KIND: Final = "NodePool"
@@ -165,6 +166,10 @@ class DisruptionSpec(Model):
         default=None,
         description=f"Keep empty reserved nodes so long, or {WHILE_RESERVATION_LASTS}; absent: give them back.",
     )
+    move_reserved_units: bool = Field(
+        default=False,
+        description=f"Move free units between equal reservations tagged {MOVABLE_TAG}={MOVABLE_VALUE} to be used.",
+    )
 
     @property
     def keep_reserved_s(self) -> int | None:
@@ -180,6 +185,7 @@ class DisruptionSpec(Model):
             consolidate_after_s=seconds_or_never(self.consolidate_after),
             budgets=tuple(budget.to_core() for budget in self.budgets),
             keep_reserved_s=self.keep_reserved_s,
+            move_reserved_units=self.move_reserved_units,
         )
 
 

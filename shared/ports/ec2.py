@@ -77,6 +77,17 @@ class InstanceTerminator(Protocol):
         ...
 
 
+class UnitMover(Protocol):
+    """MoveCapacityReservationInstances."""
+
+    def move(self, source_id: str, destination_id: str, count: int, client_token: str) -> None:
+        """Move units of a reservation, the free ones first; the same again with the same token moves nothing more.
+
+        Raises TransientError when the call was throttled or its answer lost, and AwsError when EC2 refuses.
+        """
+        ...
+
+
 class InstanceTagger(Protocol):
     """CreateTags on instances."""
 

@@ -222,6 +222,10 @@ class NodeClaimStore(Protocol):
         """Return claims by EC2 instance id."""
         ...
 
+    def list_moving(self) -> tuple[NodeClaim, ...]:
+        """Return the open leases of units on their way to other reservations (``moves_to``), by id; may lag."""
+        ...
+
     def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
         """Return claims with an open lease on the reservation, by id; may lag a write by moments."""
         ...

@@ -18,6 +18,7 @@ from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
 from shared.adapters.ec2_instances import Ec2Instances
 from shared.adapters.ec2_network import Ec2LaunchEnvironment
 from shared.adapters.ec2_reservations import Ec2ReservationReader
+from shared.adapters.ec2_unit_moves import Ec2UnitMover
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.launch_templates import Ec2LaunchTemplates
 from shared.adapters.pacing import Pacer
@@ -151,6 +152,11 @@ class Adapters:
     def reservation_reader(self) -> Ec2ReservationReader:
         """DescribeCapacityReservations."""
         return Ec2ReservationReader(self.ec2, lambda: make_client("resource-groups"))
+
+    @cached_property
+    def unit_mover(self) -> Ec2UnitMover:
+        """MoveCapacityReservationInstances."""
+        return Ec2UnitMover(self.ec2)
 
     @cached_property
     def capacity_blocks(self) -> Ec2CapacityBlocks:

@@ -30,6 +30,7 @@ from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
 from shared.usecases.launch_gangs import LaunchGangs
 from shared.usecases.launch_reactions import LaunchReactions
+from shared.usecases.move_units import MoveUnits
 from shared.usecases.node_life import NodeLife
 from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.provision import Provision
@@ -314,6 +315,7 @@ def disrupt() -> Disrupt:
         gatherer=snapshot_gatherer(),
         claims=outside.node_claims,
         replacing=ReplaceNodes(outside.node_claims, draining(), outside.publisher, outside.queue),
+        moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.ids),
         decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,

@@ -28,6 +28,7 @@ from shared.ports.system import Clock, IdFactory
 from shared.usecases.commit_command import NOMINATION, CommandCommitter, CommittedCommand
 from shared.usecases.commit_plan import launch_batches
 from shared.usecases.gather_snapshot import Gathered, SnapshotGatherer
+from shared.usecases.move_units import Moved, MoveUnits
 from shared.usecases.provision import Solve
 from shared.usecases.replace_nodes import Carried, ReplaceNodes
 
@@ -50,6 +51,8 @@ class DisruptReport:
     refilled: int = 0
     abandoned: int = 0
     dropped: int = 0
+    units_moved: int = 0
+    moves_refused: Mapping[str, str] = field(default_factory=dict)  # EC2's codes by source reservation
     refusals: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, int]:
@@ -60,6 +63,8 @@ class DisruptReport:
             "slots_refilled": self.refilled,
             "replacements_abandoned": self.abandoned,
             "disruptions_dropped": self.dropped,
+            "reserved_units_moved": self.units_moved,
+            "unit_moves_refused": len(self.moves_refused),
             "disruptions_refused": len(self.refusals),
         }
 
@@ -71,6 +76,7 @@ class Disrupt:
     gatherer: SnapshotGatherer
     claims: NodeClaimStore
     replacing: ReplaceNodes
+    moving: MoveUnits
     decisions: DecisionStore
     ids: IdFactory
     clock: Clock
@@ -87,10 +93,13 @@ class Disrupt:
         decision = self._decide(gathered, now)
         snapshot_json = dumps(gathered.snapshot)
         pass_id = self.ids.new_id(DECISION_PREFIX)
-        if decision.commands:
+        if decision.commands or decision.moves:
             self._keep(pass_id, decision, snapshot_json, now)
         report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
         done = self._apply(decision, gathered, pass_id, report, now)
+        moved = self.moving.run(decision.moves, gathered.facts().reservations, pass_id, now)
+        report.units_moved, report.moves_refused = moved.moved, moved.refused
+        done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
         self._keep(LATEST_DECISION, done, snapshot_json, now)
@@ -142,7 +151,7 @@ class Disrupt:
             self._begin(command, committed, gathered, report, now)
         report.dropped = len(dropped)
         refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
-        return DisruptionDecision(tuple(begun), tuple(refusals))
+        return replace(decision, commands=tuple(begun), refusals=tuple(refusals))
 
     def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
         """Read anew what budgets leave: another pass may have spent some of it while this one decided.
@@ -237,6 +246,18 @@ def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDec
     """Say of nodes that are being replaced how far that is, instead of only that they are."""
     reasons = {refusal.claim_id: refusal.reason for refusal in decision.refusals} | carried.notes
     return replace(decision, refusals=tuple(Refusal(key, reason) for key, reason in sorted(reasons.items())))
+
+
+def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> DisruptionDecision:
+    """Say of nodes that waited for a unit that EC2 would not move it."""
+    codes = {
+        claim_id: f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
+        for move in decision.moves
+        if (code := moved.refused.get(move.source_id)) is not None
+        for claim_id in move.for_nodes
+    }
+    refusals = (Refusal(it.claim_id, codes.get(it.claim_id, it.reason)) for it in decision.refusals)
+    return replace(decision, refusals=tuple(refusals))
 
 
 def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:

@@ -8,7 +8,7 @@ from datetime import datetime
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.idle import idle_since
 from shared.core.instance_type import InstanceType
-from shared.core.ledger import Balance, exhausted, holds_open_lease, observed, relieved
+from shared.core.ledger import Balance, exhausted, holds_open_lease, is_moving, observed, relieved
 from shared.core.ledger import absorbed as lease_absorbed
 from shared.core.ledger import settled as lease_settled
 from shared.core.node_claim import NodeClaim
@@ -182,6 +182,9 @@ class MemoryNodeClaims:
 
     def list_live(self) -> tuple[NodeClaim, ...]:
         return self._where(lambda claim: claim.is_live)
+
+    def list_moving(self) -> tuple[NodeClaim, ...]:
+        return self._where(is_moving)
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         wanted = frozenset(instance_ids)

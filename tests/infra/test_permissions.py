@@ -1,6 +1,6 @@
 import re
 
-from shared.names import NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
+from shared.names import MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 
 OWNER_CONDITIONS = {f"aws:RequestTag/{OWNER_TAG}", f"aws:ResourceTag/{OWNER_TAG}"}
@@ -49,6 +49,14 @@ def test_no_action_is_a_pattern(resources: Resources) -> None:
     ] == []
 
 
+def test_units_move_only_between_reservations_that_are_tagged_for_it(resources: Resources) -> None:
+    action = "ec2:MoveCapacityReservationInstances"
+    (statement,) = [statement for statement in statements(resources) if action in statement.actions]
+    assert statement.policy.startswith("Disrupt")
+    assert statement.condition_keys == {f"aws:ResourceTag/{MOVABLE_TAG}"}
+    assert all(":capacity-reservation/" in resource for resource in statement.resources)
+
+
 def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> None:
     for action in ("ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateLaunchTemplate"):
         holders = {statement.policy for statement in statements(resources) if action in statement.actions}
@@ -89,6 +97,7 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
         "ec2:DescribeCapacityBlockStatus",
         "ec2:DescribeCapacityBlocks",
         "ec2:DescribeCapacityReservations",
+        "ec2:MoveCapacityReservationInstances",  # only where both are tagged for it
     }
     assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
 

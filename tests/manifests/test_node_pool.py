@@ -51,6 +51,7 @@ def test_every_field_arrives_in_the_core() -> None:
         None,
         (Budget("10%"), Budget("0", reasons, "0 9 * * MON-FRI", 8 * 3600, "Europe/Berlin")),
         1800,
+        True,  # in the order of the fields
     )
 
 
@@ -67,6 +68,13 @@ def test_defaults_are_karpenters() -> None:
 def test_keep_reserved(text: str, seconds: int) -> None:
     manifest = changed("spec.disruption.keepReserved", text)
     assert NodePoolManifest.model_validate(manifest).to_core().disruption.keep_reserved_s == seconds
+
+
+def test_units_move_only_where_that_is_asked_for() -> None:
+    manifest = valid.node_pool()
+    assert NodePoolManifest.model_validate(manifest).to_core().disruption.move_reserved_units
+    del manifest["spec"]["disruption"]["moveReservedUnits"]
+    assert not NodePoolManifest.model_validate(manifest).to_core().disruption.move_reserved_units
 
 
 def test_a_limit_of_zero_stops_the_pool() -> None:

@@ -41,6 +41,7 @@ def node_pool() -> dict[str, Any]:
                     },
                 ],
                 "keepReserved": "30m",
+                "moveReservedUnits": True,
             },
             "limits": {"cpu": "100", "nvidia.com/gpu": 16, "nodes": 5},
             "weight": 10,

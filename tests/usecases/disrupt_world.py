@@ -22,6 +22,7 @@ from shared.ports.state import WorkloadRecord
 from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.disrupt import LATEST_DECISION, Disrupt, DisruptReport
 from shared.usecases.gather_snapshot import SnapshotGatherer
+from shared.usecases.move_units import MoveUnits
 from shared.usecases.provision import Provision
 from shared.usecases.replace_nodes import ReplaceNodes
 from shared.usecases.stored_policy import StoredPolicy
@@ -29,6 +30,7 @@ from shared.usecases.workload_status import WorkloadStatus
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.system import SequentialIds
+from tests.fakes.unit_moves import FakeUnitMover
 from tests.usecases.launch_world import ZONES, Ports, World, node_class
 from tests.usecases.planning_world import node_class_manifest, node_pool_manifest
 
@@ -70,6 +72,7 @@ class DisruptWorld(World):
     def __init__(self, *capacity_types: str, **disruption: Any) -> None:
         super().__init__()
         self.ids = SequentialIds()
+        self.mover = FakeUnitMover(self.ec2)
         self.store = MemoryPolicyStore()
         self.policy: Any = StoredPolicy(self.store, self.clock)
         self.state.offerings.save_catalogue(TYPES)
@@ -156,6 +159,7 @@ class DisruptWorld(World):
             gatherer=self.gatherer(),
             claims=ports.claims,
             replacing=ReplaceNodes(ports.claims, self._draining(ports), ports.bus, ports.queue),
+            moving=MoveUnits(ports.claims, self.effects.watch(self.mover, {"move"}, remote=True), self.ids),
             decisions=self.effects.watch(self.state.decisions, {"save"}),
             ids=self.ids,
             clock=self.clock,

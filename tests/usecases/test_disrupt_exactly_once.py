@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 
 from shared.core.node_claim import ClaimState
+from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 from tests.conftest import Cover
 from tests.fakes.effects import Effects
 from tests.usecases.disrupt_world import DisruptWorld
@@ -112,6 +113,17 @@ def _woken(world: DisruptWorld, *ended: str) -> DisruptWorld:
     return world
 
 
+def _lacks_a_unit() -> DisruptWorld:
+    """A unit lies idle in a reservation that the class does not select, and a node is paid for beside a full one."""
+    world = DisruptWorld("reserved", "on-demand", moveReservedUnits=True)
+    for reservation_id, count in (("cr-idle", 4), ("cr-mine", 1)):
+        world.add_reservation(reservation_id, total_count=count, tags={MOVABLE_TAG: MOVABLE_VALUE})
+    world.select("cr-mine")
+    world.submit("train", replicas=2, gpus=8)
+    world.plan_and_launch()
+    return world
+
+
 RESERVED, PAID = "p5.48xlarge reserved", "p5.48xlarge on-demand"
 STORIES = {
     "into-a-reservation": Story(_moves_into_a_reservation, (RESERVED, RESERVED), 1, at_work=2),
@@ -120,6 +132,7 @@ STORIES = {
     "drift-with-room": Story(_drifts_with_room, (RESERVED,), 1, at_work=1),
     "empty": Story(_has_empty_nodes, (), 0),
     "onto-others": Story(_has_room_elsewhere, ("m5.4xlarge on-demand",), 0, at_work=1),
+    "moves-a-unit": Story(_lacks_a_unit, (RESERVED, RESERVED), 1, minutes=9),
     "many-by-one": Story(_is_too_large, ("m5.large on-demand",), 1, minutes=10, at_work=2),
 }
 
@@ -157,6 +170,8 @@ def check(world: DisruptWorld, story: Story) -> None:
     mine = wanted - sum(record.pending_count for record in world.state.workload_rows.values())
     assert mine == sum(placed.count for claim in world.live() for placed in claim.placements)
     assert not any(claim.disruption for claim in world.live()), "a mark was left behind"
+    assert not world.state.node_claims.list_moving(), "a move was left half-way"
+    assert world.mover.moved_count == int("cr-idle" in world.ec2.reservations), "a unit moved twice, or not at all"
     told = set(world.of("Node Terminated"))
     assert {claim.id for claim in world.claims() if claim.state is ClaimState.TERMINATED} == told
     drains: dict[str, set[str]] = {}

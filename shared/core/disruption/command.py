@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from shared.core.disruption.candidate import Candidate, Refusal
+from shared.core.disruption.unit_move import UnitMove
 from shared.core.node_pool import DisruptionReason
 from shared.core.plan import Plan, PlannedNodes
 
@@ -33,6 +34,7 @@ class DisruptionDecision:
 
     commands: tuple[DisruptionCommand, ...]
     refusals: tuple[Refusal, ...]
+    moves: tuple[UnitMove, ...] = ()
 
 
 def command_of(

@@ -24,6 +24,8 @@ from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.replacement import replace_drifted
 from shared.core.disruption.simulation import Solve, World
+from shared.core.disruption.unit_move import UnitMove
+from shared.core.disruption.unit_moves import UnitMoves
 from shared.core.node_claim import NodeClaim
 from shared.core.node_pool import DisruptionReason, NodePool
 from shared.core.plan import Plan
@@ -48,6 +50,7 @@ def decide_disruption(
 
     On-demand and spot nodes that are empty go first; then drifted nodes are replaced; then consolidation moves work,
     empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
+    Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
     decider = _Pass(given, World.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
     decider.expect_pending()
@@ -55,6 +58,7 @@ def decide_disruption(
     decider.replace_drifted()
     decider.consolidate()
     decider.return_empty_reserved()
+    decider.move_units()
     return decider.decision()
 
 
@@ -78,9 +82,12 @@ class _Pass:
 
     def __init__(self, given: DisruptionInput, world: World) -> None:
         self._given = given
+        self._before = world
+        self._waiting: Plan | None = None  # where the demand that waits will go
         self._world = world
         self._headroom = Headroom(given.allowed)
         self._commands: list[DisruptionCommand] = []
+        self._moves: tuple[UnitMove, ...] = ()
         self._refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
@@ -143,7 +150,7 @@ class _Pass:
         """Leave the room that demand which waits will take, and the nodes that it will take it on."""
         if not self._given.snapshot.demands:
             return
-        plan = self._world.pending()
+        plan = self._waiting = self._world.pending()
         self._world = self._world.after((), plan)
         expecting = {placement.claim_id for placement in plan.existing}
         for candidate in self._consolidatable:
@@ -187,6 +194,22 @@ class _Pass:
                 self._refusals[candidate.id] = kept
         self._delete_empty(going, "empty; the unit goes back to its reservation")
 
+    def move_units(self) -> None:
+        """Let free units go to reservations where waiting demand, or nodes that are paid for, can use them."""
+        wanting = [pool.name for pool in self._world.snapshot.node_pools if pool.disruption.move_reserved_units]
+        if not wanting:
+            return
+        search = UnitMoves(wanting, PriceRule.of(self._world.snapshot, self._totals))
+        for_demand: tuple[UnitMove, ...] = ()
+        if self._waiting is not None:
+            for_demand, self._world = search.for_demand(self._before, self._waiting, self._world)
+        may_go = self._headroom.within(self._consolidatable, DisruptionReason.UNDERUTILIZED)
+        for_nodes, self._world = search.for_nodes(self._world, may_go)
+        for move in for_nodes:
+            note = f"waits for a unit that moves from {move.source_id} to {move.destination_id}"
+            self._refusals.update(dict.fromkeys(move.for_nodes, note))
+        self._moves = (*for_demand, *for_nodes)
+
     def _delete_empty(self, candidates: list[Candidate], explanation: str) -> None:
         going = tuple(self._within_budgets(candidates, DisruptionReason.EMPTY))
         if not going:
@@ -217,4 +240,5 @@ class _Pass:
         return DisruptionDecision(
             tuple(self._commands),
             tuple(Refusal(key, reason) for key, reason in sorted(self._refusals.items()) if key not in taken),
+            self._moves,
         )

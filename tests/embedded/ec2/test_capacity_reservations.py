@@ -184,6 +184,26 @@ def test_moving_capacity_moves_free_slots_first(cloud: Cloud) -> None:
     assert cloud.instance(instance)["CapacityReservationId"] == target
 
 
+def test_used_slots_move_only_with_instances_that_were_launched_open(cloud: Cloud) -> None:
+    source, target = (cloud.reserve(1, InstanceMatchCriteria="open") for _ in range(2))
+    cloud.run(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": source}})
+    with refused("InvalidParameterValue"):
+        cloud.ec2.move_capacity_reservation_instances(
+            SourceCapacityReservationId=source, DestinationCapacityReservationId=target, InstanceCount=1
+        )
+
+
+def test_a_slot_that_moves_into_an_open_reservation_takes_an_instance_that_runs_loose(cloud: Cloud) -> None:
+    source, target = cloud.reserve(2), cloud.reserve(1, InstanceMatchCriteria="open")
+    first, second = (cloud.run()[0] for _ in range(2))
+    assert cloud.instance(first)["CapacityReservationId"] == target
+    assert "CapacityReservationId" not in cloud.instance(second)
+    cloud.ec2.move_capacity_reservation_instances(
+        SourceCapacityReservationId=source, DestinationCapacityReservationId=target, InstanceCount=1
+    )
+    assert cloud.instance(second)["CapacityReservationId"] == target
+
+
 def test_usage_is_told_by_account(cloud: Cloud) -> None:
     made = cloud.reserve(3)
     cloud.run(CapacityReservationSpecification={"CapacityReservationTarget": {"CapacityReservationId": made}})

@@ -1,0 +1,163 @@
+"""Free units move to equal reservations where they are needed, if pool and owner say so, and only then."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.disruption.command import DisruptionDecision
+from shared.core.disruption.unit_move import UnitMove
+from shared.core.disruption.unit_moves import are_equal, spare_units
+from shared.core.node_pool import Disruption
+from shared.core.workload import Demand
+from shared.names import MOVABLE_TAG, MOVABLE_VALUE
+from tests.core.disruption.world import (
+    NOW,
+    ON_DEMAND,
+    RESERVED,
+    Fleet,
+    instance_type,
+    node_pool,
+    reservation,
+    workload,
+)
+
+LARGE = instance_type("large", 8, on_demand=400_000)
+WORK = {w.key: w for w in (workload("big", 6), workload("tiny", 1))}
+TAGS = {MOVABLE_TAG: MOVABLE_VALUE}
+
+
+def tagged(identity: str, total: int, free: int, **changes: object) -> CapacityReservation:
+    return reservation(identity, "large", total, free, **{"tags": TAGS, **changes})
+
+
+def fleet(*reservations: CapacityReservation, wanted: bool = True, **changes: object) -> Fleet:
+    """One pool, whose class selects cr-mine alone."""
+    pool = node_pool("default", RESERVED, ON_DEMAND, disruption=Disruption(move_reserved_units=wanted))
+    settings: dict[str, object] = {"types": (LARGE,), "pools": (pool,), "workloads": WORK, "selected": ("cr-mine",)}
+    return Fleet(**{**settings, **changes}, reservations=reservations)  # type: ignore[arg-type]  # checked by the dataclass
+
+
+def moves(decision: DisruptionDecision) -> list[tuple[str, str, int]]:
+    return [(move.source_id, move.destination_id, move.count) for move in decision.moves]
+
+
+def paid(count: int = 1, *, wanted: bool = True, budget: int = 100) -> Fleet:
+    """Paid nodes, a full reservation that they could use, and an equal one that lies idle."""
+    it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), wanted=wanted, budget=budget)
+    for number in range(count):
+        it.add_node(f"paid-{number}", "large", ON_DEMAND, {"default/big": 1})
+    return it
+
+
+def test_an_idle_unit_moves_to_where_a_paid_node_can_use_it() -> None:
+    it = paid()
+
+    decision = it.decide()
+
+    assert decision.commands == ()
+    (move,) = decision.moves
+    assert move == UnitMove("cr-idle", "cr-mine", 1, move.explanation, ("paid-0",))
+    assert [refusal.reason for refusal in decision.refusals] == ["waits for a unit that moves from cr-idle to cr-mine"]
+
+
+def test_then_the_node_moves_in_and_nothing_moves_any_more() -> None:
+    it = paid()
+    it.reservations = (tagged("cr-idle", 2, 2), tagged("cr-mine", 2, 1))
+
+    decision = it.decide()
+    assert decision.moves == ()
+    assert [p.offering.reservation_id for command in decision.commands for p in command.replacements] == ["cr-mine"]
+    it.apply(decision)
+
+    at_rest = it.decide()
+    assert (at_rest.commands, at_rest.moves) == ((), ())
+
+
+def test_one_unit_always_stays_because_ec2_cancels_what_it_has_emptied() -> None:
+    assert moves(paid(5).decide()) == [("cr-idle", "cr-mine", 2)]
+    assert spare_units(tagged("cr-1", 1, 1)) == 0
+    assert spare_units(tagged("cr-1", 4, 2)) == 2
+    assert spare_units(tagged("cr-1", 2, 1, available_count=2)) == 0  # the other one may be on its way out
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_more_move_than_are_needed(count: int) -> None:
+    it = paid(count)
+    it.reservations = (tagged("cr-idle", 9, 9), tagged("cr-mine", 1, 0))
+
+    assert moves(it.decide()) == [("cr-idle", "cr-mine", count)]
+
+
+def test_it_is_off_by_default() -> None:
+    assert not Disruption().move_reserved_units
+    assert paid(wanted=False).decide().moves == ()
+
+
+def test_a_budget_that_is_used_up_needs_no_unit() -> None:
+    assert paid(budget=0).decide().moves == ()
+
+
+def test_an_empty_node_goes_and_takes_no_unit() -> None:
+    it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0))
+    it.add_node("idle", "large", ON_DEMAND, {})
+
+    assert it.decide().moves == ()
+
+
+def test_a_unit_moves_for_demand_that_waits() -> None:
+    it = fleet(
+        tagged("cr-idle", 3, 3),
+        tagged("cr-mine", 1, 0),
+        pools=(node_pool("default", RESERVED, disruption=Disruption(move_reserved_units=True)),),
+    )
+
+    decision = it.decide(demands=(Demand(WORK["default/big"], 2, NOW),))
+
+    assert moves(decision) == [("cr-idle", "cr-mine", 2)]
+    assert "demand waits" in decision.moves[0].explanation
+
+
+def test_a_unit_that_can_be_used_where_it_lies_stays_there() -> None:
+    it = fleet(tagged("cr-idle", 3, 3), tagged("cr-mine", 1, 0), selected=("cr-idle", "cr-mine"))
+    it.add_node("paid", "large", ON_DEMAND, {"default/big": 1})
+
+    assert it.decide(demands=(Demand(WORK["default/big"], 1, NOW),)).moves == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tags": {}},
+        {"tags": {MOVABLE_TAG: "false"}},
+        {"owner_id": "2"},
+        {"zone_id": "z2"},
+        {"platform": "Windows"},
+        {"tenancy": "dedicated"},
+        {"placement_group_arn": "arn:aws:ec2:us-east-1:1:placement-group/pg"},
+        {"end_at": NOW + timedelta(days=1)},
+        {"kind": ReservationKind.CAPACITY_BLOCK},
+        {"kind": ReservationKind.INTERRUPTIBLE},
+        {"state": "cancelled"},
+        {"stale": True},
+        {"instance_type": "small"},
+        {"id": "cr-2"},
+    ],
+)
+def test_only_equal_reservations_whose_owner_says_so_exchange_units(change: dict[str, object]) -> None:
+    source, destination = tagged("cr-1", 3, 3), tagged("cr-2", 1, 0)
+
+    assert are_equal(source, destination, NOW)
+    assert not are_equal(replace(source, **change), destination, NOW)  # type: ignore[arg-type]  # field by field
+
+
+def test_that_one_is_open_and_the_other_targeted_does_not_matter() -> None:
+    assert are_equal(tagged("cr-1", 3, 3, instance_match_criteria="open"), tagged("cr-2", 1, 0), NOW)
+
+
+def test_one_move_is_tried_however_much_demand_that_waits_has_used_up() -> None:
+    it = paid(2)
+    it.effort = -1_000  # as many pools and types do
+
+    assert moves(it.decide()) == [("cr-idle", "cr-mine", 1)]
