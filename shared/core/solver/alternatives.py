@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import gt
 
 from shared.core.instance_type import CapacityType
 from shared.core.plan import OfferingKey
@@ -80,10 +81,11 @@ class Alternatives:
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
         prices, options = self._in_price_order((option.entry.index, capacity_type, domains))
+        accepted: dict[int, bool] = {}  # options are many, the wishes that they meet alike
         for other in options[bisect_left(prices, option.price) :]:
-            if other is option or not all(other.alternatives & wish for wish in wishes):
-                continue
-            if any(used > whole for used, whole in zip(load, other.allocatable, strict=True)):
+            if other.alternatives not in accepted:
+                accepted[other.alternatives] = all(other.alternatives & wish for wish in wishes)
+            if other is option or not accepted[other.alternatives] or any(map(gt, load, other.allocatable)):
                 continue
             if all(other.instance_type.capacity[name] <= largest[name] for name in limits):
                 yield other

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from heapq import heapify, heappop, heappush
+from operator import gt
 
 from shared.core.solver.anchors import open_anchored
 from shared.core.solver.filling import Contents
@@ -64,7 +65,7 @@ def _fit_sizes(packing: Packing, candidates: Candidates) -> None:
         load = [whole - free for whole, free in zip(size, pattern.room, strict=True)]
         content = sum(1 << index for index in pattern.content)
         for other in candidates.unthinned[: bisect_left(prices, candidate.price)]:
-            if content & ~other.mask or any(a > b for a, b in zip(load, other.option.allocatable, strict=True)):
+            if content & ~other.mask or any(map(gt, load, other.option.allocatable)):
                 continue
             supply.take(candidate.option, -pattern.count)
             if supply.nodes_left(other.option) < pattern.count:

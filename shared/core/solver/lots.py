@@ -8,6 +8,7 @@ every affinity has one domain. All other parts take the general path, replica by
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from math import inf
+from operator import ge, le
 
 from shared.core.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.bits import iter_bits
@@ -134,14 +135,14 @@ class _Offers:
     def add(self, option: Option) -> None:
         size = option.allocatable
         rates = [option.price / amount if amount else inf for amount in size]
-        self._rates = [min(pair) for pair in zip(rates, self._rates, strict=True)] if self._rates else rates
-        if not any(all(a >= b for a, b in zip(known, size, strict=True)) for known in self._sizes):
-            self._sizes = [known for known in self._sizes if not all(a <= b for a, b in zip(known, size, strict=True))]
+        self._rates = list(map(min, rates, self._rates)) if self._rates else rates
+        if not any(all(map(ge, known, size)) for known in self._sizes):
+            self._sizes = [known for known in self._sizes if not all(map(le, known, size))]
             self._sizes.append(size)
 
     def price(self, request: Vector) -> float | None:
         """Return about what one replica costs here (never more than it will), or None when nothing can hold it."""
-        if not any(all(a <= b for a, b in zip(request, size, strict=True)) for size in self._sizes):
+        if not any(all(map(le, request, size)) for size in self._sizes):
             return None
         return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
 

@@ -8,6 +8,7 @@ units are, so a few strengths are tried and the one that leaves the least to pay
 
 from collections.abc import Sequence
 from math import inf
+from operator import le
 
 from shared.core.solver.anchors import anchor_reserved, has_anchors
 from shared.core.solver.bits import iter_bits
@@ -89,8 +90,7 @@ def _access(shapes: Sequence[Shape], reserved: Sequence[Candidate]) -> list[floa
         assert option.reservation is not None
         capacity = float(option.reservation.free_units * max(1, option.on_demand_micro_usd))
         for index in iter_bits(candidate.mask):
-            sizes = zip(shapes[index].request, option.allocatable, strict=True)
-            if all(asked <= whole for asked, whole in sizes):
+            if all(map(le, shapes[index].request, option.allocatable)):
                 access[index] += capacity
     return access
 

@@ -4,6 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log2
+from operator import ge, gt
 
 from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.solver.host_rules import HostRule, host_rules
@@ -156,10 +157,6 @@ class Candidates:
         self.paid = _thinned(self.unthinned)
 
 
-def _covers(size: Vector, other: Vector) -> bool:
-    return all(a >= b for a, b in zip(size, other, strict=True))
-
-
 def _undominated(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Drop what is no larger and no cheaper than another with the same takers and the same pool limits."""
     by_takers: dict[object, list[Candidate]] = {}
@@ -168,16 +165,15 @@ def _undominated(candidates: Iterable[Candidate]) -> list[Candidate]:
     kept: list[Candidate] = []
     for same in by_takers.values():
         same.sort(key=lambda item: (item.price, [-size for size in item.option.allocatable], item.option.index))
-        frontier: list[Candidate] = []
+        frontier: list[Vector] = []
         largest = [-1] * len(same[0].option.allocatable)
         for item in same:
             size = item.option.allocatable
             # Mostly a dearer candidate is larger than all before it in something; only others need the comparison.
-            is_larger = any(a > b for a, b in zip(size, largest, strict=True))
-            if is_larger or not any(_covers(other.option.allocatable, size) for other in frontier):
-                frontier.append(item)
-                largest = [max(pair) for pair in zip(size, largest, strict=True)]
-        kept.extend(frontier)
+            if any(map(gt, size, largest)) or not any(all(map(ge, other, size)) for other in frontier):
+                frontier.append(size)
+                kept.append(item)
+                largest = list(map(max, size, largest))
     kept.sort(key=lambda item: item.option.index)
     return kept
 

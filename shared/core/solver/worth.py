@@ -66,10 +66,11 @@ def _set_worths(
     for size, mask, price in offers:
         by_takers.setdefault(mask & eligibility.fitting(size), []).append((size, price))
     scales: list[list[list[float]]] = [[] for _ in shapes]
+    is_special = [any(shape.request[3:]) for shape in shapes]
     for takers, found in by_takers.items():
         own = _scales(found)
         for index in iter_bits(takers):
-            if any(shapes[index].request[3:]):
+            if is_special[index]:
                 worth[index] = min(worth[index], _special_worth(shapes[index].request, found))
                 continue
             scales[index].append(own)
@@ -98,7 +99,7 @@ def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: 
 def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
     """Return, per rate, the largest price of a millicore at which no offer costs less than what is in it."""
     points = [(size[0] / price, size[1] / MEMORY_UNIT / price) for size, price in offers]
-    return [1.0 / max(cpu + rate * memory for cpu, memory in points) for rate in _RATES]
+    return [1.0 / max([cpu + rate * memory for cpu, memory in points]) for rate in _RATES]
 
 
 def _special_worth(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
