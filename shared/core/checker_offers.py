@@ -65,6 +65,7 @@ class Offers(Wishes):
         self._tuples: dict[int, tuple[OfferingKey, ...]] = {}
         self._equal: dict[tuple[OfferingKey, ...], tuple[OfferingKey, ...]] = {}
         self._listed: dict[tuple[str, int, int, int], Listed] = {}
+        self._zone_ids: dict[str, frozenset[str]] = {}
         self._imaged: dict[tuple[str, str], bool] = {}
         self._min_values: dict[str, Mapping[str, int]] = {}
         self._bought: dict[str, tuple[OfferingKey, ...]] = {}
@@ -103,8 +104,11 @@ class Offers(Wishes):
         """Say why the class cannot launch this offering, or None. Lists that discovery left empty do not forbid."""
         if node_class.status.launch_blocked_reason is not None:
             return "is not ready"
-        subnets = node_class.status.subnets
-        if subnets and all(subnet.zone_id != key.zone_id for subnet in subnets):
+        zone_ids = self._zone_ids.get(node_class.name)
+        if zone_ids is None:
+            zone_ids = frozenset([subnet.zone_id for subnet in node_class.status.subnets])
+            self._zone_ids[node_class.name] = zone_ids
+        if zone_ids and key.zone_id not in zone_ids:
             return f"has no subnet in {key.zone}"
         known = (node_class.name, key.instance_type)
         if known not in self._imaged:

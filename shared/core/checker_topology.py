@@ -87,6 +87,8 @@ class Topology:
         self._tallies: dict[tuple[str, str], dict[str | None, Tally]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._evenness: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
+        self._numbers: dict[int, int] = {}  # by identity
+        self._number_of: dict[TopologySpreadConstraint, int] = {}
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
         self._all_offered: dict[str, frozenset[str]] = {}
         self._zonal: frozenset[str] | None = None
@@ -293,11 +295,18 @@ class Topology:
         own = [carrier.labels.get(key) for key in constraint.match_label_keys]
         # Which domains could hold a replica depends on its size; every host is a domain.
         size = None if constraint.topology_key == labels.HOSTNAME else facts.needs(carrier)
-        about = (carrier.namespace, constraint, facts.kind(carrier), size, carrier.tolerations, *own)
+        about = (carrier.namespace, self._number(constraint), facts.kind(carrier), size, carrier.tolerations, *own)
         known = self._evenness.get(about)
         if known is None:
             least = self.least(carrier, constraint, only_hosting=True)
             known = self._evenness[about] = self.spread_counts(carrier, constraint), least
+        return known
+
+    def _number(self, constraint: TopologySpreadConstraint) -> int:
+        """Return a number for equal constraints; the snapshot keeps them alive, and comparing them takes time."""
+        known = self._numbers.get(id(constraint))
+        if known is None:
+            known = self._numbers[id(constraint)] = self._number_of.setdefault(constraint, len(self._number_of))
         return known
 
     def least(self, carrier: Workload, constraint: TopologySpreadConstraint, *, only_hosting: bool) -> int:

@@ -15,7 +15,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
+from functools import cache, lru_cache
 from itertools import repeat
 from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeVar
@@ -23,11 +23,16 @@ from typing import Any, NamedTuple, TypeVar
 from shared.core.requirement import Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
+from shared.core.taint import Taint, Toleration
+from shared.core.workload import AffinityTerm, PreferredNodeTerm, TopologySpreadConstraint
 
 T = TypeVar("T")
 Json = Any
 # A tuple whose text has at most so many pieces is remembered as one text.
 _PIECES_MAX = 2000
+# Thousands of workloads repeat these; each is made once, which saves time here and wherever they are compared.
+_REPEATED = (AffinityTerm, PreferredNodeTerm, Taint, Toleration, TopologySpreadConstraint)
+_REMEMBERED_MAX = 4096
 
 
 class CodecError(ValueError):
@@ -98,6 +103,11 @@ def _instant(value: datetime) -> str:
     return f'"{value.isoformat()}"'
 
 
+@lru_cache(_REMEMBERED_MAX)
+def _resources(amounts: tuple[tuple[str, int], ...]) -> Resources:
+    return Resources(dict(amounts))
+
+
 _LEAVES: dict[Any, _Codec] = {
     str: _leaf(encode_basestring),
     int: _leaf(repr),
@@ -105,8 +115,24 @@ _LEAVES: dict[Any, _Codec] = {
     object: _leaf(_anything),
     Any: _leaf(_anything),
     datetime: _leaf(_instant, datetime.fromisoformat),
-    Resources: _leaf(lambda value: _anything(dict(value)), Resources),
+    Resources: _leaf(lambda value: _anything(dict(value)), lambda data: _resources(tuple(data.items()))),
 }
+
+
+def _repeated(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
+    """Return a decoder that gives one tuple for equal data."""
+    remembered: dict[str, Any] = {}
+
+    def decode_once(data: Json) -> Any:
+        text = repr(data)
+        known = remembered.get(text)
+        if known is None:
+            if len(remembered) >= _REMEMBERED_MAX:
+                remembered.clear()
+            known = remembered[text] = tuple([decode(item) for item in data])
+        return known
+
+    return decode_once
 
 
 def _codec(kind: Any) -> _Codec:
@@ -142,7 +168,9 @@ def _generic(origin: Any, arguments: tuple[Any, ...]) -> _Codec:
     if origin in (typing.Union, types.UnionType):
         return _optional(arguments)
     if origin is tuple:
-        return _many(_codec(arguments[0])) if arguments[-1] is Ellipsis else _few([_codec(kind) for kind in arguments])
+        if arguments[-1] is Ellipsis:
+            return _many(_codec(arguments[0]), is_repeated=arguments[0] in _REPEATED)
+        return _few([_codec(kind) for kind in arguments])
     if origin is frozenset:
         member = _codec(arguments[0])
         return _Codec(
@@ -203,7 +231,7 @@ def _few(members: Sequence[_Codec]) -> _Codec:
     return _Codec(lambda value, text: _write_list(members, value, text), decode)
 
 
-def _many(member: _Codec) -> _Codec:
+def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
     """Return the codec of a tuple of any length."""
 
     def write(values: tuple[Any, ...], text: _Text) -> None:
@@ -218,6 +246,8 @@ def _many(member: _Codec) -> _Codec:
             text[start:] = [joined]
 
     decode = member.decode
+    if is_repeated:
+        return _Codec(write, _repeated(decode))
     return _Codec(write, tuple if decode is _same else lambda data: tuple([decode(item) for item in data]))
 
 

@@ -115,7 +115,7 @@ class Requirements(Mapping[str, Requirement]):
         return len(self._by_key)
 
     def __eq__(self, other: object) -> bool:
-        return self.items() == other.items() if isinstance(other, Requirements) else NotImplemented
+        return self._by_key == other._by_key if isinstance(other, Requirements) else NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -76,7 +76,7 @@ class Resources(Mapping[str, int]):
         return len(self._amounts)
 
     def __eq__(self, other: object) -> bool:
-        return self.items() == other.items() if isinstance(other, Resources) else NotImplemented
+        return self._amounts == other._amounts if isinstance(other, Resources) else NotImplemented
 
     def __hash__(self) -> int:
         if self._hash is None:

@@ -135,11 +135,12 @@ class Workload:
     fallback: tuple[FallbackStep, ...] = ()
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
+    # The identity, ``namespace/name``; kept, because a pass asks for it several times a replica.
+    key: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> str:
-        """The identity: ``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+    def __post_init__(self) -> None:
+        """Name the workload."""
+        object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from shared.core.instance_type import CapacityType
 from shared.core.policy import PreferencePolicy
 from shared.core.snapshot import Snapshot
 from shared.core.solver.market import Alternative, Entry, Market, usable_pools
@@ -131,6 +132,32 @@ def _levels(
 ) -> tuple[Level, ...]:
     workload = demand.workload
     capacity_types = reached_capacity_types(workload, demand.pending_since, now)
+    # Workloads that were read together share equal terms; comparing those takes time.
+    identity = (
+        workload.node_selector,
+        id(workload.required_node_terms),
+        id(workload.preferred_node_terms),
+        id(workload.tolerations),
+        id(workload.topology_spread),
+        id(workload.affinity),
+        id(workload.anti_affinity),
+        workload.duration_s,
+        workload.checkpoint_period_s,
+        capacity_types,
+    )
+    known = memo.get(identity)
+    if known is None:
+        known = memo[identity] = _levels_by_value(workload, capacity_types, preference_policy, soft_taints, memo)
+    return known
+
+
+def _levels_by_value(
+    workload: Workload,
+    capacity_types: frozenset[CapacityType],
+    preference_policy: PreferencePolicy,
+    soft_taints: bool,
+    memo: dict[object, tuple[Level, ...]],
+) -> tuple[Level, ...]:
     key = (
         workload.node_selector,
         workload.required_node_terms,
