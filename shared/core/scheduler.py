@@ -9,6 +9,7 @@ from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
 from shared.core.solver.by_counts import place_by_counts
+from shared.core.solver.choices import Choices
 from shared.core.solver.emit import emit
 from shared.core.solver.gangs import place_gang
 from shared.core.solver.general import Placer, Tactic
@@ -47,9 +48,10 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     market = Market(snapshot, now, policy, demands.dimensions, demands.alternatives)
     demands.resolve(market)
     facts = NodeFacts(market, demands)
+    choices = Choices(market, demands)
     best: State | None = None
     for tactic in _TACTICS:
-        state = _decided(lambda: State(market, demands, facts), tactic)
+        state = _decided(lambda: State(market, demands, facts), choices, tactic)
         if best is None or _left_over(state) < _left_over(best):
             best = state
         if not _is_worth_retrying(best, demands):
@@ -72,12 +74,12 @@ def _is_worth_retrying(state: State, demands: Demands) -> bool:
     return is_small and any(state.remaining) and not state.market.policy.expired()
 
 
-def _decided(start: Callable[[], State], tactic: Tactic) -> State:
+def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> State:
     """Place everything by one tactic, from the state in which nothing is decided."""
     one_by_one: set[int] = set()
     while True:
         state = start()
-        short = _decide(Placer(state, tactic), one_by_one)
+        short = _decide(Placer(state, choices, tactic), one_by_one)
         # Nothing is undone any more. The journal refers to the state, so it would keep it alive without a collector.
         state.commit()
         if not short:

@@ -4,20 +4,18 @@ Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do
 again (R-47).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
 
 from shared.core.labels import HOSTNAME
 from shared.core.resources import NODES
+from shared.core.solver.choices import Choices, Places
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option
-from shared.core.solver.min_values import MinValues
-from shared.core.solver.preference import OrderKey, is_tiny, overhead_atto_usd, paid_key, reserved_key
+from shared.core.solver.preference import OrderKey, is_tiny, paid_key, reserved_key
 from shared.core.solver.state import Bin, State, total_load
 from shared.core.solver.supply import UNLIMITED
-from shared.core.solver.vectors import copies_that_fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +54,12 @@ ANYWHERE = Scope()
 class Placer:
     """Places groups into a state."""
 
-    def __init__(self, state: State, tactic: Tactic = Tactic()) -> None:
+    def __init__(self, state: State, choices: Choices, tactic: Tactic = Tactic()) -> None:
         self.state = state
+        self.choices = choices
         self.tactic = tactic
-        self._overhead = overhead_atto_usd(state.market.policy)
-        self._candidates: dict[object, list[tuple[Option, int]]] = {}
-        self._reserved = [option for option in state.market.options if option.reservation is not None]
-        self._flexibility = _flexibility(self._reserved, state.groups)
-        self._min_values = MinValues(state.market)
+        self._min_values = choices.min_values
+        self._open_now: tuple[int, bytearray] = (-1, bytearray())  # as of which change of the supply
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
         """Place as many of the group's remaining replicas as possible, preferences last to go first."""
@@ -146,26 +142,14 @@ class Placer:
         wanted = self.state.remaining[group.index] - stop_at
         best: tuple[OrderKey, Option, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
-        for option, fitting in self.candidates(group, level, is_free=scope.is_free):
-            if scope.admits is not None and not scope.admits(option):
-                continue
-            if self._nodes_left(option, group) == 0:
-                continue
-            room, crowding = self._fresh_room(option, group, level, rooms, scope.is_dealt)
-            copies = min(wanted, fitting, room)
-            while copies and not self._min_values.holds(
-                option, [asked * copies for asked in group.request], (group.alternatives[level],)
-            ):
-                copies //= 2
-            if copies == 0 or self._is_below_floor(option, group, level, copies):
-                continue
-            key = self._key(option, group, copies, crowding)
-            if self.tactic.is_frugal and self.state.supply.limits:
-                # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
-                hoped = fitting if self.tactic.is_roomy else copies
-                key = (self._limited_use(option, hoped), -hoped, *key)
-            if best is None or key < best[0]:
-                best = (key, option, copies)
+        for places in self.choices.alike(group, level):
+            if places[0][0].reservation is None and (scope.is_free or self._is_settled(best)):
+                break  # reserved ones come first, and go first
+            if scope.admits is None or scope.admits(places[0][0]):
+                room, crowding = self._fresh_room(places[0][0], group, level, rooms, scope.is_dealt)
+                found = self._best_of(places, group, level, min(wanted, room), crowding)
+                if found is not None and (best is None or found[0] < best[0]):
+                    best = found
         if best is None:
             return False
         _, option, copies = best
@@ -175,28 +159,61 @@ class Placer:
         self.state.place(opened, group, copies, level)
         return True
 
+    def _is_settled(self, best: tuple[OrderKey, Option, int] | None) -> bool:
+        return best is not None and best[1].reservation is not None and not self._is_frugal
+
+    @property
+    def _is_frugal(self) -> bool:
+        return self.tactic.is_frugal and bool(self.state.supply.limits)
+
+    def _best_of(
+        self, places: Places, group: Group, level: int, most: int, crowding: int
+    ) -> tuple[OrderKey, Option, int] | None:
+        """Return the best of options of one kind, of which a fresh node takes up to ``most`` replicas."""
+        best: tuple[OrderKey, Option, int] | None = None
+        is_open, held, is_frugal = self._is_open_now(), 0, self._is_frugal
+        for option, fitting in places if most else ():
+            # From cheap to dear: what holds no more than a cheaper one is no better.
+            if not is_open[option.index] or (fitting <= held and not is_frugal):
+                continue
+            copies = self._copies(option, group, level, min(most, fitting))
+            if copies == 0:
+                continue
+            key = self._key(option, group, copies, crowding)
+            if is_frugal:
+                # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
+                hoped = fitting if self.tactic.is_roomy else copies
+                key = (self._limited_use(option, hoped), -hoped, *key)
+            if best is None or key < best[0]:
+                best = (key, option, copies)
+            held = max(held, copies)
+            if held == most and not is_frugal:
+                break
+        return best
+
+    def _copies(self, option: Option, group: Group, level: int, copies: int) -> int:
+        """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
+        if self._nodes_left(option, group) == 0:
+            return 0
+        while copies and not self._min_values.holds(
+            option, [asked * copies for asked in group.request], (group.alternatives[level],)
+        ):
+            copies //= 2
+        return 0 if copies and self._is_below_floor(option, group, level, copies) else copies
+
+    def _is_open_now(self) -> bytearray:
+        changes = self.state.supply.changes
+        if self._open_now[0] != changes:
+            self._open_now = (changes, self.choices.open_now(self.state.supply))
+        return self._open_now[1]
+
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
-        prices = [
-            (option.price + self._overhead) / min(fitting, group.count)
-            for option, fitting in self.candidates(group, len(group.levels) - 1)
-            if option.reservation is None
-        ]
-        return -min(prices, default=inf)
+        return self.choices.dearness(group)
 
-    def candidates(self, group: Group, level: int, *, is_free: bool = False) -> list[tuple[Option, int]]:
-        """Return the options (with ``is_free``: the reserved ones) that could hold one replica, and how many."""
-        mask = group.alternatives[level]
-        key = (mask, group.request, is_free)
-        known = self._candidates.get(key)
-        if known is None:
-            known = self._candidates[key] = []
-            for option in self._reserved if is_free else self.state.market.options:
-                if option.alternatives & mask:
-                    fitting = copies_that_fit(group.request, option.allocatable)
-                    if fitting:
-                        known.append((option, fitting))
-        return known
+    def candidates(self, group: Group, level: int) -> Places:
+        """Return the options that could hold one replica, and how many."""
+        return self.choices.candidates(group, level)
 
     def _fresh_room(
         self, option: Option, group: Group, level: int, rooms: dict[object, tuple[int, int]], is_dealt: bool
@@ -239,7 +256,7 @@ class Placer:
         units = self.state.supply.units
         found = [
             option
-            for option in self._reserved
+            for option in self.choices.reserved
             if option.reservation is not None
             and units[option.reservation.id] > 0
             and all(used <= whole for used, whole in zip(load, option.allocatable, strict=True))
@@ -265,15 +282,9 @@ class Placer:
 
     def _key(self, option: Option, group: Group, copies: int, crowding: int) -> OrderKey:
         if option.reservation is None:
-            key: OrderKey = (1, *paid_key(option, self._overhead, copies, crowding))
+            key: OrderKey = (1, *paid_key(option, self.choices.overhead, copies, crowding))
         else:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
             units = self.state.supply.units[option.reservation.id]
-            key = (0, *reserved_key(option, self._flexibility[option.alternatives], units, tiny=tiny))
+            key = (0, *reserved_key(option, self.choices.flexibility[option.alternatives], units, tiny=tiny))
         return key
-
-
-def _flexibility(reserved: Iterable[Option], groups: Sequence[Group]) -> dict[int, int]:
-    """Return how many groups each mask of wishes serves."""
-    masks = {option.alternatives for option in reserved}
-    return {mask: sum(1 for group in groups if group.alternatives[-1] & mask) for mask in masks}

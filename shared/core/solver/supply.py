@@ -11,11 +11,12 @@ UNLIMITED = 1 << 30
 class Supply:
     """Counters of units and limits."""
 
-    __slots__ = ("limits", "units")
+    __slots__ = ("changes", "limits", "units")
 
     def __init__(self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}
+        self.changes = 0  # so that whoever remembers an answer knows when it is old
 
     @classmethod
     def of(cls, market: Market) -> "Supply":
@@ -54,6 +55,7 @@ class Supply:
 
     def take(self, option: Option, count: int) -> None:
         """Take ``count`` nodes of the option (negative: give them back)."""
+        self.changes += 1
         if option.reservation is not None:
             self.units[option.reservation.id] -= count
         limits = self.limits.get(option.entry.pool.name)

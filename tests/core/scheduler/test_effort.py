@@ -1,0 +1,40 @@
+"""What a solve may cost where much is refused, told by its own cost where nothing is."""
+
+from dataclasses import replace
+from time import process_time
+
+import pytest
+
+from bench.ladder import diverse_snapshot
+from shared.core.checker import check
+from shared.core.plan import ReasonCode
+from shared.core.policy import SchedulingPolicy
+from shared.core.resources import Resources
+from shared.core.scheduler import solve
+from shared.core.snapshot import Snapshot
+from tests.core.scheduler.world import NOW, POLICY, unplaced_count
+
+TIMES_MAX = 8  # about two; it was thirty when each refused workload looked at each offering
+
+
+def half_limited(whole: Snapshot) -> Snapshot:
+    cpu = sum(demand.workload.requests["cpu"] * demand.pending_count for demand in whole.demands)
+    pools = tuple(replace(pool, limits=Resources.of({"cpu": cpu // 2})) for pool in whole.node_pools)
+    return replace(whole, node_pools=pools)
+
+
+def effort(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> float:
+    started = process_time()
+    plan = solve(snapshot, now=NOW, policy=policy)
+    assert check(snapshot, plan, now=NOW, policy=policy) == ()
+    return process_time() - started
+
+
+@pytest.mark.parametrize("one_workload_a_pod", [False, True])
+def test_a_limit_that_refuses_half_costs_little_more_than_none(one_workload_a_pod: bool) -> None:
+    whole = diverse_snapshot(500, one_workload_a_pod=one_workload_a_pod)
+
+    assert effort(half_limited(whole)) < TIMES_MAX * effort(whole)
+    plan = solve(half_limited(whole), now=NOW, policy=POLICY)
+    assert 0 < unplaced_count(plan) < 300
+    assert {item.code for item in plan.unplaced} == {ReasonCode.LIMIT_EXCEEDED}
