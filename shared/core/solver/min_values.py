@@ -1,6 +1,9 @@
 """minValues: how many distinct values of a label the types of a node must leave to choose from (R-17, R-53)."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from operator import le
 
 from shared.core.policy import MinValuesPolicy
 from shared.core.solver.market import Entry, Market, Option
@@ -13,6 +16,8 @@ class MinValues:
         self._market = market
         self._wanted: dict[int, dict[str, int]] = {}
         self._memo: dict[object, bool] = {}
+        self._by_price: dict[object, list[Option]] = {}
+        self._labels: dict[int, dict[str, str]] = {}  # of the keys that the option's pool asks for, by option
         if market.policy.min_values_policy is MinValuesPolicy.STRICT:
             for entry in market.entries:
                 self._wanted[entry.index] = wanted_values(entry)
@@ -37,24 +42,46 @@ class MinValues:
 
         A reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
         """
-        hosting = [
+        most = self._market.policy.alternatives_max if option.reservation is None else None
+        hosting = (
             other
-            for other in self._market.options
-            if other.entry is option.entry
-            and (option.reservation is not None or _is_alternative(other, option))
-            and all(other.alternatives & wish for wish in wishes)
-            and all(used <= whole for used, whole in zip(load, other.allocatable, strict=True))
-        ]
-        if option.reservation is None:
-            hosting.sort(key=lambda other: (other is not option, other.price, other.index))
-            hosting = hosting[: 1 + self._market.policy.alternatives_max]
-        labels = [self._market.labels(other) for other in hosting]
-        return all(len({found[key] for found in labels if key in found}) >= least for key, least in wanted.items())
+            for other in self._others(option)
+            if all(other.alternatives & wish for wish in wishes) and all(map(le, load, other.allocatable))
+        )
+        found: dict[str, set[str]] = {key: set() for key in wanted}
+        for other in chain((option,), islice(hosting, most)):
+            for key, value in self._values(other, wanted).items():
+                found[key].add(value)
+            if all(len(found[key]) >= least for key, least in wanted.items()):
+                return True
+        return False
+
+    def _others(self, option: Option) -> Iterator[Option]:
+        """Yield what a node of the option counts beside itself, in price order."""
+        is_reserved = option.reservation is not None
+        kind = (option.entry.index, None if is_reserved else option.key.capacity_type)
+        if kind not in self._by_price:
+            same = (other for other in self._market.options if other.entry is option.entry)
+            alike = (other for other in same if is_reserved or _is_alike(other, option))
+            self._by_price[kind] = sorted(alike, key=_by_price)
+        ordered = self._by_price[kind]
+        start = 0 if is_reserved else bisect_left(ordered, (option.price, -1), key=_by_price)
+        return (other for other in islice(ordered, start, None) if other is not option)
+
+    def _values(self, option: Option, wanted: dict[str, int]) -> dict[str, str]:
+        known = self._labels.get(option.index)
+        if known is None:
+            labels = self._market.labels(option)
+            known = self._labels[option.index] = {key: labels[key] for key in wanted if key in labels}
+        return known
 
 
-def _is_alternative(other: Option, option: Option) -> bool:
-    same_market = other.reservation is None and other.key.capacity_type is option.key.capacity_type
-    return same_market and other.price >= option.price
+def _by_price(option: Option) -> tuple[int, int]:
+    return option.price, option.index
+
+
+def _is_alike(other: Option, option: Option) -> bool:
+    return other.reservation is None and other.key.capacity_type is option.key.capacity_type
 
 
 def wanted_values(entry: Entry) -> dict[str, int]:
