@@ -84,7 +84,7 @@ class ReplaceNodes:
             _note(carried, staying, "its replacements are being committed")
             return
         failed = f"{missing} of {mark.replacement_count} replacements came to nothing" if missing > 0 else None
-        why = failed or _no_longer_wanted(mark, staying, gathered)
+        why = failed or _no_longer_wanted(mark, staying, gathered) or _no_longer_cheaper(mark, staying, replacements)
         coming = [claim.id for claim in replacements if claim.state is not ClaimState.RUNNING]
         if why is not None:
             carried.abandoned += sum(save_claim(self.claims, node, unmarked) is not None for node in staying)
@@ -174,6 +174,23 @@ def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered
         if protected is not None:
             return protected
     return None
+
+
+def _no_longer_cheaper(
+    mark: DisruptionMark, nodes: Sequence[NodeClaim], replacements: Sequence[NodeClaim]
+) -> str | None:
+    """Say that consolidation would save nothing any more, or None.
+
+    What a replacement was planned as is not what it must have become: its reservation may have ended under it, or EC2
+    may have taken the old node into one. Nodes of which some have gone already are not held back.
+    """
+    if mark.reason is not DrainReason.CONSOLIDATION or not replacements:
+        return None
+    if {node.id for node in nodes} != set(replacements[0].replaces):
+        return None
+    before = sum(node.price_atto_usd_per_hour for node in nodes)
+    after = sum(claim.price_atto_usd_per_hour for claim in replacements)
+    return None if after < before else "its replacements are no cheaper any more"
 
 
 def _waiting_by_reservation(gathered: Gathered) -> Mapping[str, list[NodeClaim]]:

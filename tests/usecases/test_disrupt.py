@@ -88,6 +88,40 @@ def test_the_room_of_a_replacement_is_for_the_replicas_that_it_was_made_for() ->
     assert len(world.ec2.all()) == 4  # the urgent one got a node of its own
 
 
+def test_s106_what_has_become_of_a_replacement_is_looked_at_before_the_old_node_goes() -> None:
+    """Karpenter compares the types that it chose; here it is also the reservation, up to the moment of the drain."""
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    (new,) = [c for c in world.live() if c.replaces]
+    world.resize("cr-1", 1)  # its owner takes a unit back, and the replacement runs on as on-demand
+    world.ec2.change(new.instance_id or "", capacity_reservation_id=None)
+    world.minute()
+    assert world.state.claim_rows[new.id].offering.reservation_id is None
+    assert world.reason(old.id) == "its replacements are no cheaper any more: it stays"
+    assert "Node Draining" not in [kind for kind, _ in world.bus.events]
+    world.minutes(4)  # what nothing moved onto goes
+    assert world.types() == ["p5.48xlarge on-demand", "p5.48xlarge reserved"]
+    assert world.of("Node Draining") == [new.id]
+
+
+def test_s106_a_type_that_is_not_to_be_had_at_the_launch_stops_the_move() -> None:
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("big", cpus=12)
+    world.submit("small", cpus=1)
+    world.minutes(2)
+    world.scale("big", 0)
+    world.minutes(2)
+    (old,) = world.live()
+    assert old.offering.instance_type == "m5.4xlarge"
+    world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    for instance_type in ("m5.large", "m5.xlarge"):
+        world.ec2.refusals |= {(instance_type, zone_id): LaunchErrorKind.INSUFFICIENT_CAPACITY for _, zone_id in ZONES}
+    world.minutes(3)
+    assert [c.state for c in world.claims() if c.replaces] == [ClaimState.FAILED]
+    assert (world.live()[0].id, world.live()[0].disruption, world.bus.of("Node Draining")) == (old.id, None, [])
+
+
 def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
     world = on_the_side()
     old = dear(world)

@@ -12,6 +12,7 @@ import pytest
 
 from shared.core.node_claim import ClaimState
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
+from shared.ports.policy import DeletePolicy, PolicyKind
 from tests.conftest import Cover
 from tests.fakes.effects import Effects
 from tests.usecases.disrupt_world import DisruptWorld
@@ -113,6 +114,18 @@ def _woken(world: DisruptWorld, *ended: str) -> DisruptWorld:
     return world
 
 
+def _loses_its_pool() -> DisruptWorld:
+    """The pool of a node is deleted, and another one like it can hold its replica."""
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("web", gpus=8)
+    world.minutes(2)
+    world.copy_pool("successor")
+    stored = world.store.get(PolicyKind.NODE_POOL, "gpu")
+    assert stored is not None
+    world.store.commit([DeletePolicy(PolicyKind.NODE_POOL, "gpu", stored.revision)])
+    return world
+
+
 def _lacks_a_unit() -> DisruptWorld:
     """A unit lies idle in a reservation that the class does not select, and a node is paid for beside a full one."""
     world = DisruptWorld("reserved", "on-demand", moveReservedUnits=True)
@@ -133,6 +146,7 @@ STORIES = {
     "empty": Story(_has_empty_nodes, (), 0),
     "onto-others": Story(_has_room_elsewhere, ("m5.4xlarge on-demand",), 0, at_work=1),
     "moves-a-unit": Story(_lacks_a_unit, (RESERVED, RESERVED), 1, minutes=9),
+    "deleted-pool": Story(_loses_its_pool, (PAID,), 1, minutes=6, at_work=1),
     "many-by-one": Story(_is_too_large, ("m5.large on-demand",), 1, minutes=10, at_work=2),
 }
 

@@ -89,10 +89,15 @@ def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[
 def settling_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:
     """Say that the node changed too recently (R-165), or None. A pool that never consolidates has no such time."""
     after_s = pool.disruption.consolidate_after_s
-    since = claim.placements_changed_at or claim.running_at or claim.created_at
-    if after_s is not None and now - since < timedelta(seconds=after_s):
+    if after_s is not None and now - steady_since(claim) < timedelta(seconds=after_s):
         return f"changed less than consolidateAfter ({after_s} s) ago"
     return None
+
+
+def steady_since(claim: NodeClaim) -> datetime:
+    """Return when the node changed last: replicas came or went, or it came up with those that it was launched for."""
+    known = (claim.created_at, claim.running_at, claim.placements_changed_at)
+    return max(at for at in known if at is not None)
 
 
 def not_consolidatable_reason(candidate: Candidate, now: datetime) -> str | None:

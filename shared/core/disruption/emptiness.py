@@ -6,7 +6,7 @@ back by default (ODCR RFC, goal 3), but only after dearer work had its chance to
 
 from datetime import datetime, timedelta
 
-from shared.core.disruption.candidate import Candidate
+from shared.core.disruption.candidate import Candidate, steady_since
 
 
 def paid_empty(candidates: list[Candidate]) -> list[Candidate]:
@@ -30,8 +30,6 @@ def kept_reason(candidate: Candidate, now: datetime) -> str | None:
         return None
     if keep_s == 0:
         return f"NodePool {candidate.pool.name} keeps reserved nodes"
-    claim = candidate.claim
-    empty_since = claim.placements_changed_at or claim.running_at or claim.created_at
-    if now - empty_since < timedelta(seconds=keep_s):
+    if now - steady_since(candidate.claim) < timedelta(seconds=keep_s):
         return f"NodePool {candidate.pool.name} keeps reserved nodes for {keep_s} s"
     return None

@@ -162,6 +162,11 @@ def test_paid_nodes_use_up_a_budget_before_reserved_ones() -> None:
         ({"state": ClaimState.LAUNCHED}, "not running"),
         ({"nominated_until": NOW + timedelta(seconds=1)}, "on their way to it"),
         ({"placements_changed_at": NOW - timedelta(seconds=10)}, "consolidateAfter"),
+        # Its replicas were placed long ago, but it took its time to come up.
+        (
+            {"placements_changed_at": NOW - timedelta(minutes=9), "running_at": NOW - timedelta(seconds=10)},
+            "consolidateAfter",
+        ),
         ({"disruption": DisruptionMark("c-1", DrainReason.DRIFT, NOW)}, "on its way out"),
     ],
 )
