@@ -35,7 +35,7 @@ def cases() -> Sequence[str]:
         "ledger-memory-8-churn",
         "ledger-memory-8-outsiders",
         *(f"ledger-dynamodb-{planners}" for planners in (2, 8, 32)),
-        "ledger-dynamodb-8-long",
+        *(f"ledger-dynamodb-{planners}-long" for planners in (2, 8, 32)),
         "ledger-karpenter-2",
     )
 

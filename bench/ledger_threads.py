@@ -1,19 +1,31 @@
 """Planners in threads on a real DynamoDB API: the conditions and transactions themselves are what is tried."""
 
+import queue
 import random
+import sys
 import threading
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.ledger import COUNT_LAG
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.ports.state import ConflictError, PlannedCommit
 from shared.usecases.observe_reservation import ReservationObserver
 
 SPEED: Final = 60  # simulated seconds in a real one: lag and observations pass quickly
+# Probabilities: of a commit whose answer is lost, of a message that comes twice, of an observation that is saved more
+# than a minute after it began, of a claim that is given up instead of being launched again.
+_LOST_ANSWER: Final = 0.1
+_DUPLICATE: Final = 0.05
+_LATE: Final = 0.05
+_GIVEN_UP: Final = 0.3
+_DISCOVERIES: Final = 2  # as events and the schedule start them
+_TOLD_EVERY: Final = 2_500  # operations
 
 
 class FastClock:
@@ -27,35 +39,45 @@ class FastClock:
         return START + timedelta(seconds=(time.monotonic() - self._began) * SPEED)
 
 
-@dataclass
 class Account:
     """What really is in one reservation, under a lock; ``twice`` counts launches for which there was no unit."""
 
-    total: int
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    instances: set[str] = field(default_factory=set)
-    twice: int = 0
+    def __init__(self, total: int, clock: FastClock) -> None:
+        self.total = total
+        self.twice = 0
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._instances: set[str] = set()
+        self._launched: set[str] = set()  # ever: a claim's id is its client token
+        self._history: list[tuple[datetime, int]] = [(clock.now() - timedelta(hours=1), total)]
 
     def launch(self, claim_id: str) -> bool:
-        """Launch unless it is there already."""
-        with self.lock:
-            if claim_id in self.instances:
+        """Launch, unless it was launched before."""
+        with self._lock:
+            if claim_id in self._launched:
                 return True
-            if len(self.instances) >= self.total:
+            if len(self._instances) >= self.total:
                 self.twice += 1
                 return False
-            self.instances.add(claim_id)
+            self._launched.add(claim_id)
+            self._instances.add(claim_id)
+            self._changed()
             return True
 
     def terminate(self, claim_id: str) -> None:
         """End an instance; its unit is free at once."""
-        with self.lock:
-            self.instances.discard(claim_id)
+        with self._lock:
+            self._instances.discard(claim_id)
+            self._changed()
 
-    def available(self) -> int:
-        """Return the count that a describe shows."""
-        with self.lock:
-            return self.total - len(self.instances)
+    def described(self, instant: datetime) -> int:
+        """Return the count as it was at ``instant``, as EC2's lagging answer has it."""
+        with self._lock:
+            return next((count for at, count in reversed(self._history) if at <= instant), self._history[0][1])
+
+    def _changed(self) -> None:
+        self._history.append((self._clock.now(), self.total - len(self._instances)))
+        del self._history[:-2_000]  # far more than can happen within the lag
 
 
 @dataclass
@@ -72,28 +94,27 @@ class ThreadedFigures:
 
 
 class ThreadedLedger:
-    """Planner threads, each of which also launches and ends what it planned, and one discovery thread."""
+    """Threads of planners, each of which also launches and ends what it planned; of discovery; and of redelivery.
+
+    Redelivery gets the claims of the dead, as the collector sends them again, and some that are being worked on.
+    """
 
     def __init__(
-        self,
-        stores: Stores,
-        clock: FastClock,
-        *,
-        totals: tuple[int, ...],
-        seed: int,
-        death: float = 0.01,  # the dead keep their units until the end of the run
+        self, stores: Stores, clock: FastClock, *, totals: tuple[int, ...], seed: int, death: float = 0.01
     ) -> None:
         self.workloads, self.reservations, self.claims = stores
         self.clock = clock
         self.seed = seed
         self.death = death
-        self.accounts = {f"cr-{index}": Account(total) for index, total in enumerate(totals)}
+        self.accounts = {f"cr-{index}": Account(total, clock) for index, total in enumerate(totals)}
         self.observer = ReservationObserver(self.reservations, self.claims)
         self.figures = ThreadedFigures()
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        self._again: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # claims to deliver again; None: the last
         self._number = 0
         self._errors: list[BaseException] = []
+        self._began = time.monotonic()
         self.workloads.put(demand(), expected_revision=None)
         for key, account in self.accounts.items():
             self.reservations.save_observation(
@@ -101,32 +122,37 @@ class ThreadedLedger:
             )
 
     def run(self, planners: int, operations: int) -> ThreadedFigures:
-        """Run until so many operations were done, then recover as ``collect`` and discovery do, and count leaks."""
-        began = time.monotonic()
-        threads = [threading.Thread(target=self._guarded, args=(self._planner, n, operations)) for n in range(planners)]
-        observer = threading.Thread(target=self._guarded, args=(self._discover,))
-        for thread in (observer, *threads):
-            thread.start()
-        for thread in threads:
+        """Run until so many operations were done, let everything come to rest, and count leaks."""
+        working = [self._thread(self._plan, number, operations) for number in range(planners)]
+        discovering = [self._thread(self._discover, number) for number in range(_DISCOVERIES)]
+        redelivering = self._thread(self._redeliver)
+        for thread in (*working, *discovering):
             thread.join()
-        self._stop.set()
-        observer.join()
+        self._again.put(None)
+        redelivering.join()
         if self._errors:
             raise self._errors[0]
-        self._recover()
+        self._come_to_rest()
         self.figures.twice = sum(account.twice for account in self.accounts.values())
         self.figures.leaks = self._leaks()
-        self.figures.seconds = round(time.monotonic() - began, 1)
+        self.figures.seconds = round(time.monotonic() - self._began, 1)
         return self.figures
 
-    def _guarded(self, target: object, *arguments: object) -> None:
-        try:
-            target(*arguments)  # type: ignore[operator] # a bound method of this class
-        except BaseException as error:  # noqa: BLE001 # handed to the main thread
-            self._errors.append(error)
-            self._stop.set()
+    def _thread(self, target: Callable[..., None], *arguments: int) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                target(*arguments)
+            except BaseException as error:  # noqa: BLE001 # handed to the main thread
+                self._errors.append(error)
+                self._stop.set()
 
-    def _planner(self, number: int, operations: int) -> None:
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        return thread
+
+    # --- planners
+
+    def _plan(self, number: int, operations: int) -> None:
         chance = random.Random(self.seed * 1000 + number)  # noqa: S311 # a simulation's seed
         while not self._stop.is_set() and self.figures.operations < operations:
             claims = [
@@ -137,82 +163,111 @@ class ThreadedLedger:
             if not claims:
                 time.sleep(chance.uniform(0.1, 0.4))  # polls of many threads would be most of the load
                 continue
-            committed = self._commit(claims, chance)
-            for claim in committed:
-                self._live(claim, chance)
+            for claim in self._commit(claims, chance):
+                if chance.random() < _DUPLICATE:
+                    self._again.put(claim.id)
+                self._live(claim.id, chance, self.death)
+        self._stop.set()
 
     def _commit(self, claims: list[NodeClaim], chance: random.Random) -> list[NodeClaim]:
         try:
             self.claims.commit(PlannedCommit(tuple(claims)))
-            if chance.random() < 0.1:
-                self.claims.commit(PlannedCommit(tuple(claims)))  # the answer was lost
+            if chance.random() < _LOST_ANSWER:
+                self.claims.commit(PlannedCommit(tuple(claims)))
         except ConflictError:
             self._count(conflicts=1)
             return []
         self._count(commits=1)
         return claims
 
-    def _live(self, claim: NodeClaim, chance: random.Random) -> None:
-        """Take a claim through its life; a death anywhere leaves it to the recovery."""
-        account = self.accounts[str(claim.offering.reservation_id)]
-        if self._dies(chance):
+    # --- the life of a claim: each step looks at what is stored, so that it may be done again by somebody else
+
+    def _live(self, claim_id: str, chance: random.Random, death: float) -> None:
+        for step in (self._begin, self._launch, self._end):
+            if chance.random() < death:
+                self._count(deaths=1)
+                self._again.put(claim_id)
+                return
+            step(claim_id, chance)
+
+    def _begin(self, claim_id: str, _chance: random.Random) -> None:
+        claim = self.claims.get(claim_id)
+        if claim is not None and claim.state is ClaimState.PLANNED:
+            self._move(lambda: self.claims.save(_in(claim, ClaimState.LAUNCHING), expected_revision=claim.revision))
+
+    def _launch(self, claim_id: str, _chance: random.Random) -> None:
+        claim = self.claims.get(claim_id)
+        if claim is None or claim.state is not ClaimState.LAUNCHING:
             return
-        claim = self.claims.save(replace(claim, state=ClaimState.LAUNCHING), expected_revision=claim.revision)
-        self._count()
-        if self._dies(chance):
+        if not self.accounts[str(claim.offering.reservation_id)].launch(claim_id):
+            self._move(lambda: self._return(claim, ClaimState.FAILED))
             return
-        if not account.launch(claim.id):
-            self._return(claim, ClaimState.FAILED)
-            return
-        if self._dies(chance):
-            return
-        launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=self.clock.now(), instance_id=f"i-{claim.id}")
-        claim = self.claims.settle(launched, expected_revision=claim.revision)
-        self._count()
+        launched = replace(_in(claim, ClaimState.LAUNCHED), launched_at=self.clock.now(), instance_id=f"i-{claim_id}")
+        self._move(lambda: self.claims.settle(launched, expected_revision=claim.revision))
+
+    def _end(self, claim_id: str, chance: random.Random) -> None:
         time.sleep(chance.choice((0, 0, 0.02)))  # some leases are absorbed while the instance runs, most after it
-        account.terminate(claim.id)
-        self._return_current(claim.id)
+        while (claim := self.claims.get(claim_id)) is not None and claim.state is ClaimState.LAUNCHED:
+            self.accounts[str(claim.offering.reservation_id)].terminate(claim_id)
+            ended = claim
+            if self._move(lambda: self._return(ended, ClaimState.TERMINATED)):  # noqa: B023 # called at once
+                return
 
-    def _return_current(self, claim_id: str) -> None:
-        """End the claim; discovery may close its lease at the same moment."""
-        while (claim := self.claims.get(claim_id)) is not None and claim.may_become(ClaimState.TERMINATED):
-            try:
-                self._return(claim, ClaimState.TERMINATED)
-            except ConflictError:
-                continue
-
-    def _return(self, claim: NodeClaim, state: ClaimState) -> None:
-        ended = replace(claim, state=state, terminated_at=self.clock.now())
-        self.claims.return_replicas(
-            ended, expected_revision=claim.revision, placements={KEY: 1}, returned_at=self.clock.now()
+    def _return(self, claim: NodeClaim, state: ClaimState) -> NodeClaim:
+        now = self.clock.now()
+        ended = replace(_in(claim, state), terminated_at=now)
+        return self.claims.return_replicas(
+            ended, expected_revision=claim.revision, placements={KEY: 1}, returned_at=now
         )
-        self._count()
 
-    def _discover(self) -> None:
+    def _move(self, move: Callable[[], NodeClaim]) -> bool:
+        """Move a claim; False when somebody else moved it meanwhile (discovery may have closed its lease)."""
+        try:
+            move()
+        except ConflictError:
+            return False
+        self._count()
+        return True
+
+    def _redeliver(self) -> None:
+        chance = random.Random(self.seed)  # noqa: S311 # a simulation's seed
+        while (claim_id := self._again.get()) is not None:
+            claim = self.claims.get(claim_id)
+            if claim is not None and claim.state is ClaimState.PLANNED and chance.random() < _GIVEN_UP:
+                self._move(lambda: self._return(claim, ClaimState.FAILED))  # noqa: B023 # called at once
+            else:
+                self._live(claim_id, chance, self.death)
+
+    # --- discovery
+
+    def _discover(self, number: int) -> None:
+        chance = random.Random(self.seed * 100 + number)  # noqa: S311 # a simulation's seed
         while not self._stop.is_set():
-            self._observe_all()
+            self._observe_all(chance)
             time.sleep(0.3)
 
-    def _observe_all(self) -> None:
+    def _observe_all(self, chance: random.Random) -> None:
+        """Describe and save; what is described may be as old as the lag, and come late."""
         began = self.clock.now()
         records = {record.reservation.id: record for record in self.reservations.list_current()}
-        for key, account in self.accounts.items():
-            self.observer.observe(records.get(key), self._facts(key, account.available()), began)
+        shown = {
+            key: self._facts(key, account.described(began - COUNT_LAG * chance.random()))
+            for key, account in self.accounts.items()
+        }
+        if chance.random() < _LATE:
+            time.sleep(90 / SPEED)
+        for key, reservation in shown.items():
+            self.observer.observe(records.get(key), reservation, began)
 
-    def _recover(self) -> None:
-        """Adopt or fail what died half-way, end everything, observe after the lag."""
+    # --- the end
+
+    def _come_to_rest(self) -> None:
+        """End everything, as the owners of the instances would, and observe after the lag."""
+        chance = random.Random(self.seed)  # noqa: S311 # a simulation's seed
         for claim in self.claims.list_live():
-            account = self.accounts[str(claim.offering.reservation_id)]
-            if claim.state in (ClaimState.PLANNED, ClaimState.LAUNCHING) and claim.id not in account.instances:
-                self._return(claim, ClaimState.FAILED)
-            elif claim.state is ClaimState.LAUNCHING:
-                launched = replace(claim, state=ClaimState.LAUNCHED, launched_at=self.clock.now())
-                self.claims.settle(launched, expected_revision=claim.revision)
-        for claim in self.claims.list_live():
-            self.accounts[str(claim.offering.reservation_id)].terminate(claim.id)
-            self._return_current(claim.id)
-        time.sleep(60 / SPEED)  # the lag, on the fast clock
-        self._observe_all()
+            self._live(claim.id, chance, death=0)
+        time.sleep(2 * COUNT_LAG.total_seconds() / SPEED)
+        self._observe_all(random.Random(self.seed))  # noqa: S311 # a simulation's seed
 
     def _leaks(self) -> int:
         record = self.workloads.get(KEY)
@@ -224,15 +279,12 @@ class ThreadedLedger:
             leaks += account.total - (0 if stored is None else stored.balance.free_units)
         return leaks
 
-    def _dies(self, chance: random.Random) -> bool:
-        dies = chance.random() < self.death
-        if dies:
-            self._count(deaths=1)
-        return dies
-
     def _count(self, *, commits: int = 0, conflicts: int = 0, deaths: int = 0) -> None:
         with self._lock:
             self.figures.operations += 1
+            if self.figures.operations % _TOLD_EVERY == 0:
+                seconds = time.monotonic() - self._began
+                print(f"{self.figures.operations} operations after {seconds:.0f} s", file=sys.stderr, flush=True)
             self.figures.commits += commits
             self.figures.conflicts += conflicts
             self.figures.deaths += deaths
@@ -245,3 +297,7 @@ class ThreadedLedger:
 
     def _facts(self, key: str, available: int) -> CapacityReservation:
         return facts(key, self.accounts[key].total, available)
+
+
+def _in(claim: NodeClaim, state: ClaimState) -> NodeClaim:
+    return replace(claim, state=state)

@@ -104,6 +104,28 @@ def _with(reservation: Any, more: int) -> Any:
 
 
 @pytest.mark.embedded
+def test_dynamodb_counts_exactly_as_the_ledger_in_memory(dynamodb: Any) -> None:
+    """The same mishaps in the same order: every commit, conflict and idle second is the same."""
+    chaos = Chaos(death=0.05, duplicate=0.3, late_answer=0.3, lifetime_s=60, outsider_every_s=10)
+    stores = dynamodb_stores(dynamodb)
+    clock = SimulatedClock()
+    stored = LedgerWorld(
+        (stores.workloads, stores.reservations, stores.node_claims),
+        clock,
+        seed=160,
+        planners=3,
+        totals=(1, 4, 8),
+        chaos=chaos,
+    )
+    remembered = world(160, 3, (1, 4, 8), chaos)
+
+    assert stored.run(50) == remembered.run(50)
+    assert stored.leaks() == remembered.leaks() == {}
+    assert stored.figures.conflicts > 0
+    assert stored.figures.refused > 0
+
+
+@pytest.mark.embedded
 def test_planners_in_threads_never_meet_on_dynamodb(dynamodb: Any) -> None:
     clock = FastClock()
     stores = dynamodb_stores(dynamodb)
