@@ -12,7 +12,7 @@ import pytest
 
 from demo.observer import Observed
 from infra.naming import function_name
-from shared.names import DEPLOYMENT, Function
+from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function
 from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.embedded
 ZONE: Final = "us-east-1a"
 FAST: Final = 20.0  # emulated seconds a second
 LIMIT_S: Final = 150.0  # several rounds of the schedules, on a busy machine too
-MOVE, ROLL, EMPTY = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge"
+MOVE, ROLL, EMPTY, LEND = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge", "r7i.2xlarge"
 
 
 def pool(story: str, instance_type: str, *capacity_types: str, **labels: str) -> list[dict[str, Any]]:
@@ -34,10 +34,16 @@ def pool(story: str, instance_type: str, *capacity_types: str, **labels: str) ->
 
 @pytest.fixture(scope="module", autouse=True)
 def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Three pools, and one reserved unit for each."""
+    """Three pools, and one reserved unit for each; a fourth, which may use idle units of a fifth's reservation."""
     for story, instance_type in (("move", MOVE), ("roll", ROLL), ("empty", EMPTY)):
         world.reserve(story, instance_type, ZONE, 1, story)
+    lent = [world.reserve("lend", LEND, ZONE, 2, "lend"), world.reserve("borrow", LEND, ZONE, 1, "borrow")]
+    world.aws.client("ec2").create_tags(Resources=lent, Tags=[{"Key": MOVABLE_TAG, "Value": MOVABLE_VALUE}])
+    borrower = pool("borrow", LEND, "reserved", "on-demand")
+    borrower[1]["spec"]["disruption"]["moveReservedUnits"] = True
     manifests = [
+        *borrower,
+        *pool("lend", LEND, "reserved"),
         *pool("move", MOVE, "reserved", "on-demand"),
         *pool("roll", ROLL, "reserved"),
         *pool("empty", EMPTY, "reserved"),
@@ -161,3 +167,27 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
         "its unit is free",
         lambda seen: [it.available_count for it in seen.reservations if it.title == "empty"] == [1],
     )
+
+
+def test_an_idle_unit_moves_to_an_equal_reservation_for_a_node_that_is_paid_for(world: World) -> None:
+    world.send({"action": "submit", "workload": workload("lent", "borrow", replicas=2)})
+    until(world, "both run", lambda seen: markets(seen, LEND) == ["on-demand", "reserved"])
+    drained(world, LEND)
+    seen = until(world, "both are reserved", lambda seen: markets(seen, LEND) == ["reserved", "reserved"])
+    assert {it.reservation_id for it in live(seen, LEND, "running")} == {unit(world, "borrow")}
+    totals = {
+        it.title: (it.total_count, it.available_count) for it in seen.reservations if it.title in ("lend", "borrow")
+    }
+    assert totals == {"lend": (1, 1), "borrow": (2, 0)}
+    assert world.denials() == []
+
+
+def test_a_deleted_pools_nodes_go(world: World) -> None:
+    """The pool of the story before: two nodes of it run, and no other pool holds what they do."""
+    done = world.command("delete", "nodepool/borrow")
+    assert "leaves 2 nodes" in done.stderr, done.stdout + done.stderr
+
+    def told(seen: Observed) -> set[str]:
+        return {it["reason"] for it in seen.drains.values() if it["node"]["nodePool"] == "borrow"}
+
+    until(world, "they drain", lambda seen: "NodePoolDeleted" in told(seen))

@@ -274,6 +274,16 @@ def test_budgets_bound_a_pass(budget: str, expected: int) -> None:  # S-101
     assert sum("budget of NodePool gpu is used up" in reason for reason in report.refusals.values()) == 10 - expected
 
 
+def test_a_window_protects_nodes_in_its_own_time_zone_and_for_its_reasons_only() -> None:
+    half_past_eleven_utc = {"schedule": "30 12 * * *", "duration": "1h", "timeZone": "Europe/Berlin"}
+    closed = {"nodes": "0", "reasons": ["Empty"], **half_past_eleven_utc}
+    world = empties(3, budgets=[closed, {"nodes": "0", "reasons": ["Underutilized"]}, {"nodes": "2"}])
+    assert (world.clock.now().hour, world.clock.now().minute) == (12, 2)
+    assert world.disruption_pass().drained == 0
+    world.clock.advance(minutes=28)  # in UTC it would open now
+    assert world.disruption_pass().drained == 2
+
+
 def test_two_passes_at_once_spend_one_budget() -> None:
     world = empties(10, budgets=[{"nodes": "3"}])
     others = []
