@@ -140,13 +140,16 @@ class Draining:
                 left -= taken
         return record.surplus_count - left
 
-    def terminate(self, claims: Sequence[NodeClaim], now: datetime, *, failure: str | None = None) -> Moves:
-        """Terminate the nodes of claims; ``failure`` says why, where no drain does.
+    def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+        """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
 
         The intent is committed first; the minute's sweep repeats what got lost.
         """
+        why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
-        moves = _each(fresh, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminating, failure)))
+        moves = _each(
+            fresh, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminating, why.get(claim.id)))
+        )
         again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
         asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
         receipt = self.terminator.terminate(asked) if asked else None

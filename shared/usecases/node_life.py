@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from shared.core.instance import Instance
 from shared.core.node_claim import ClaimState, NodeClaim
@@ -16,6 +17,9 @@ from shared.usecases.announce import capacity_type_changed
 from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining
+
+_TO_TERMINATE: Final = (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN)
+_FAILURES: Final = {Meaning.STOPPED: "InstanceStopped", Meaning.STUCK: "InstanceNeverStarted"}
 
 
 @dataclass(slots=True)
@@ -73,11 +77,11 @@ class NodeLife:
         ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
         never_ran = [claim for claim in ended if claim.state is ClaimState.LAUNCHED]
         report.suspected_count = self.broken.note(never_ran, now)
+        to_end = [claim for what in _TO_TERMINATE for claim in found.get(what, ())]
+        failures = {claim.id: why for what, why in _FAILURES.items() for claim in found.get(what, ())}
         for moves in (
             self.draining.ended(found.get(Meaning.ENDED, ()), now),
-            self.draining.terminate(found.get(Meaning.STOPPED, ()), now, failure="InstanceStopped"),
-            self.draining.terminate(found.get(Meaning.STUCK, ()), now, failure="InstanceNeverStarted"),
-            self.draining.terminate(found.get(Meaning.TERMINATE_AGAIN, ()), now),
+            self.draining.terminate(to_end, now, failures),
         ):
             report.lost.update(moves.lost)
             report.refused.update(moves.refused)

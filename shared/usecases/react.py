@@ -4,10 +4,11 @@ Events are hints, late and doubled ones too: instances are re-read, and only wha
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from shared.core.capacity_reservation import ReservationKind
@@ -49,6 +50,30 @@ class ReactReport:
     drained_count: int = 0
     suspected_count: int = 0  # blocks that have become suspected of broken units
     failed_instance_ids: set[str] = field(default_factory=set)
+
+
+_Answer = tuple[DrainReason, datetime | None]  # a deadline of None: the usual grace
+
+
+@dataclass(frozen=True, slots=True)
+class _Warned:
+    """A notice about a node that EC2 still shows alive."""
+
+    claim: NodeClaim
+    instance: Instance
+    notice: Notice
+
+    @property
+    def is_about_spot(self) -> bool:
+        """Whether the offering of the node is running short."""
+        is_spot = self.instance.lifecycle == SPOT_LIFECYCLE and self.claim.offering.capacity_type is CapacityType.SPOT
+        return is_spot and self.notice.kind is NoticeKind.SPOT_INTERRUPTION
+
+    @property
+    def interrupted_reservation_id(self) -> str | None:
+        """The reservation that EC2 takes back."""
+        is_interruption = self.notice.kind is NoticeKind.RESERVATION_INTERRUPTION
+        return self.instance.capacity_reservation_id if is_interruption else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,55 +134,56 @@ class React:
         followed = self.life.apply(list(known.values()), shown, now)
         report.suspected_count = followed.suspected_count
         self.freed.observe(followed.freed_reservation_ids, now)
-        wishes = []
-        for instance_id in sorted(known):
-            about = [notice for notice in notices if instance_id in notice.instance_ids]
-            wish = self._wish(known[instance_id], shown.get(instance_id), about, now)
-            wishes += [] if wish is None else [wish]
+        warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
+        self._remember_shortages(warned, now)
+        wishes = self._wishes(warned, now)
         drained = self.draining.begin_drains(wishes, now) if wishes else Moves()
         report.drained_count = len(drained.moved)
         lost = followed.lost.union(drained.lost)
         report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
 
-    def _wish(
-        self, claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
-    ) -> DrainWish | None:
-        """Return the drain that the most urgent of the notices asks for, if EC2 still shows the node alive."""
-        if instance is None or instance.is_gone or instance.is_stopped:
-            return None
-        fresh = [notice for notice in notices if notice.at >= now - _STALE_AFTER]
-        answers = [answer for notice in fresh if (answer := self._answer(claim, instance, notice, now)) is not None]
-        if not answers:
-            return None
-        reason, deadline = min(answers, key=lambda answer: (answer[1] is None, answer[1] or now, answer[0]))
-        return DrainWish(claim, reason, deadline)
+    def _remember_shortages(self, warned: Sequence[_Warned], now: datetime) -> None:
+        """Remember what the warnings say about capacity, each offering and reservation once, before drains (R-162)."""
+        spot = {each.claim.offering for each in warned if each.is_about_spot}
+        if spot:
+            self.offerings.mark_unavailable(spot, until=now + FIRST_REST)
+        refused_at: dict[str, datetime] = {}
+        for each in warned:
+            if each.interrupted_reservation_id is not None:
+                known = refused_at.get(each.interrupted_reservation_id, each.notice.at)
+                refused_at[each.interrupted_reservation_id] = max(known, each.notice.at)
+        for reservation_id in sorted(refused_at):
+            self.reservations.mark_exhausted(reservation_id, refused_at=refused_at[reservation_id])  # S-83
 
-    def _answer(
-        self, claim: NodeClaim, instance: Instance, notice: Notice, now: datetime
-    ) -> tuple[DrainReason, datetime | None] | None:
-        """Return why and until when to drain, after what the notice says about capacity has been remembered (R-162)."""
-        if notice.kind is NoticeKind.SPOT_INTERRUPTION and instance.lifecycle == SPOT_LIFECYCLE:
-            if claim.offering.capacity_type is CapacityType.SPOT:
-                self.offerings.mark_unavailable([claim.offering], until=now + FIRST_REST)
+    def _wishes(self, warned: Sequence[_Warned], now: datetime) -> list[DrainWish]:
+        """Return the drain that the most urgent warning about each node asks for."""
+        interrupted = sorted({key for each in warned if (key := each.interrupted_reservation_id) is not None})
+        records = [record for key in interrupted if (record := self.reservations.get(key)) is not None]
+        blocks = {it.reservation.id for it in records if it.reservation.kind is ReservationKind.CAPACITY_BLOCK}
+        answers: dict[str, list[_Answer]] = {}
+        for each in warned:
+            answer = self._answer(each, blocks, now)
+            if answer is not None:
+                answers.setdefault(each.claim.id, []).append(answer)
+        claims = {each.claim.id: each.claim for each in warned}
+        return [DrainWish(claims[key], *min(found, key=partial(_urgency, now))) for key, found in answers.items()]
+
+    def _answer(self, warned: _Warned, blocks: Set[str], now: datetime) -> _Answer | None:
+        """Return why and until when to drain."""
+        notice = warned.notice
+        if notice.kind is NoticeKind.SPOT_INTERRUPTION and warned.instance.lifecycle == SPOT_LIFECYCLE:
             return DrainReason.INTERRUPTION, notice.at + INTERRUPTION_NOTICE
-        if notice.kind is NoticeKind.RESERVATION_INTERRUPTION and instance.capacity_reservation_id is not None:
-            return self._reservation_interruption(instance.capacity_reservation_id, notice)
+        if warned.interrupted_reservation_id is not None:
+            is_block = warned.interrupted_reservation_id in blocks
+            reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
+            return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
         if notice.kind is NoticeKind.SCHEDULED_CHANGE:
             # Replace it now, while there is time; maintenance that is near shortens the usual grace.
-            return DrainReason.SCHEDULED_CHANGE, notice.due_at if self._is_near(notice, now) else None
+            is_near = notice.due_at is not None and notice.due_at - now < timedelta(hours=1)
+            return DrainReason.SCHEDULED_CHANGE, notice.due_at if is_near else None
         if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
             return DrainReason.REBALANCE, None
         return None
-
-    def _reservation_interruption(self, reservation_id: str, notice: Notice) -> tuple[DrainReason, datetime]:
-        record = self.reservations.get(reservation_id)
-        is_block = record is not None and record.reservation.kind is ReservationKind.CAPACITY_BLOCK
-        self.reservations.mark_exhausted(reservation_id, refused_at=notice.at)  # S-83: it takes no new work
-        reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
-        return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
-
-    def _is_near(self, notice: Notice, now: datetime) -> bool:
-        return notice.due_at is not None and notice.due_at - now < timedelta(hours=1)
 
     def _react_to_reservations(self, notices: Sequence[Notice], now: datetime) -> None:
         """Look at the drains of blocks that were named.
@@ -169,3 +195,19 @@ class React:
         live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
         if live:
             self.blocks.run(live, now)
+
+
+def _warnings(
+    claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
+) -> Iterator[_Warned]:
+    """Yield what is still worth heeding about a node."""
+    if instance is None or instance.is_gone or instance.is_stopped:
+        return
+    for notice in notices:
+        if instance.id in notice.instance_ids and notice.at >= now - _STALE_AFTER:
+            yield _Warned(claim, instance, notice)
+
+
+def _urgency(now: datetime, answer: _Answer) -> tuple[bool, datetime, DrainReason]:
+    reason, deadline = answer
+    return deadline is None, deadline or now, reason

@@ -14,6 +14,7 @@ from shared.core.notice import Notice, NoticeKind
 from shared.core.offerings import reservation_labels
 from shared.ports.errors import ThrottledError
 from shared.usecases.react import RebalancePolicy
+from tests.fakes.effects import Effects
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
 
@@ -149,6 +150,34 @@ def test_a_hundred_warnings_are_one_reading(world: World) -> None:
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in claims])
     assert {now_of(world, claim).state for claim in claims} == {ClaimState.DRAINING}  # S-79
     assert world.ec2.describe_count - before == 1
+
+
+def test_what_many_warnings_say_about_capacity_is_written_once_and_before_any_drain(world: World) -> None:
+    world.add_reservation("cr-int", kind=ReservationKind.INTERRUPTIBLE, total_count=10, available_count=10)
+    bought = world.running(5, spot("m5.large"), batch_id="b-1")
+    lent = world.running(5, reserved("cr-int"), batch_id="b-2")
+    world.clock.advance(seconds=5)
+    notices = [about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in bought]
+    notices += [about(world, claim, NoticeKind.RESERVATION_INTERRUPTION) for claim in lent]
+    world.effects = Effects()
+    world.react().run([*notices, *notices])
+    assert world.effects.log[:3] == ["mark_unavailable", "mark_exhausted", "publish"]
+    assert world.effects.log.count("mark_unavailable") + world.effects.log.count("mark_exhausted") == 2
+    assert {now_of(world, claim).state for claim in (*bought, *lent)} == {ClaimState.DRAINING}
+    assert world.free_units("cr-int") <= 0
+    assert spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())
+
+
+def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: World) -> None:
+    (stopped,) = world.running(1, on_demand("m5.large"), batch_id="b-1")
+    world.launch().run(world.plan(1, on_demand("m5.large"), batch_id="b-2"))
+    stuck = world.claims()[1]
+    world.clock.advance(minutes=16)
+    world.ec2.change(stopped.instance_id or "", state="stopped")
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED) for claim in (stopped, stuck)])
+    assert [now_of(world, claim).failure for claim in (stopped, stuck)] == ["InstanceStopped", "InstanceNeverStarted"]
+    assert len(world.ec2.terminate_calls) == 1
+    assert world.ec2.live() == []
 
 
 def test_a_second_warning_shortens_the_drain_and_keeps_its_id(world: World) -> None:
