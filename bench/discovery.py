@@ -25,7 +25,9 @@ from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
 from shared.adapters.ec2_network import Ec2LaunchEnvironment
 from shared.adapters.ec2_reservations import Ec2ReservationReader
 from shared.adapters.pricing import AwsPriceReader
+from shared.core.catalogue import DiscoveredType
 from shared.core.idle import IDLE_AFTER
+from shared.ports.discovery import ZoneOfferings
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations
@@ -97,6 +99,21 @@ def run(case: str) -> dict[str, object]:
         return _measure(dynamodb) if case == "discovery-steady-hour" else _wobble(dynamodb)
 
 
+class SameTypes:
+    """Implements ``InstanceTypeReader``: what was read once, since only prices move here."""
+
+    def __init__(self, reader: Ec2InstanceTypeReader) -> None:
+        self._types, self._zones = reader.list_types(), reader.list_zones()
+
+    def list_types(self) -> tuple[DiscoveredType, ...]:
+        """Return the types."""
+        return self._types
+
+    def list_zones(self) -> ZoneOfferings:
+        """Return the zones."""
+        return self._zones
+
+
 class WobblingPrices:
     """Implements ``PriceReader``: on-demand prices as they are, spot prices that move with every read."""
 
@@ -126,7 +143,7 @@ def _wobble(dynamodb: Any) -> dict[str, object]:
     ec2 = emulation.client()
     prices = WobblingPrices(AwsPriceReader(emulation.client("pricing"), ec2, region=REGION, clock=clock))
     offerings = DiscoverOfferings(
-        Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075")),
+        SameTypes(Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075"))),
         prices,
         DynamoDbOfferingStore(dynamodb, "offerings", clock),
         MemoryQueue(),
