@@ -61,9 +61,8 @@ class Leftovers:
         yield from self._paid_while_free()
         yield from self._priority_inversions()
         for refusal in self._facts.plan.unplaced:
-            workload = self._facts.workloads.get(refusal.workload_key)
-            if workload is not None:
-                yield from self._refused(refusal, workload)
+            if refusal.workload_key in self._facts.workloads:
+                yield from self._refused(refusal, self._facts.workloads[refusal.workload_key])
 
     # -- small questions
 
@@ -150,7 +149,7 @@ class Leftovers:
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
                 continue
             node, launch = host.node, host.planned
-            if node is not None and (node.drain_at is not None or host.pool is None):
+            if _wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
                 continue  # whether it may join a node that will drain depends on more than leftovers
             if tolerates_all(host.site.taints, workload.tolerations) is None:
                 yield Room(
@@ -175,21 +174,20 @@ class Leftovers:
         """Yield everything that could still take a replica of the workload, topology apart."""
         yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
         for room in self._launchable(reserved=True, workload=workload):
-            if self._may_run(workload, room):
+            if not _wants_many(room.pool) and self._may_run(workload, room):
                 yield room
         if workload.max_price_micro_usd_per_hour is not None:
             return
         for room in self._launchable(reserved=False, workload=workload):
             is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
-            wants_many = room.pool is not None and any(item.min_values for item in room.pool.requirements.values())
-            if not is_shared and not wants_many and self._may_run(workload, room):
+            if not is_shared and not _wants_many(room.pool) and self._may_run(workload, room):
                 yield room
 
     # -- rule 7
 
     def _refused(self, refusal: UnplacedReplicas, workload: Workload) -> Iterator[Violation]:
         if refusal.code is ReasonCode.OUT_OF_TIME:
-            return  # says itself that nobody looked
+            return
         problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
         if problem is not None:
             yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,))
@@ -259,7 +257,7 @@ class Leftovers:
             if (
                 needs.fits_in(unit.free)
                 and self._tolerates(workload, unit.pool)
-                and not any(item.min_values for item in unit.pool.requirements.values())
+                and not _wants_many(unit.pool)
                 and self._may_run(workload, unit)
             ):
                 yield index
@@ -389,6 +387,11 @@ class Leftovers:
             and self._may_run(workload, unit)
             and facts.together(host.site.description, host.site.undefined, (*sorted(kept), workload.key))
         )
+
+
+def _wants_many(pool: NodePool | None) -> bool:
+    """Whether minValues may forbid more on a node: a replica more leaves fewer types to choose from."""
+    return pool is not None and any(item.min_values for item in pool.requirements.values())
 
 
 def _market(host: Host) -> CapacityType:

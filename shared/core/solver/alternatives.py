@@ -53,7 +53,7 @@ class Alternatives:
         kept, wishes = self._kept_and_wishes(bin_)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
         known = self._found((option.index, kept, wishes), bin_, option.allocatable)
-        if len(known) < most:
+        if len(known) < most or any(item.min_values for item in option.entry.pool.requirements.values()):
             load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
             known = self._found((option.index, kept, wishes, load), bin_, load)
         return known

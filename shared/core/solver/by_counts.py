@@ -15,7 +15,6 @@ from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.reserved import STRENGTHS, with_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
-from shared.core.solver.state import State
 from shared.core.solver.worth import add_slot_worth, worths
 
 
@@ -41,14 +40,15 @@ def place_by_counts(placer: Placer, groups: Sequence[Group]) -> Counted:
         general.extend(dealt.general)
         lots = [lot for lot in dealt.lots if lot.count]
         if lots:
-            for lot in _place_lots(state, lots):
+            for lot in _place_lots(placer, lots):
                 placer.place_lot(lot)
         short.update(lot.group.index for lot in lots if lot.pin is not None and state.remaining[lot.group.index])
     return Counted(general, short)
 
 
-def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
+def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
     """Pack lots and return what is left of them."""
+    state, min_values = placer.state, placer.choices.min_values
     shapes = build_shapes(lots)
     market = state.market
     policy = market.policy
@@ -57,7 +57,9 @@ def _place_lots(state: State, lots: Sequence[Lot]) -> list[Lot]:
     add_slot_worth(worth, shapes, candidates.unthinned)
     base = Packing(shapes, worth, state.supply, policy.expired)
     base.floor_percent, base.buyable = policy.reserved_floor_percent, candidates.buyable
-    accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in state.bins)
+    # Whether one more replica leaves enough types to choose from is looked at replica by replica.
+    bins = [bin_ for bin_ in state.bins if bin_.option is None or not min_values.concerns(bin_.option.entry)]
+    accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in bins)
     base.fill_existing([item for item in accepting if item[1]], (1 << len(shapes)) - 1)
     passes = _passes(base, worth, candidates, policy)
     if policy.with_certificate and base.active and not policy.expired():

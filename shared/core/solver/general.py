@@ -4,7 +4,7 @@ Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do
 again (R-47).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.core.labels import HOSTNAME
@@ -121,14 +121,21 @@ class Placer:
         if option is None or not room or not self._min_values.concerns(option.entry):
             return room
         load = total_load(self.state.groups, bin_.contents, len(group.request))
-        there = {self.state.groups[index].alternatives[at] for index, at in bin_.levels.items()}
-        wishes = sorted({*there, group.alternatives[level]})
         while room:
             grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
-            if self._min_values.holds(option, grown, wishes):
+            if self._leaves_choice(option, grown, {**bin_.levels, group.index: level}):
                 return room
             room //= 2
         return 0
+
+    def _leaves_choice(self, option: Option, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+        """Whether a node with this load of these groups (by relaxation level) can be enough kinds of types."""
+        if not self._min_values.concerns(option.entry):
+            return True
+        groups = [(self.state.groups[index], level) for index, level in levels.items()]
+        wishes = sorted({group.alternatives[level] for group, level in groups})
+        keys = sorted({key for group, level in groups for key in self.state.keys_of(group, level)})
+        return self._min_values.holds(option, load, wishes, tuple((key, self.state.label(option, key)) for key in keys))
 
     def _is_by_host(self, group: Group, level: int) -> bool:
         """Whether equal nodes can be filled at once, without looking at topology again in between."""
@@ -195,9 +202,8 @@ class Placer:
         """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
         if self._nodes_left(option, group) == 0:
             return 0
-        while copies and not self._min_values.holds(
-            option, [asked * copies for asked in group.request], (group.alternatives[level],)
-        ):
+        placed = {group.index: level}
+        while copies and not self._leaves_choice(option, [asked * copies for asked in group.request], placed):
             copies //= 2
         return 0 if copies and self._is_below_floor(option, group, level, copies) else copies
 
