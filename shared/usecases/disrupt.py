@@ -93,11 +93,11 @@ class Disrupt:
         decision = self._decide(gathered, now)
         snapshot_json = dumps(gathered.snapshot)
         pass_id = self.ids.new_id(DECISION_PREFIX)
-        if decision.commands or decision.moves:
+        if decision.commands:
             self._keep(pass_id, decision, snapshot_json, now)
         report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
         done = self._apply(decision, gathered, pass_id, report, now)
-        moved = self.moving.run(decision.moves, gathered.facts().reservations, pass_id, now)
+        moved = self.moving.run(decision.moves, gathered.facts().reservations, now)
         report.units_moved, report.moves_refused = moved.moved, moved.refused
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)

@@ -50,9 +50,7 @@ class MoveUnits:
     mover: UnitMover
     ids: IdFactory
 
-    def run(
-        self, moves: Sequence[UnitMove], reservations: Mapping[str, CapacityReservation], plan_id: str, now: datetime
-    ) -> Moved:
+    def run(self, moves: Sequence[UnitMove], reservations: Mapping[str, CapacityReservation], now: datetime) -> Moved:
         """Carry on with what earlier passes have begun, then begin anew; what does not hold any more is dropped.
 
         Between two reservations of which either gives or gets a unit already, nothing begins before EC2 shows that: it
@@ -70,7 +68,7 @@ class MoveUnits:
                 outcome.dropped += move.count
                 continue
             for _ in range(min(move.count, _UNITS_A_PASS - outcome.moved)):
-                lease = self._lease(move, reservations[move.source_id], plan_id, now)
+                lease = self._lease(move, reservations[move.source_id], now)
                 if not self._begun(lease, turn, now, outcome):
                     break
                 turn += 1
@@ -85,7 +83,7 @@ class MoveUnits:
         self._ask(lease, now, outcome)
         return lease.offering.reservation_id not in outcome.refused
 
-    def _lease(self, move: UnitMove, source: CapacityReservation, plan_id: str, now: datetime) -> NodeClaim:
+    def _lease(self, move: UnitMove, source: CapacityReservation, now: datetime) -> NodeClaim:
         """Return a claim that no machine ever comes of: it ended before it began, and its lease is all of it."""
         return NodeClaim(
             id=self.ids.new_id("mv"),
@@ -101,9 +99,8 @@ class MoveUnits:
             allocatable=Resources.of({}),
             created_at=now,
             lease=Lease(source.id),
-            plan_id=plan_id,
             moves_to=move.destination_id,
-            failure=f"no machine, but a unit that moves to {move.destination_id}",
+            failure=f"no machine, but a unit that moves to {move.destination_id}: {move.explanation}",
         )
 
     def _ask(self, claim: NodeClaim, now: datetime, outcome: Moved) -> None:

@@ -4,8 +4,10 @@ from shared.core.capacity_reservation import CapacityReservation
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.node_claim import ClaimState, LeaseState, NodeClaim
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
+from shared.ports.policy import PolicyKind
 from shared.usecases.move_units import Moved, MoveUnits
 from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.planning_world import node_pool_manifest
 
 MOVE = UnitMove("cr-idle", "cr-mine", 2, "because")
 
@@ -21,7 +23,7 @@ def idle(count: int = 4) -> DisruptWorld:
 
 def run(world: DisruptWorld, *moves: UnitMove) -> Moved:
     mover = MoveUnits(world.state.node_claims, world.mover, world.ids)
-    return mover.run(moves, known(world), "disruption-1", world.clock.now())
+    return mover.run(moves, known(world), world.clock.now())
 
 
 def known(world: DisruptWorld) -> dict[str, CapacityReservation]:
@@ -53,6 +55,23 @@ def test_a_paid_node_gets_a_unit_that_lay_idle_elsewhere() -> None:
     assert free(world) == (3, 0)
     world.minutes(4)
     assert world.mover.moved_count == 1
+
+
+def test_demand_that_only_a_full_reservation_can_hold_gets_a_unit_that_lay_idle_elsewhere() -> None:
+    world = idle()
+    world.submit("steady", gpus=8)
+    world.minutes(2)
+    pool = world.store.get(PolicyKind.NODE_POOL, "gpu")
+    assert pool is not None
+    strict = node_pool_manifest(capacity_types=("reserved",))
+    strict["spec"]["disruption"] = pool.manifest["spec"]["disruption"]
+    world.apply(strict)
+    world.submit("train", replicas=2, gpus=8)
+    world.plan_and_launch()
+    assert world.pending() == 2
+    world.minutes(4)
+    assert (world.pending(), world.types()) == (0, ["p5.48xlarge reserved"] * 3)
+    assert (world.mover.moved_count, free(world)) == (2, (2, 0))
 
 
 def test_units_are_nobodys_until_ec2_shows_them_where_they_went() -> None:

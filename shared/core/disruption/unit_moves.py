@@ -9,6 +9,7 @@ that are paid for although a unit, once moved, would hold their replicas.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 from typing import Final
 
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
@@ -21,6 +22,7 @@ from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 
 # Of one pass; what is left has its turn once others have moved in.
 _GLIMPSES_MAX: Final = 40
+_GLIMPSES_MIN: Final = 4  # however much of the effort is used up
 
 
 def are_equal(source: CapacityReservation, destination: CapacityReservation, now: datetime) -> bool:
@@ -36,9 +38,9 @@ def _is_movable(it: CapacityReservation, now: datetime) -> bool:
     return tagged and it.kind is ReservationKind.DEFAULT and it.is_active(now) and not it.stale
 
 
-def _likeness(it: CapacityReservation) -> tuple[object, ...]:
-    place = (it.zone_id, it.placement_group_arn)
-    return (it.owner_id, it.instance_type, it.platform, it.tenancy, it.end_at, *place)
+def _likeness(it: CapacityReservation) -> tuple[str, ...]:
+    end = "" if it.end_at is None else it.end_at.isoformat()
+    return (it.owner_id, it.instance_type, it.platform, it.tenancy, it.zone_id, it.placement_group_arn or "", end)
 
 
 def spare_units(source: CapacityReservation) -> int:
@@ -86,7 +88,7 @@ class UnitMoves:
         """
         moves: list[UnitMove] = []
         for move in _possible(after):
-            if not self._may_glimpse() or not self._units_in(
+            if not self._may_glimpse(after) or not self._units_in(
                 move.destination_id, self._glimpse(before, move).pending()
             ):
                 continue
@@ -109,7 +111,7 @@ class UnitMoves:
                 continue
             for move in _possible(world):
                 one = replace(move, count=1)
-                if not self._may_glimpse() or not self._moves_in(candidate, one, self._glimpse(world, one)):
+                if not self._may_glimpse(world) or not self._moves_in(candidate, one, self._glimpse(world, one)):
                     continue
                 if not self._may_try(world):
                     return tuple(moves.values()), world
@@ -124,9 +126,9 @@ class UnitMoves:
                 break
         return tuple(moves.values()), world
 
-    def _may_glimpse(self) -> bool:
+    def _may_glimpse(self, world: World) -> bool:
         self._glimpses_left -= 1
-        return self._glimpses_left >= 0
+        return self._glimpses_left >= (0 if world.effort.left > 0 else _GLIMPSES_MAX - _GLIMPSES_MIN)
 
     def _may_try(self, world: World) -> bool:
         may, self._tried = not self._tried or world.effort.left > 0, True
@@ -164,14 +166,16 @@ class UnitMoves:
 
 def _possible(world: World) -> Iterator[UnitMove]:
     """Yield moves of all spare units into reservations that are full, by ids."""
-    reservations = sorted(world.snapshot.reservations, key=lambda it: it.id)
-    for destination in reservations:
-        if destination.free_units > 0:
-            continue
-        for source in reservations:
-            count = spare_units(source)
-            if count > 0 and are_equal(source, destination, world.now):
-                yield UnitMove(source.id, destination.id, count, "")
+    movable = sorted(
+        (it for it in world.snapshot.reservations if _is_movable(it, world.now)), key=lambda it: (_likeness(it), it.id)
+    )
+    for _, alike in groupby(movable, key=_likeness):
+        equal = list(alike)
+        for destination in equal:
+            for source in equal:
+                count = spare_units(source)
+                if destination.free_units <= 0 < count:
+                    yield UnitMove(source.id, destination.id, count, "")
 
 
 def _units(plan: Plan) -> int:

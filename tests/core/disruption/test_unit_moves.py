@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.disruption.command import DisruptionDecision
@@ -161,3 +163,46 @@ def test_one_move_is_tried_however_much_demand_that_waits_has_used_up() -> None:
     it.effort = -1_000  # as many pools and types do
 
     assert moves(it.decide()) == [("cr-idle", "cr-mine", 1)]
+
+
+def apply(it: Fleet, decision: DisruptionDecision) -> None:
+    """Do what a pass decided; EC2 moves the units when the commands are through."""
+    it.apply(replace(decision, moves=()))
+    for move in decision.moves:
+        change = {move.source_id: -move.count, move.destination_id: move.count}
+        it.reservations = tuple(
+            replace(
+                one,
+                total_count=one.total_count + change.get(one.id, 0),
+                free_units=one.free_units + change.get(one.id, 0),
+                available_count=one.available_count + change.get(one.id, 0),
+            )
+            for one in it.reservations
+        )
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=2, max_size=3),
+    st.lists(st.sampled_from(["default/big", "default/tiny"]), max_size=4),
+)
+def test_a_fleet_comes_to_rest_and_no_unit_goes_back_and_forth(sizes: list[tuple[int, int]], keys: list[str]) -> None:
+    names = ("cr-mine", "cr-2", "cr-3")
+    it = fleet(*(tagged(name, total, min(free, total)) for name, (total, free) in zip(names, sizes, strict=False)))
+    it.selected = names[: len(sizes)] if keys[:1] == ["default/tiny"] else ("cr-mine",)
+    for one in it.reservations:  # in the units that are not free stand nodes of ours, or of others
+        for number in range(one.total_count - one.free_units if one.id in it.selected else 0):
+            it.add_node(f"{one.id}-{number}", "large", RESERVED, {"default/big": 1}, reservation_id=one.id)
+    for number, key in enumerate(keys):
+        it.add_node(f"paid-{number}", "large", ON_DEMAND, {key: 1})
+    moved = 0
+    for _ in range(12):
+        before, decision = it.cost(), it.decide()
+        if not decision.commands and not decision.moves:
+            break
+        moved += sum(move.count for move in decision.moves)
+        apply(it, decision)
+        assert it.cost() <= before
+    assert (decision.commands, decision.moves) == ((), ())
+    assert moved <= len(keys)
+    assert all(one.total_count >= 1 for one in it.reservations)
