@@ -14,7 +14,12 @@ from shared.core.snapshot import Snapshot
 
 # A node that was launched moments ago was on offer; a catalogue that does not show it yet is the older of the two.
 TYPE_GONE_AFTER: Final = timedelta(hours=1)
-_EITHER: Final = frozenset({CapacityType.RESERVED, CapacityType.ON_DEMAND})
+# Markets of which one must be left. One of spot that merely lacks a price at the moment is not in the catalogue either.
+_ONE_OF: Final = {
+    CapacityType.RESERVED: frozenset({CapacityType.RESERVED, CapacityType.ON_DEMAND}),
+    CapacityType.SPOT: frozenset({CapacityType.SPOT, CapacityType.ON_DEMAND}),
+    CapacityType.ON_DEMAND: frozenset({CapacityType.ON_DEMAND}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +71,12 @@ def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
     """Say that nothing like the node could be launched any more (R-151).
 
     For a reserved node on-demand counts too, and so does any reservation of its type: that a reservation is full or has
-    ended is not what is meant.
+    ended is not what is meant; for a spot node on-demand counts.
     """
     if not offered.markets or now - claim.created_at < TYPE_GONE_AFTER:
         return None
     offering = claim.offering
-    wanted = _EITHER if offering.capacity_type is CapacityType.RESERVED else frozenset({offering.capacity_type})
-    if wanted & offered.markets.get((offering.instance_type, offering.zone_id), frozenset()):
+    if _ONE_OF[offering.capacity_type] & offered.markets.get((offering.instance_type, offering.zone_id), frozenset()):
         return None
     return f"{offering.instance_type} is no longer offered {offering.capacity_type.value} in {offering.zone}"
 

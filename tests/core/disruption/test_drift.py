@@ -136,11 +136,20 @@ def test_s74_a_reserved_node_whose_type_is_gone_has_drifted(markets: tuple[Capac
     assert (reason is not None) is drifts
 
 
-@pytest.mark.parametrize(("markets", "drifts"), [((ON_DEMAND,), False), ((RESERVED, SPOT), True)])
-def test_a_paid_node_needs_its_own_market(markets: tuple[CapacityType, ...], drifts: bool) -> None:
-    paid = claim(market=ON_DEMAND)
-
-    assert (drift.drift_reason(paid, POOL, CLASS, offers(*markets), NOW) is not None) is drifts
+@pytest.mark.parametrize(
+    ("market", "left", "drifts"),
+    [
+        (ON_DEMAND, (ON_DEMAND,), False),
+        (ON_DEMAND, (RESERVED, SPOT), True),
+        (SPOT, (SPOT,), False),
+        (SPOT, (ON_DEMAND,), False),  # spot may only lack a price
+        (SPOT, (RESERVED,), True),
+    ],
+)
+def test_a_paid_node_needs_its_own_market_or_a_spot_node_any(
+    market: CapacityType, left: tuple[CapacityType, ...], drifts: bool
+) -> None:
+    assert (drift.drift_reason(claim(market=market), ANY, CLASS, offers(*left), NOW) is not None) is drifts
 
 
 def test_a_shortage_is_not_a_type_that_is_gone() -> None:
