@@ -8,6 +8,7 @@ from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.json_codec import loads
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_claim import NodeClaim
+from shared.core.node_pool import DisruptionReason
 from shared.core.plan import Plan, PlannedNodes
 from shared.manifests.explanations import NodeExplanation, Origin, Standing
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore
@@ -16,6 +17,7 @@ from shared.usecases.commit_command import decision_id
 from shared.usecases.disrupt import DECISION_PREFIX, LATEST_DECISION
 
 _INSTANCE_PREFIX: Final = "i-"
+_SEEN_MICRO_USD: Final = 100  # the last of four decimals
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class ExplainNode:
         mark, drain = claim.disruption, claim.drain
         known = None if mark is None else self.decisions.load(decision_id(mark.command_id))
         command = None if known is None else _command(known[0], [claim.id])
-        why = None if command is None else command.explanation
+        why = None if command is None else _with_saving(command)
         replaced_by = [live.id for live in self.claims.list_live() if claim.id in live.replaces]
         if drain is None and not claim.is_live:
             return Standing(status="gone", text=claim.failure or "its instance ended")
@@ -125,6 +127,16 @@ def _command(decision: Decision, claim_ids: Collection[str]) -> DisruptionComman
     """Return the decision's command about any of the claims."""
     commands = loads(DisruptionDecision, decision.plan_json).commands
     return next((command for command in commands if set(command.claim_ids) & set(claim_ids)), None)
+
+
+def _with_saving(command: DisruptionCommand) -> str:
+    """Say why, and what consolidation saves by it, if that can be seen."""
+    micro = command.savings_atto_usd_per_hour // ATTO_USD_PER_MICRO_USD
+    if command.reason is not DisruptionReason.UNDERUTILIZED or micro < _SEEN_MICRO_USD:
+        return command.explanation
+    others = len(command.claim_ids) - 1
+    together = f", with {others} other nodes" if others > 1 else ", with another node" if others else ""
+    return f"{command.explanation}{together}, which saves {micro / 1e6:.4f} USD an hour"
 
 
 def _planned(launches: tuple[PlannedNodes, ...], claim: NodeClaim) -> PlannedNodes | None:

@@ -87,7 +87,18 @@ def test_a_node_that_is_replaced_and_its_replacement(world: DisruptWorld) -> Non
     world.minutes(2)
     gone = explained(world, "node", old.id)
     assert (gone["state"], gone["disruption"]["status"]) == ("terminated", "gone")
-    assert "cheaper capacity can hold its replicas" in gone["disruption"]["text"]
+    why = "cheaper capacity can hold its replicas, which saves 98.3200 USD an hour"
+    assert gone["disruption"]["text"].startswith(why)
+
+
+def test_what_several_nodes_save_together_is_told_of_each(world: DisruptWorld) -> None:
+    world.scale("train", 3)
+    world.minutes(2)
+    nodes = [claim for claim in world.live() if claim.offering.reservation_id is None]
+    world.resize("cr-1", 3)
+    world.minute()
+    told = {explained(world, "node", node.id)["disruption"]["text"] for node in nodes}
+    assert told == {"cheaper capacity can hold its replicas, with another node, which saves 196.6400 USD an hour"}
 
 
 def test_the_text_says_the_same(world: DisruptWorld) -> None:
