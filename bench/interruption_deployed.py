@@ -119,7 +119,10 @@ class _Stage:
 
     def _instances(self, nodes: Sequence[Warned]) -> dict[int, str]:
         """Launch one instance a node, as spot where it is to be interrupted, and bring each to its state."""
-        subnets = self.ec2.describe_subnets()["Subnets"]
+        named = [{"Name": "instance-type", "Values": [TYPE]}]
+        offered = self.ec2.describe_instance_type_offerings(LocationType="availability-zone", Filters=named)
+        zones = {offering["Location"] for offering in offered["InstanceTypeOfferings"]}
+        subnets = [it for it in self.ec2.describe_subnets()["Subnets"] if it["AvailabilityZone"] in zones]
         image_id = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])["Images"][0]
         found: dict[int, str] = {}
         for is_spot in (True, False):

@@ -1,7 +1,7 @@
 """Reservations that begin: seen the moment they do, whether or not EC2's event arrives.
 
 Discovery sets a timer at the start of every reservation that it knows to come. The timer, like each minute's sweep,
-asks here; EC2 may be some seconds late, so the timer is then set again.
+asks here; EC2 may be some seconds late, so the timer is then set again: soon at first, later less often.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from shared.ports.messaging import DrainTimers, WorkQueue
 from shared.ports.state import ReservationRecord, ReservationStore
 from shared.usecases.observe_reservation import ReservationObserver
 
-_ASK_AGAIN_AFTER: Final = timedelta(seconds=10)
+_ASK_AGAIN_AFTER: Final = timedelta(seconds=3)  # and, from then on, after as long again as it is late
 # One that is later than this is delayed; each minute's discovery will find it.
 _EXPECTED_WITHIN: Final = timedelta(minutes=5)
 
@@ -35,16 +35,20 @@ class ReservationStarts:
 
         Raises AwsError.
         """
-        due = {r.reservation.id: r for r in self._records(only_id) if _is_due(r, now)}
+        due = {
+            record.reservation.id: (record, late_by)
+            for record in self._records(only_id)
+            if (late_by := _late_by(record, now)) is not None
+        }
         if not due:
             return 0
         opened = 0
         for shown in self.reader.list_visible():
-            before = due.get(shown.id)
-            if before is None:
+            if shown.id not in due:
                 continue
+            before, late_by = due[shown.id]
             if shown.state != ACTIVE:
-                self.timers.set_start_timer(shown.id, now + _ASK_AGAIN_AFTER)
+                self.timers.set_start_timer(shown.id, now + max(_ASK_AGAIN_AFTER, late_by))
                 continue
             opened += self.observer.observe_again(before, shown, now)
         if opened:
@@ -58,10 +62,9 @@ class ReservationStarts:
         return () if record is None else (record,)
 
 
-def _is_due(record: ReservationRecord, now: datetime) -> bool:
+def _late_by(record: ReservationRecord, now: datetime) -> timedelta | None:
+    """Return for how long it should have begun, None when it is not expected at ``now``."""
     start_at = record.reservation.start_at
-    return (
-        record.reservation.state in UPCOMING_STATES
-        and start_at is not None
-        and start_at <= now <= start_at + _EXPECTED_WITHIN
-    )
+    if record.reservation.state not in UPCOMING_STATES or start_at is None:
+        return None
+    return now - start_at if timedelta() <= now - start_at <= _EXPECTED_WITHIN else None

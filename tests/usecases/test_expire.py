@@ -145,7 +145,13 @@ def test_a_reservation_that_begins_is_seen_without_its_event(world: World) -> No
     assert world.timers.starts == {}
     world.clock.set(start)
     assert world.expire().run().started_count == 0
-    assert world.timers.starts == {"cr-new": start + timedelta(seconds=10)}  # EC2 is late: look again soon
+    assert world.timers.starts == {"cr-new": start + timedelta(seconds=3)}  # EC2 is late: look again soon
+    world.clock.set(start + timedelta(seconds=3))
+    world.expire().run()
+    assert world.timers.starts == {"cr-new": start + timedelta(seconds=6)}
+    world.clock.set(start + timedelta(seconds=24))
+    world.expire().run()
+    assert world.timers.starts == {"cr-new": start + timedelta(seconds=48)}  # ever less often
     begun = replace(world.ec2.reservations["cr-new"], state="active", total_count=4, available_count=4)
     world.ec2.reservations["cr-new"] = begun
     world.clock.advance(seconds=10)
@@ -196,7 +202,7 @@ def test_a_start_timer_looks_at_its_own_reservation(world: World) -> None:
     assert world.expire().run_for("cr-new").started_count == 1
     assert (world.free_units("cr-new"), world.timers.starts) == (4, {})
     assert world.expire().run_for("cr-late").started_count == 0
-    assert world.timers.starts == {"cr-late": start + timedelta(seconds=10)}
+    assert world.timers.starts == {"cr-late": start + timedelta(seconds=3)}
 
 
 def test_a_sweep_is_through_although_starts_cannot_be_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
