@@ -14,7 +14,7 @@ from shared.core.solver.emit import emit
 from shared.core.solver.gangs import place_gang
 from shared.core.solver.general import Placer, Tactic
 from shared.core.solver.groups import Demands, Group, gather
-from shared.core.solver.lots import general_groups
+from shared.core.solver.lots import connected, general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
@@ -99,7 +99,9 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
         _place_generally(placer, [group for group in level if group.index in general])
         counted = place_by_counts(placer, [group for group in level if group.index not in general])
         if counted.short:
-            return counted.short
+            if not placer.state.is_out_of_time():
+                return counted.short
+            _withdraw(placer.state, counted.short)
         _place_generally(placer, counted.general)
         _place_leftovers(placer, [*(group for group in groups if _may_gain(group, priority)), *level])
         if not placer.tactic.counts and placer.state.supply.limits:
@@ -107,6 +109,17 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
     empty_paid_nodes(placer)
     spread_spot(placer.state)
     return set()
+
+
+def _withdraw(state: State, short: Set[int]) -> None:
+    """Do without groups that are placed unevenly and cannot be dealt again, and without all whom they concern."""
+    dropped = {index for part in connected(state.groups) if part & short for index in part}
+    for bin_ in list(state.bins):
+        for index in dropped & bin_.contents.keys():
+            state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
+        if bin_.option is not None and not bin_.contents:
+            state.close_bin(bin_)
+    state.unlooked |= dropped
 
 
 def _certified(plan: Plan, state: State, before: State) -> Plan:
@@ -126,6 +139,8 @@ def _certified(plan: Plan, state: State, before: State) -> Plan:
 
 def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
     """Place groups one after the other: gangs first (but in the tactics by size), then as the tactic says."""
+    if placer.state.is_out_of_time(*groups):
+        return
     orders = {
         "dearest": lambda group: (group.workload.gang is None, placer.dearness(group), group.index),
         "largest": lambda group: ([-amount for amount in group.request], group.index),

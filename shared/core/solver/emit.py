@@ -106,7 +106,7 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
     unplaced: list[UnplacedReplicas] = []
     for group in state.groups:
         for key, count in members[group.index].rest():
-            unplaced.append(reasons.explain(group, key, count))
+            unplaced.append(reasons.explain(group, key, count, out_of_time=group.index in state.unlooked))
     return Plan(
         launches=tuple(launches),
         existing=tuple(existing),

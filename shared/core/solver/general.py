@@ -81,6 +81,8 @@ class Placer:
         """Place up to ``most`` replicas with the preferences of one level."""
         remaining = self.state.remaining
         stop_at = max(0, remaining[group.index] - most)
+        if self.state.is_out_of_time(group):
+            return
         wishes, (cpu, memory) = group.alternatives[level], group.request[:2]
         for bin_ in list(self.state.bins):
             if remaining[group.index] <= stop_at:
@@ -89,8 +91,9 @@ class Placer:
             has_room = bin_.free[0] >= cpu and bin_.free[1] >= memory
             if has_room and bin_.alternatives & wishes and self._is_open(bin_, group, scope):
                 self._fill_bin(bin_, group, level, stop_at, scope)
-        while remaining[group.index] > stop_at and self._open_one(group, level, scope, stop_at):
-            pass
+        while remaining[group.index] > stop_at and not self.state.is_out_of_time(group):
+            if not self._open_one(group, level, scope, stop_at):
+                return
 
     @staticmethod
     def _is_open(bin_: Bin, group: Group, scope: Scope) -> bool:

@@ -147,6 +147,11 @@ class _Offers:
         return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
 
 
+def connected(groups: Sequence[Group]) -> Iterable[frozenset[int]]:
+    """Yield the indices of groups that rules connect; nobody else has to do with where they are."""
+    return (frozenset(group.index for group in part.groups) for part in _parts(groups))
+
+
 def _parts(groups: Sequence[Group]) -> Iterable[_Part]:
     """Yield the connected parts, in the order of their first group."""
     touched_by = _touched(groups)

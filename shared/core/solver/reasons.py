@@ -91,7 +91,7 @@ class Reasons:
     def explain(self, group: Group, key: str, count: int, *, out_of_time: bool = False) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
         if out_of_time:
-            message = "the deadline passed before this workload was looked at"
+            message = "not looked further: the deadline passed before every place for it was tried"
             return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
         known = self._memo.get(group.index)
         if known is None:

@@ -84,8 +84,9 @@ def grow_nodes(placer: Placer, groups: Iterable[Group]) -> None:
     looks = iter(range(_LOOKS_MAX))
     for group in groups:
         if group.workload.gang is None and not group.is_price_capped:
-            while placer.state.remaining[group.index] and _grow_one(placer, group, looks):
-                pass
+            while placer.state.remaining[group.index] and not placer.state.is_out_of_time(group):
+                if not _grow_one(placer, group, looks):
+                    break
 
 
 def _grow_one(placer: Placer, group: Group, looks: Iterator[int]) -> bool:

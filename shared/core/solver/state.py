@@ -89,6 +89,7 @@ class State:
         self.ledger = DomainLedger(demands.terms)
         self.bins: list[Bin] = []
         self.supply = Supply.of(market)
+        self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
@@ -261,6 +262,13 @@ class State:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
 
     # -- questions
+
+    def is_out_of_time(self, *groups: Group) -> bool:
+        """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
+        if not self.market.policy.expired():
+            return False
+        self.unlooked.update(group.index for group in groups if self.remaining[group.index])
+        return True
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
