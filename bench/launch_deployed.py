@@ -92,7 +92,7 @@ def _figures(world: World, size: int, sent_at: datetime) -> dict[str, object]:
 def _rows(world: World) -> tuple[list[NodeClaim], list[LaunchAttempt]]:
     """Read claims and launch attempts, which share a table."""
     pages = world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=world.output(Table.NODE_CLAIMS.value))
-    rows: list[Mapping[str, Any]] = [row for page in pages for row in page["Items"]]
+    rows: list[Mapping[str, Any]] = [row for page in pages for row in page["Items"] if "data" in row]
     attempts = [row["data"]["S"] for row in rows if "client_token" in json.loads(row["data"]["S"])]
     claims = [row["data"]["S"] for row in rows if "node_pool_name" in json.loads(row["data"]["S"])]
     return [loads(NodeClaim, text) for text in claims], [loads(LaunchAttempt, text) for text in attempts]
