@@ -330,11 +330,12 @@ def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], doma
     spreads = _strictest(groups, key)
     universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
     lots: list[Lot] = []
+    bits = [(term, 1 << term) for term in sorted(terms)]
     offers = {group.index: domains.of(group, key) for group in groups}
     for group in sorted(groups, key=lambda group: (len(offers[group.index]), group.index)):
         remaining = state.remaining[group.index]
-        term = next((term for term in sorted(terms) if group.matching >> term & 1), None)
-        if term is None:
+        counting = [term for term, bit in bits if group.matching & bit]
+        if not counting:
             lots.append(Lot(group, 0, None, remaining))
             continue
         offered = offers[group.index]
@@ -342,9 +343,10 @@ def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], doma
         if not allowed:
             return None
         load = [(domain, domains.load.get((key, domain), 0.0)) for domain in allowed]
-        for domain, count in _poured(counts[term], load, remaining):
+        weight = _weight(group)
+        for domain, count in _poured(counts[counting[0]], load, remaining):
             lots.append(Lot(group, 0, (key, domain), count))
-            _load(domains, key, domain, count * _weight(group))
+            _load(domains, key, domain, count * weight)
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     return lots if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
 
