@@ -68,6 +68,7 @@ class Offers(Wishes):
         self._zone_ids: dict[str, frozenset[str]] = {}
         self._imaged: dict[tuple[str, str], bool] = {}
         self._min_values: dict[str, Mapping[str, int]] = {}
+        self._ever_offered: dict[str, tuple[OfferingKey, ...]] = {}
         self._bought: dict[str, tuple[OfferingKey, ...]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
 
@@ -193,12 +194,16 @@ class Offers(Wishes):
         """Return everything that can be launched for the pool now; reservations while the snapshot has units free."""
         return self.open_bought(pool) + self.open_reserved(pool)
 
-    def all_offerings(self, pool: NodePool) -> Iterator[OfferingKey]:
-        """Yield also what is unavailable or full now: domains do not come and go with that (R-62)."""
-        node_class = self._launching(pool)
-        if node_class is not None:
-            yield from self._find_bought(pool, node_class, only_now=False)
-            yield from self._find_reserved(pool, node_class, only_now=False)
+    def all_offerings(self, pool: NodePool) -> tuple[OfferingKey, ...]:
+        """Return also what is unavailable or full now: domains do not come and go with that (R-62)."""
+        if pool.name not in self._ever_offered:
+            node_class = self._launching(pool)
+            found: list[OfferingKey] = []
+            if node_class is not None:
+                found.extend(self._find_bought(pool, node_class, only_now=False))
+                found.extend(self._find_reserved(pool, node_class, only_now=False))
+            self._ever_offered[pool.name] = tuple(found)
+        return self._ever_offered[pool.name]
 
     def open_bought(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return the spot and on-demand offerings that can be launched for the pool now."""

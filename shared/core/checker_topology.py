@@ -87,6 +87,8 @@ class Topology:
         self._tallies: dict[tuple[str, str], dict[str | None, Tally]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._evenness: dict[tuple[object, ...], tuple[Counter[str], int]] = {}
+        self._spread_counts: dict[tuple[object, ...], Counter[str]] = {}
+        self._existing: dict[str, frozenset[str | None]] = {}
         self._numbers: dict[int, int] = {}  # by identity
         self._number_of: dict[TopologySpreadConstraint, int] = {}
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
@@ -179,6 +181,17 @@ class Topology:
 
     def spread_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         """Count by domain, only on nodes that the constraint's policies let count."""
+        about = self._about(carrier, constraint)
+        if about not in self._spread_counts:
+            self._spread_counts[about] = self._found_counts(carrier, constraint)
+        return self._spread_counts[about]
+
+    def _about(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[object, ...]:
+        """Return what decides who counts for a constraint, and where."""
+        own = [carrier.labels.get(key) for key in constraint.match_label_keys]
+        return (carrier.namespace, self._number(constraint), self._facts.kind(carrier), carrier.tolerations, *own)
+
+    def _found_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         selected = self.spread_selected(carrier, constraint)
         terms = self._facts.terms(carrier) if constraint.node_affinity_policy_honor else ()
         if not any(terms) and not constraint.node_taints_policy_honor:
@@ -241,7 +254,10 @@ class Topology:
         known = (key, wishes, only_hosting, is_wide)
         if known not in self._universes:
             terms = facts.terms(carrier)
-            existing = {self.domain(host, key) for host in facts.hosts if host.node is not None}
+            if key not in self._existing:
+                hosts = (host for host in facts.hosts if host.node is not None)
+                self._existing[key] = frozenset(self.domain(host, key) for host in hosts)
+            existing = self._existing[key]
             self._universes[known] = frozenset(
                 value
                 for value in sorted(self._offered(key) | {value for value in existing if value is not None})
@@ -292,10 +308,9 @@ class Topology:
     def evenness(self, carrier: Workload, constraint: TopologySpreadConstraint) -> tuple[Counter[str], int]:
         """Return the counts by domain and the smallest of them, which many carriers of one constraint share."""
         facts = self._facts
-        own = [carrier.labels.get(key) for key in constraint.match_label_keys]
         # Which domains could hold a replica depends on its size; every host is a domain.
         size = None if constraint.topology_key == labels.HOSTNAME else facts.needs(carrier)
-        about = (carrier.namespace, self._number(constraint), facts.kind(carrier), size, carrier.tolerations, *own)
+        about = (size, *self._about(carrier, constraint))
         known = self._evenness.get(about)
         if known is None:
             least = self.least(carrier, constraint, only_hosting=True)

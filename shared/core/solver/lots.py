@@ -22,7 +22,7 @@ from shared.core.solver.vectors import Vector
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
 class Lot:
     """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
 
