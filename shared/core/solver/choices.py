@@ -37,7 +37,7 @@ class Choices:
         self._keys = tuple(sorted(keys - {HOSTNAME}))
         self._kinds: dict[int, object] = {}
         self._candidates: dict[tuple[int, Vector], Places] = {}
-        self._alike: dict[tuple[int, Vector], list[Places]] = {}
+        self._alike: dict[tuple[int, Vector, bool], list[Places]] = {}
         self._dearness: dict[tuple[int, Vector, int], float] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
 
@@ -46,20 +46,30 @@ class Choices:
         mask = group.alternatives[level]
         known = self._candidates.get((mask, group.request))
         if known is None:
-            known = self._candidates[mask, group.request] = []
-            for option in self._ordered:
-                if option.alternatives & mask:
-                    fitting = copies_that_fit(group.request, option.allocatable)
-                    if fitting:
-                        known.append((option, fitting))
+            known = self._candidates[mask, group.request] = self._holding(mask, group.request, self._ordered)
         return known
 
-    def alike(self, group: Group, level: int) -> list[Places]:
+    @staticmethod
+    def _holding(mask: int, request: Vector, options: Sequence[Option]) -> Places:
+        held: dict[Vector, int] = {}  # options are many, sizes few
+        found = []
+        for option in options:
+            if option.alternatives & mask:
+                size = option.allocatable
+                if size not in held:
+                    held[size] = copies_that_fit(request, size)
+                if held[size]:
+                    found.append((option, held[size]))
+        return found
+
+    def alike(self, group: Group, level: int, *, only_reserved: bool = False) -> list[Places]:
         """Return the candidates by kind, each reservation as one of its own; in the same order."""
-        about = (group.alternatives[level], group.request)
+        about = (group.alternatives[level], group.request, only_reserved)
         if about not in self._alike:
             kinds: dict[object, Places] = {}
-            for option, fitting in self.candidates(group, level):
+            mask, request = about[:2]
+            places = self._holding(mask, request, self.reserved) if only_reserved else self.candidates(group, level)
+            for option, fitting in places:
                 kinds.setdefault(self._kind(option), []).append((option, fitting))
             self._alike[about] = list(kinds.values())
         return self._alike[about]

@@ -152,8 +152,8 @@ class Placer:
         wanted = self.state.remaining[group.index] - stop_at
         best: tuple[OrderKey, Option, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
-        for places in self.choices.alike(group, level):
-            if places[0][0].reservation is None and (scope.is_free or self._is_settled(best)):
+        for places in self.choices.alike(group, level, only_reserved=scope.is_free):
+            if places[0][0].reservation is None and self._is_settled(best):
                 break  # reserved ones come first, and go first
             if scope.admits is None or scope.admits(places[0][0]):
                 room, crowding = self._fresh_room(places[0][0], group, level, rooms, scope.is_dealt)
