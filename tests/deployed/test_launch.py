@@ -133,6 +133,23 @@ def test_a_probe_that_fails_doubles_the_rest(world: World) -> None:
     assert timedelta(minutes=5) < rest_of(failed, world) <= timedelta(minutes=6)
 
 
+def test_a_quota_that_is_used_up_rests_its_market_and_is_named(world: World) -> None:
+    world.aws.ec2("refuse_launches", code="VcpuLimitExceeded", instance_type=BROKEN, market="on-demand", count=1)
+    key = submit(world, "quota", "broken")
+    world.until("EC2 refuses", lambda _: bool(failures(world, key)))
+    (failed,) = failures(world, key)
+    assert failed["code"] == "VcpuLimitExceeded"
+    assert timedelta(minutes=4) < rest_of(failed, world) <= timedelta(minutes=5)
+    told = world.until("it is said why", lambda seen: "quota" in seen.pending.get(key, "")).pending[key]
+    assert "the account's quota of on-demand Standard instances is used up (VcpuLimitExceeded)" in told
+    calls = create_fleet_calls(world)
+    world.reservoir.invoke(Function.COLLECT)
+    assert create_fleet_calls(world) == calls
+    world.aws.clock.advance(timedelta(minutes=6))
+    runs(world, key)
+    withdraw(world, key)
+
+
 def test_a_unit_that_somebody_else_took_is_bought_instead(world: World) -> None:
     (steady,) = world.titles
     world.aws.ec2("outsider_launch", capacity_reservation_id=steady, count=1)
