@@ -6,12 +6,12 @@ what cannot be told from leftovers alone (a gang bound by topology, for instance
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from shared.core import labels
 from shared.core.checker_facts import Facts, Host
 from shared.core.checker_offers import in_words
 from shared.core.checker_reasons import reason_problem
+from shared.core.checker_room import Room, wants_many
 from shared.core.checker_spread import admits, domains_of, is_bound
 from shared.core.checker_topology import Topology
 from shared.core.checker_totals import pool_use, used_units
@@ -20,28 +20,11 @@ from shared.core.instance_type import CapacityType
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.policy import NoDurationPolicy
-from shared.core.requirements import Requirements
 from shared.core.resources import NODES, Resources
 from shared.core.taint import binding_taints, tolerates_all
 from shared.core.workload import Workload
 
 _UNLIMITED = 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Nodes that a replica might still go to: ``units`` equal ones with ``free`` resources each."""
-
-    subject: str
-    units: int
-    free: Resources
-    description: Requirements
-    undefined: frozenset[str]
-    carried: tuple[str, ...]  # workloads already there, whose requirements must go on holding
-    capacity_type: CapacityType
-    domains: Mapping[str, str]
-    pool: NodePool | None = None  # of a node that would have to be launched
-    key: OfferingKey | None = None
 
 
 class Leftovers:
@@ -53,6 +36,7 @@ class Leftovers:
         self._free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
         self._uses: dict[str, Counter[str]] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
+        self._rooms_found: dict[object, str | None] = {}
         self._bound: dict[str, bool] = {}
         self._free: list[tuple[Host, Resources]] | None = None
 
@@ -69,7 +53,7 @@ class Leftovers:
     def _is_bound(self, workload: Workload) -> bool:
         known = self._bound.get(workload.key)
         if known is None:
-            known = self._bound[workload.key] = is_bound(self._facts, self._topology, workload)
+            known = self._bound[workload.key] = is_bound(self._topology, workload)
         return known
 
     def _within_limits(self, pool: NodePool, key: OfferingKey, freed: Counter[str]) -> bool:
@@ -149,7 +133,7 @@ class Leftovers:
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
                 continue
             node, launch = host.node, host.planned
-            if _wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
+            if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
                 continue  # whether it may join a node that will drain depends on more than leftovers
             if tolerates_all(host.site.taints, workload.tolerations) is None:
                 yield Room(
@@ -174,27 +158,38 @@ class Leftovers:
         """Yield everything that could still take a replica of the workload, topology apart."""
         yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
         for room in self._launchable(reserved=True, workload=workload):
-            if not _wants_many(room.pool) and self._may_run(workload, room):
+            if not wants_many(room.pool) and self._may_run(workload, room):
                 yield room
         if workload.max_price_micro_usd_per_hour is not None:
             return
         for room in self._launchable(reserved=False, workload=workload):
             is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
-            if not is_shared and not _wants_many(room.pool) and self._may_run(workload, room):
+            if not is_shared and not wants_many(room.pool) and self._may_run(workload, room):
                 yield room
 
     # -- rule 7
 
     def _refused(self, refusal: UnplacedReplicas, workload: Workload) -> Iterator[Violation]:
         if refusal.code is ReasonCode.OUT_OF_TIME:
-            return
+            return  # says itself that nobody looked
         problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
         if problem is not None:
             yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,))
-        where = self._gang_room(workload) if workload.gang is not None else self._room(workload)
+        where = self._gang_room(workload) if workload.gang is not None else self._room_for_alike(workload)
         if where is not None:
             message = f"refused with {refusal.code} although it fits: {where}"
             yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message, (workload.key,))
+
+    def _room_for_alike(self, workload: Workload) -> str | None:
+        """Say where one more replica would fit; what is the same for equal workloads is looked up once."""
+        rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
+        labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
+        is_capped = workload.max_price_micro_usd_per_hour is not None
+        manners, needs = self._facts.manners((workload.key,)), self._facts.needs(workload)
+        alike = (manners, needs, is_capped, workload.namespace, labels_seen, rules)
+        if alike not in self._rooms_found:
+            self._rooms_found[alike] = self._room(workload)
+        return self._rooms_found[alike]
 
     def _room(self, workload: Workload) -> str | None:
         bound = self._is_bound(workload)
@@ -257,7 +252,7 @@ class Leftovers:
             if (
                 needs.fits_in(unit.free)
                 and self._tolerates(workload, unit.pool)
-                and not _wants_many(unit.pool)
+                and not wants_many(unit.pool)
                 and self._may_run(workload, unit)
             ):
                 yield index
@@ -387,11 +382,6 @@ class Leftovers:
             and self._may_run(workload, unit)
             and facts.together(host.site.description, host.site.undefined, (*sorted(kept), workload.key))
         )
-
-
-def _wants_many(pool: NodePool | None) -> bool:
-    """Whether minValues may forbid more on a node: a replica more leaves fewer types to choose from."""
-    return pool is not None and any(item.min_values for item in pool.requirements.values())
 
 
 def _market(host: Host) -> CapacityType:

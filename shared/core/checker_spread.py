@@ -107,19 +107,11 @@ def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -
             yield Violation(ViolationCode.ANTI_AFFINITY, workload.key, message, tuple(keys))
 
 
-def is_bound(facts: Facts, topology: Topology, workload: Workload) -> bool:
+def is_bound(topology: Topology, workload: Workload) -> bool:
     """Whether any topology rule says something about where this workload may run."""
     if workload.topology_spread or workload.affinity or workload.anti_affinity:
         return True
-    return any(
-        workload.key in topology.selected(other, term.selector, term.namespaces)
-        for other in facts.workloads.values()
-        for term in required(other.anti_affinity)
-    ) or any(
-        workload.key in topology.spread_selected(other, constraint)
-        for other in facts.workloads.values()
-        for constraint in hard(other.topology_spread)
-    )
+    return topology.is_counted(workload.key)
 
 
 def admits(facts: Facts, topology: Topology, workload: Workload, domains: Mapping[str, str]) -> bool:

@@ -94,6 +94,7 @@ class Topology:
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
         self._all_offered: dict[str, frozenset[str]] = {}
         self._zonal: frozenset[str] | None = None
+        self._all_counted: frozenset[str] | None = None
 
     # -- who and where
 
@@ -148,6 +149,17 @@ class Topology:
         if own:
             selector = replace(selector, match_labels=tuple(sorted({*selector.match_labels, *own})))
         return self.selected(carrier, selector, frozenset())
+
+    def is_counted(self, workload_key: str) -> bool:
+        """Whether somebody's anti-affinity or hard spread is about this workload."""
+        if self._all_counted is None:
+            selections: set[Selected] = set()
+            for other in self._facts.workloads.values():
+                terms, constraints = required(other.anti_affinity), hard(other.topology_spread)
+                selections.update(self.selected(other, term.selector, term.namespaces) for term in terms)
+                selections.update(self.spread_selected(other, constraint) for constraint in constraints)
+            self._all_counted = frozenset().union(*(item.members for item in selections))
+        return workload_key in self._all_counted
 
     def is_at(self, workload_key: str, topology_key: str, domains: Mapping[str, str]) -> bool:
         """Whether replicas of the workload are in the domain that a node with these domains is in."""

@@ -72,7 +72,7 @@ def could_have_been(snapshot: Snapshot, vector: Counts) -> list[Counts]:
 
 
 def is_bound(facts: Facts, workload: Workload) -> bool:
-    return bound(facts, Topology(facts), workload)
+    return bound(Topology(facts), workload)
 
 
 def dominating(outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[int]) -> list[Counts]:
