@@ -57,7 +57,8 @@ class MoveUnits:
         may be the very unit that is wanted.
         """
         outcome = Moved()
-        turn = self.claims.turn()  # first: whoever begins anything after this makes what follows conflict
+        # First: whoever begins anything after this makes what follows conflict.
+        turn = self.claims.turn() if moves else 0
         busy: set[str | None] = set()
         for lease in self.claims.list_moving():
             busy |= {lease.offering.reservation_id, lease.moves_to}
