@@ -9,11 +9,17 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.config import FUNCTIONS
 from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
 
 MINUTE = Duration.minutes(1)
 OLDEST_MESSAGE_S = 600  # demand waits in the tables, not in the queues: ten minutes in a queue is a stuck function
 DISCOVERY_MISSES_MIN = 5  # reservations are re-read every minute
+# A function keeps failing when it did so in so many minutes of a window that holds as many of its runs: those of the
+# collector are five minutes apart, a failed message's six, and the catalogue's run and its two retries ten at most.
+ERRORS_MIN = 3
+ERRORS_WINDOW_MIN = 20
+RARE_ERRORS_WINDOW_MIN = 60
 
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
@@ -61,7 +67,8 @@ class Observability(Construct):
                 f"{title}Errors",
                 function.metric_errors(period=MINUTE),
                 threshold=0,
-                minutes=3,
+                minutes=ERRORS_MIN,
+                of_minutes=_window_min(name),
                 text="It keeps failing.",
             )
             self._alarm(
@@ -76,14 +83,24 @@ class Observability(Construct):
         self._stale_discovery(functions[Function.DISCOVER_RESERVATIONS])
         self._dashboard(functions, queues, dead_letters)
 
-    def _alarm(self, name: str, metric: cloudwatch.IMetric, *, threshold: float, text: str, minutes: int = 1) -> None:
-        """Alarm when ``metric`` lies above ``threshold`` for ``minutes`` in a row."""
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float,
+        text: str,
+        minutes: int = 1,
+        of_minutes: int | None = None,
+    ) -> None:
+        """Alarm when ``metric`` lies above ``threshold`` in ``minutes`` of the last ``of_minutes`` (None: in a row)."""
         cloudwatch.Alarm(
             self,
             name,
             metric=metric,
             threshold=threshold,
-            evaluation_periods=minutes,
+            evaluation_periods=of_minutes or minutes,
+            datapoints_to_alarm=minutes if of_minutes is not None else None,
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
             alarm_description=text,
@@ -138,6 +155,11 @@ class Observability(Construct):
                 left=[function.metric_duration(period=MINUTE, statistic="p99") for function in functions.values()],
             ),
         )
+
+
+def _window_min(function: Function) -> int:
+    every_min = FUNCTIONS[function].every_min
+    return RARE_ERRORS_WINDOW_MIN if every_min is not None and every_min > ERRORS_WINDOW_MIN else ERRORS_WINDOW_MIN
 
 
 def _counted(name: str, writers: Sequence[Function]) -> cloudwatch.IMetric:

@@ -1,3 +1,4 @@
+from math import ceil
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ from infra.acknowledgements import as_reported
 from infra.app import ROOT
 from infra.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS, MAX_RECEIVE_COUNT
+from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.observability import COUNTED
 from infra.scheduling import SchedulingConfig
 from shared import names
@@ -229,6 +231,26 @@ def test_every_dead_letter_queue_and_function_has_its_alarms(resources: Resource
     for name in of_type(resources, "AWS::Lambda::Function"):
         assert {("Errors", f"<{name}>"), ("Throttles", f"<{name}>")} <= watched
     assert any(alarm["TreatMissingData"] == "breaching" for alarm in alarms.values())
+
+
+@pytest.mark.parametrize("function", sorted(set(Function) - {Function.APPLY}))  # its caller is told, a deployment
+def test_a_function_that_always_fails_raises_its_alarm_however_rarely_it_runs(
+    resources: Resources, function: Function
+) -> None:
+    settings = FUNCTIONS[function]
+    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
+    (alarm,) = [
+        alarm for name, alarm in alarms.items() if name.startswith(f"Observability{output_name(function)}Errors")
+    ]
+    if settings.every_min is None:
+        failures_min = [number * ceil(settings.timeout_s * settings.hidden_timeouts / 60) for number in range(5)]
+    elif settings.every_min <= RETRY_BY_SCHEDULE_MIN:
+        failures_min = [number * settings.every_min for number in range(5)]
+    else:  # Lambda's two retries of an asynchronous invocation, a minute and two later
+        took_min = ceil(settings.timeout_s / 60)
+        failures_min = [0, took_min + 1, 2 * took_min + 3]
+    window = alarm["EvaluationPeriods"] * alarm["Period"] // 60
+    assert sum(at < window for at in failures_min) >= alarm["DatapointsToAlarm"] == 3
 
 
 def test_what_only_the_functions_can_count_has_an_alarm_and_a_line_in_the_runbook(resources: Resources) -> None:
