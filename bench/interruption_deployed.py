@@ -42,6 +42,8 @@ _ROWS: Final = 90  # of a transaction, which holds 100
 _LAUNCHES: Final = 500  # of one RunInstances call
 _POLLERS: Final = 2  # batches that the mapping has under way at once
 _LIMIT_S: Final = 3_600.0
+_STALL_S: Final = 45.0  # longer than any batch takes
+_HIDDEN: Final = timedelta(minutes=5)  # longer than a message in work is hidden
 Item = TypeVar("Item")
 
 
@@ -198,7 +200,14 @@ class _Stage:
 
     def _until_empty(self, count: int) -> None:
         limit, told = time.monotonic() + _LIMIT_S, 0.0
+        moved_at, before = time.monotonic(), 0
         while left := self._left():
+            if left != before:
+                moved_at, before = time.monotonic(), left
+            elif time.monotonic() - moved_at > _STALL_S:
+                # A batch failed: its messages are hidden for some time, and the clock stands.
+                self.aws.clock.advance(_HIDDEN)
+                moved_at = time.monotonic()
             if time.monotonic() > limit:
                 raise TimeoutError(f"{left} of {count} messages are left after {_LIMIT_S:.0f} s")
             if time.monotonic() - told > 5:  # seconds between two lines
