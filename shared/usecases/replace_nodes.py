@@ -163,10 +163,12 @@ def _replacements(node: NodeClaim, gathered: Gathered) -> list[NodeClaim]:
 
 
 def _no_longer_wanted(mark: DisruptionMark, nodes: Sequence[NodeClaim], gathered: Gathered) -> str | None:
-    """Say why nodes must not go after all: what runs there forbids it by now."""
+    """Say why nodes must not go after all: what runs there forbids it by now, or their pool was made again."""
     pools = {pool.name: pool for pool in gathered.snapshot.node_pools}
     for node in nodes:
         pool = pools.get(node.node_pool_name)
+        if pool is not None and mark.reason is DrainReason.NODE_POOL_DELETED:
+            return f"NodePool {pool.name} exists again"
         bounded = pool is not None and pool.termination_grace_period_s is not None
         if mark.reason is DrainReason.DRIFT and bounded:
             continue

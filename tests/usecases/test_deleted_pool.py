@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from shared.core.node_claim import ClaimState
-from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject
+from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PutPolicy
 from shared.usecases.explain_node import ExplainNode
 from tests.usecases.disrupt_world import DisruptWorld
 
@@ -81,3 +81,22 @@ def test_a_pool_that_a_listing_leaves_out_is_not_deleted(monkeypatch: pytest.Mon
     world.disruption_pass()
     assert world.bus.of("Node Draining") == []
     assert [node.deleting for node in world.gatherer().gather(world.clock.now()).snapshot.nodes] == [False]
+
+
+def test_a_pool_that_is_made_again_in_time_keeps_its_nodes() -> None:
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("web", gpus=8)
+    world.minutes(2)
+    (old,) = world.live()
+    world.copy_pool("successor")
+    former = world.store.get(PolicyKind.NODE_POOL, "gpu")
+    assert former is not None
+    delete_pool(world)
+    world.minute()
+    assert world.state.claim_rows[old.id].disruption is not None
+    world.store.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", former.manifest, former.generation + 1, None)])
+    world.minute()
+    assert world.reason(old.id) == "NodePool gpu exists again: it stays"
+    world.minutes(2)
+    stored = world.state.claim_rows[old.id]
+    assert (stored.state, stored.disruption, world.at_work()) == (ClaimState.RUNNING, None, 1)
