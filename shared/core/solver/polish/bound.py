@@ -96,13 +96,21 @@ def _placed_shapes(state: State) -> list[Shape]:
     return list(shapes.values())
 
 
+class FluidPrices(NamedTuple):
+    """Prices at which everything could be bought in fractions, in USD an hour.
+
+    ``worths`` are what one more replica of each shape costs, ``rents`` what a unit of each reservation saves.
+    """
+
+    worths: list[float]
+    rents: dict[str, float]
+    cost: float  # of everything
+
+
 def fluid_prices(
     shapes: Sequence[Shape], left: Sequence[int], candidates: Candidates, supply: Supply
-) -> tuple[list[float], dict[str, float]] | None:
-    """Return prices at which everything could be bought in fractions, in USD an hour.
-
-    What one more replica of each shape costs, and what a unit of each reservation saves; None when HiGHS found nothing.
-    """
+) -> FluidPrices | None:
+    """Return the prices at which what is left could be bought in fractions; None when HiGHS found nothing."""
     fitting = candidates.eligibility.fitting
     sold = [
         _Sold(item.option, item.mask, item.mask & fitting(item.option.allocatable), item.price)
@@ -230,8 +238,8 @@ class _Program:
             return None
         return solved[0] if whole else self._certified(solved[1])
 
-    def prices(self) -> tuple[list[float], dict[str, float]] | None:
-        """Return the worth of one more replica of each shape, and of one more unit of each reservation."""
+    def prices(self) -> FluidPrices | None:
+        """Return what the optimum says of more replicas and more units."""
         solved = self._solved(whole=False)
         if solved is None:
             return None
@@ -241,7 +249,8 @@ class _Program:
             for number, offer in enumerate(self._offers)
             if offer.reservation_id
         }
-        return [max(0.0, dual) for dual in duals[:first]], {name: max(0.0, rent) for name, rent in rents.items()}
+        worths = [max(0.0, dual) for dual in duals[:first]]
+        return FluidPrices(worths, {name: max(0.0, rent) for name, rent in rents.items()}, solved[0])
 
     def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
         shapes, offers, width = self._shapes, self._offers, self._dimensions

@@ -5,14 +5,14 @@ should be used. Whole uses are then fixed and the program is asked again about w
 a greedy pass packs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import floor
 
 from shared.core.resources import NODES
 from shared.core.solver.buying import buy_rest
 from shared.core.solver.filling import Contents
 from shared.core.solver.packing import Packing
-from shared.core.solver.polish.bound import fluid_prices
+from shared.core.solver.polish.bound import FluidPrices, fluid_prices
 from shared.core.solver.polish.highs import INFINITY, LinearProgram
 from shared.core.solver.polish.knapsacks import Knapsacks
 from shared.core.solver.reserved import use_reserved
@@ -20,6 +20,8 @@ from shared.core.solver.shapes import Candidate, Candidates
 from shared.core.solver.supply import Supply
 
 _ROUNDS = 40
+_NEAR = 1.003  # times the cost in fractions: the program is as good as done
+_SLOW_ROUNDS, _SLOW = 8, 3e-4  # so many rounds that gained no more than this part: the rest gains nothing either
 _SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _TRIALS = 6
 _PULL = 0.9
@@ -83,15 +85,12 @@ class _Columns:
         """Return how often each pattern is used in the last solution."""
         return self.program.values()[self._first :]
 
-    def between(
-        self, duals: Sequence[float], fluid: tuple[Sequence[float], Mapping[str, float]], pull: float
-    ) -> list[float]:
+    def between(self, duals: Sequence[float], fluid: FluidPrices, pull: float) -> list[float]:
         """Return prices between the program's and those of buying in fractions."""
-        worths, rents = fluid
-        other = [*worths, *([0.0] * (len(duals) - len(worths)))]
+        other = [*fluid.worths, *([0.0] * (len(duals) - len(fluid.worths)))]
         for (pool, name), row in self._row_of.items():
             if not pool:
-                other[row] = -rents.get(name, 0.0)
+                other[row] = -fluid.rents.get(name, 0.0)
         return [pull * far + (1 - pull) * near for far, near in zip(other, duals, strict=True)]
 
     def keep(self, packing: Packing) -> None:
@@ -186,11 +185,13 @@ def combined(
             if pattern.candidate is not None:
                 columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
     fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
-    pricing = _Pricing(columns, base, worth if fluid is None else fluid[0], candidates)
+    pricing = _Pricing(columns, base, worth if fluid is None else fluid.worths, candidates)
+    costs: list[float] = []
     for number in range(_ROUNDS + 1):
         if not columns.program.solve():
             return None
-        if number == _ROUNDS or base.expired():
+        costs.append(columns.program.objective())
+        if number == _ROUNDS or base.expired() or is_done(costs, fluid):
             break
         duals = columns.program.duals()
         # The program's prices jump from round to round; those of buying in fractions are nearly right.
@@ -199,6 +200,13 @@ def combined(
         if not pricing.add(duals, steady, base.left, _TRIALS) and not pricing.add(duals, duals, base.left, _TRIALS):
             break
     return _rounded(columns, pricing, base, worth, candidates)
+
+
+def is_done(costs: Sequence[float], fluid: FluidPrices | None) -> bool:
+    """Whether more rounds would gain nothing to speak of; ``costs`` are those of the program so far."""
+    if fluid is not None and costs[-1] <= _NEAR * fluid.cost:
+        return True
+    return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
 
 
 def _rounded(
