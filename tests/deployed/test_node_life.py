@@ -194,6 +194,10 @@ def set_policy(world: World, policy: str) -> None:
     functions.update_function_configuration(
         FunctionName=name, Environment={"Variables": {**variables, names.INSTANCE_STATUS_POLICY: policy}}
     )
+    sweep(
+        world
+    )  # one of the schedule's may be under way with the old setting; it began before this one and ends before
+    sweep(world)
 
 
 def counted(world: World, metric: str) -> int:
