@@ -129,7 +129,8 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10, hidden_timeouts=1),
     # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
     Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
-    Function.REACT: FunctionSettings(30, 1024, Queue.REACTIONS, batch_size=10),
+    # A spot market that collapses warns of thousands of instances within its two minutes.
+    Function.REACT: FunctionSettings(30, 1024, Queue.REACTIONS, batch_size=10, max_concurrency=5),
     Function.EXPIRE: FunctionSettings(60, 1024, every_min=1),
     Function.DISRUPT: FunctionSettings(90, 3008, every_min=1),
     Function.COLLECT: FunctionSettings(120, 1024, every_min=5),
