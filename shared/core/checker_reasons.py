@@ -5,6 +5,7 @@ from typing import Final
 
 from shared.core.capacity_reservation import ACTIVE
 from shared.core.checker_facts import Facts
+from shared.core.instance_type import CapacityType
 from shared.core.plan import ReasonCode, UnplacedReplicas
 from shared.core.policy import NoDurationPolicy
 from shared.core.workload import Workload
@@ -63,6 +64,10 @@ def _has_min_values(facts: Facts, _: Workload) -> bool:
     return any(item.min_values for pool in facts.snapshot.node_pools for item in pool.requirements.values())
 
 
+def _has_spot_share(facts: Facts, workload: Workload) -> bool:
+    return facts.policy.spot_pool_share_percent < 100 and CapacityType.SPOT in facts.markets(workload)
+
+
 # Reasons without an entry are judged by whether the replicas could have been placed.
 _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.NO_NODE_POOL: _no_pool,
@@ -76,6 +81,7 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.GANG_INCOMPLETE: _is_gang,
     ReasonCode.NODE_CLASS_NOT_READY: _class_not_ready,
     ReasonCode.MIN_VALUES: _has_min_values,
+    ReasonCode.SPOT_SHARE: _has_spot_share,
 }
 
 

@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     GANG_INCOMPLETE = "GangIncomplete"
     NODE_CLASS_NOT_READY = "NodeClassNotReady"
     MIN_VALUES = "MinValues"
+    SPOT_SHARE = "SpotShare"  # more nodes in its spot pools would be more than the policy's share of each
     OUT_OF_TIME = "OutOfTime"
     PLAN_REJECTED = "PlanRejected"  # its place in the plan broke a rule, which the independent checker saw
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from importlib import import_module
 
 from shared.core.plan import Plan
@@ -18,7 +19,7 @@ from shared.core.solver.lots import connected, general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
-from shared.core.solver.repair import empty_paid_nodes, grow_nodes
+from shared.core.solver.repair import empty_paid_nodes, grow_nodes, take_off
 from shared.core.solver.spot_share import spread_spot
 from shared.core.solver.state import State
 
@@ -107,18 +108,14 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
         if not placer.tactic.counts and placer.state.supply.limits:
             grow_nodes(placer, level)
     empty_paid_nodes(placer)
-    spread_spot(placer.state)
+    spread_spot(placer, partial(_place_leftovers, placer, groups))
     return set()
 
 
 def _withdraw(state: State, short: Set[int]) -> None:
     """Do without groups that are placed unevenly and cannot be dealt again, and without all whom they concern."""
     dropped = {index for part in connected(state.groups) if part & short for index in part}
-    for bin_ in list(state.bins):
-        for index in dropped & bin_.contents.keys():
-            state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
-        if bin_.option is not None and not bin_.contents:
-            state.close_bin(bin_)
+    take_off(state, dropped)
     state.unlooked |= dropped
 
 
@@ -164,6 +161,14 @@ def _may_gain(group: Group, priority: int) -> bool:
 
 
 def _place_leftovers(placer: Placer, groups: Sequence[Group]) -> None:
+    """Try what is left over again, at last in reserved slots that a floor kept for more."""
+    _place_again(placer, groups)
+    if placer.state.market.policy.reserved_floor_percent:
+        with placer.below_floor():
+            _place_again(placer, groups)
+
+
+def _place_again(placer: Placer, groups: Sequence[Group]) -> None:
     """Try what is left over again while that places anything: one replica may make room for another (R-42)."""
     remaining = placer.state.remaining
     while waiting := [group for group in groups if remaining[group.index]]:

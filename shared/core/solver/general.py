@@ -4,7 +4,8 @@ Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do
 again (R-47).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from shared.core.labels import HOSTNAME
@@ -59,6 +60,7 @@ class Placer:
         self.choices = choices
         self.tactic = tactic
         self._min_values = choices.min_values
+        self._keeps_floor = True
         self._open_now: tuple[int, bytearray] = (-1, bytearray())  # as of which change of the supply
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
@@ -126,12 +128,12 @@ class Placer:
         load = total_load(self.state.groups, bin_.contents, len(group.request))
         while room:
             grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
-            if self._leaves_choice(option, grown, {**bin_.levels, group.index: level}):
+            if self.leaves_choice(option, grown, {**bin_.levels, group.index: level}):
                 return room
             room //= 2
         return 0
 
-    def _leaves_choice(self, option: Option, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+    def leaves_choice(self, option: Option, load: Sequence[int], levels: Mapping[int, int]) -> bool:
         """Whether a node with this load of these groups (by relaxation level) can be enough kinds of types."""
         if not self._min_values.concerns(option.entry):
             return True
@@ -206,7 +208,7 @@ class Placer:
         if self._nodes_left(option, group) == 0:
             return 0
         placed = {group.index: level}
-        while copies and not self._leaves_choice(option, [asked * copies for asked in group.request], placed):
+        while copies and not self.leaves_choice(option, [asked * copies for asked in group.request], placed):
             copies //= 2
         return 0 if copies and self._is_below_floor(option, group, level, copies) else copies
 
@@ -250,9 +252,18 @@ class Placer:
 
     def _is_below_floor(self, option: Option, group: Group, level: int, copies: int) -> bool:
         """Whether a policy floor keeps so little work off the reserved slot, when it can be bought elsewhere."""
-        if option.reservation is None or self._fills(option, [asked * copies for asked in group.request]):
+        if not self._keeps_floor or option.reservation is None:
+            return False
+        if self._fills(option, [asked * copies for asked in group.request]):
             return False
         return any(other.reservation is None for other, _ in self.candidates(group, level))
+
+    @contextmanager
+    def below_floor(self) -> Iterator[None]:
+        """Let little work have reserved slots meanwhile: what is left over could not be bought elsewhere after all."""
+        self._keeps_floor = False
+        yield
+        self._keeps_floor = True
 
     def _fills(self, option: Option, load: Sequence[int]) -> bool:
         """Whether the load is as much of a reserved slot as the policy's floor asks for."""

@@ -35,8 +35,10 @@ _ORDER = (
     ReasonCode.LIMIT_EXCEEDED,
     ReasonCode.MAX_PRICE,
     ReasonCode.MIN_VALUES,
+    ReasonCode.SPOT_SHARE,
     ReasonCode.TOPOLOGY,
 )
+_LAST = (ReasonCode.SPOT_SHARE, ReasonCode.TOPOLOGY)  # what is left when all that the offering says is in favour
 _RANK = {code: rank for rank, code in enumerate(_ORDER)}
 
 
@@ -58,11 +60,15 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
-    """What a group asks of an offering, its size apart; ``budget`` is what maxPricePerHour leaves, in atto-USD."""
+    """What a group asks of an offering, its size apart.
+
+    ``budget`` is what maxPricePerHour leaves, in atto-USD; ``nodes`` is how many it may need at once.
+    """
 
     selection: Selection
     ladder: frozenset[CapacityType]
     budget: int | None
+    nodes: int
 
 
 @dataclass(slots=True)
@@ -146,7 +152,8 @@ class Reasons:
     def _wishes(self, group: Group) -> _Wishes:
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
         budget = self._state.budget_left(group) if group.is_price_capped else None
-        return _Wishes(group.levels[-1].selection, ladder, budget)
+        nodes = 1 if group.workload.gang is None else group.count
+        return _Wishes(group.levels[-1].selection, ladder, budget, nodes)
 
     def _of_entry(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[_Failure]:
         selection = wishes.selection
@@ -224,7 +231,7 @@ class Reasons:
             failure = self._of_place(entry, place, instance_type, wishes, price)
             if failure is None:
                 continue
-            if failure.code is ReasonCode.TOPOLOGY and not offering.is_available(self._market.now):
+            if failure.code in _LAST and not offering.is_available(self._market.now):
                 why = offering.unavailable_reason
                 message = (
                     f"{_words(failure.key)} rests: {why}" if why else f"{_words(failure.key)} had insufficient capacity"
@@ -265,6 +272,10 @@ class Reasons:
             return _Failure(ReasonCode.MAX_PRICE, message, key, price)
         if self._breaks_min_values(entry):
             return _Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
+        if self._state.supply.spot_left(key) < wishes.nodes:
+            share = self._market.policy.spot_pool_share_percent
+            message = f"more of {_words(key)} would be over its share, {share} % of the plan's spot nodes"
+            return _Failure(ReasonCode.SPOT_SHARE, message, key, price)
         return _Failure(ReasonCode.TOPOLOGY, f"{_words(key)}: spread, affinity or anti-affinity forbids it", key, price)
 
     def _breaks_min_values(self, entry: Entry) -> bool:

@@ -5,7 +5,7 @@ left free, could have taken. Each such node is emptied on trial; if everything f
 the node is not launched. Where a pool's limits leave no new node, a larger one may hold what is left over.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from functools import partial
 from itertools import product
 from operator import is_
@@ -22,7 +22,14 @@ _TRIALS_MIN = 8
 
 def empty_paid_nodes(placer: Placer) -> None:
     """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
-    state = placer.state
+    # Under a floor a node that took others in may fill a unit that it was too little for before.
+    while _empty_some(placer) and placer.state.market.policy.reserved_floor_percent:
+        pass
+
+
+def _empty_some(placer: Placer) -> bool:
+    """Try each node once; return whether one could be emptied."""
+    state, found = placer.state, False
     paid = [bin_ for bin_ in state.bins if bin_.option is not None and bin_.option.reservation is None]
     trials = max(_TRIALS_MIN, _LOOKS_MAX // max(1, len(state.bins)))
     for bin_ in sorted(paid, key=lambda item: (_fullness(item), item.uid))[:trials]:
@@ -31,8 +38,10 @@ def empty_paid_nodes(placer: Placer) -> None:
             if not _empty(placer, state.split_bin(bin_, 1)):
                 state.undo(mark)
                 break
+            found = True
             if bin_ not in state.bins:
                 break
+    return found
 
 
 def _fullness(bin_: Bin) -> float:
@@ -77,6 +86,15 @@ def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
         if before - state.remaining[group.index] < count:
             return False
     return True
+
+
+def take_off(state: State, groups: Set[int]) -> None:
+    """Take all replicas of the groups (by index) off their nodes, and do without planned nodes that this empties."""
+    for bin_ in list(state.bins):
+        for index in sorted(groups & bin_.contents.keys()):
+            state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
+        if bin_.option is not None and not bin_.contents:
+            state.close_bin(bin_)
 
 
 def grow_nodes(placer: Placer, groups: Iterable[Group]) -> None:
