@@ -5,6 +5,7 @@ Time runs fast, so that a schedule comes every few seconds.
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ import pytest
 
 from demo.observer import Observed
 from infra.naming import function_name
-from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function
+from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
+from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Table
 from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
 
@@ -22,6 +24,7 @@ ZONE: Final = "us-east-1a"
 FAST: Final = 20.0  # emulated seconds a second
 LIMIT_S: Final = 150.0  # several rounds of the schedules, on a busy machine too
 MOVE, ROLL, EMPTY, LEND = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge", "r7i.2xlarge"
+GONE, HEIR = "m6i.2xlarge", "m5.2xlarge"
 
 
 def pool(story: str, instance_type: str, *capacity_types: str, **labels: str) -> list[dict[str, Any]]:
@@ -47,6 +50,7 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
         *pool("move", MOVE, "reserved", "on-demand"),
         *pool("roll", ROLL, "reserved"),
         *pool("empty", EMPTY, "reserved"),
+        *pool("gone", GONE, "on-demand"),
     ]
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
@@ -191,3 +195,22 @@ def test_a_deleted_pools_nodes_go(world: World) -> None:
         return {it["reason"] for it in seen.drains.values() if it["node"]["nodePool"] == "borrow"}
 
     until(world, "they drain", lambda seen: "NodePoolDeleted" in told(seen))
+
+
+def test_a_node_whose_type_is_gone_is_replaced_by_another(world: World, tmp_path: Path) -> None:
+    """Two hours after its launch, discovery finds the type nowhere, and the pool allows a second one (S-74)."""
+    world.send({"action": "submit", "workload": workload("lasting", "gone")})
+    seen = until(world, "it runs", lambda seen: len(live(seen, GONE, "running")) == 1)
+    (old,) = live(seen, GONE)
+    node_class, wider = pool("gone", GONE, "on-demand")
+    wider["spec"]["template"]["spec"]["requirements"][1]["values"].append(HEIR)
+    world.apply(write_manifests(tmp_path, [node_class, wider]))
+    catalogue = DynamoDbOfferingStore(world.aws.client("dynamodb"), world.output(Table.OFFERINGS), world)
+    assert catalogue.save_catalogue([kind for kind in catalogue.load_catalogue() if kind.name != GONE]) == 1
+    world.aws.clock.advance(timedelta(hours=2))
+    detail = drained(world, GONE)
+    assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
+    until(world, "the old node is gone", lambda seen: not live(seen, GONE))
+    (new,) = live(world.look(), HEIR, "running")
+    assert new.claim_id is not None
+    assert f"{GONE} is no longer offered" in explained(world, new.claim_id)["origin"]["text"]
