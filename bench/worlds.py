@@ -47,6 +47,17 @@ def _single(count: int, _seed: int) -> Snapshot:
     return ladder.diverse_snapshot(count, one_workload_a_pod=True)
 
 
+def half_limited(world: Snapshot) -> Snapshot:
+    """Limit each pool to half of the CPU that the whole demand asks for."""
+    asked = sum(item.workload.requests["cpu"] * item.pending_count for item in world.demands)
+    pools = tuple(replace(pool, limits=Resources.of({"cpu": asked // 2})) for pool in world.node_pools)
+    return replace(world, node_pools=pools)
+
+
+def _limited(count: int, _seed: int) -> Snapshot:
+    return half_limited(ladder.diverse_snapshot(count))
+
+
 def _preference(_seed: int) -> Snapshot:
     return ladder.preference_snapshot(4000)
 
@@ -126,6 +137,7 @@ def _worlds() -> Mapping[str, World]:
     linear = partial(World, has_linear_prices=True, is_polished=False)
     found = {f"diverse-{count}": linear(partial(_diverse, count)) for count in sizes}
     found["diverse-10000-single"] = linear(partial(_single, 10_000))
+    found["limited-10000"] = World(partial(_limited, 10_000), is_polished=False)
     found["preference-4000"] = World(_preference, is_polished=False)
     found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_polished=False)
     found["catalogue-10000"] = _mixed(Mix(10_000), seeds=6)

@@ -13,7 +13,7 @@ from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
-from shared.core.solver.reserved import STRENGTHS, with_reserved
+from shared.core.solver.reserved import TRIALS, with_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.worth import add_slot_worth, worths
 
@@ -81,9 +81,9 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
         packing = base.fork(adjusting)
         variants = [packing]
         if candidates.reserved and packing.active:
-            # The strength that served the first pass serves the others.
-            strengths = (passes[0].strength,) if passes else STRENGTHS
-            variants = with_reserved(packing, candidates, adjusting, strengths)
+            # What served the first pass serves the others.
+            trials = (passes[0].trial,) if passes else TRIALS
+            variants = with_reserved(packing, candidates, adjusting, trials)
         for variant in variants:
             buy_rest(variant, candidates)
         packing = min(variants, key=_quality)

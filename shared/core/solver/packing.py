@@ -6,9 +6,10 @@ Existing room first, then reserved units, which go to what is dearest elsewhere,
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from math import inf
+from math import inf, sqrt
+from typing import NamedTuple
 
-from shared.core.solver.filling import Contents, Filler
+from shared.core.solver.filling import MEMORY_UNIT, Contents, Filler
 from shared.core.solver.preference import WORTH_A_SLOT
 from shared.core.solver.shapes import Candidate, Shape
 from shared.core.solver.state import Bin
@@ -28,6 +29,24 @@ class Pattern:
     count: int
     mask: int
     room: list[int]
+
+
+class Trial(NamedTuple):
+    """A way to deal out short reserved units: how strongly work without choice is preferred, and who chooses first.
+
+    ``by_size``: slots are compared by CPU and memory alike and not by their price. Those with much memory for their
+    CPU then choose earlier, before work that needs memory is on slots that had little to spare.
+    """
+
+    strength: float
+    by_size: bool = False
+
+    def measure(self, candidate: Candidate) -> float:
+        """Return what the worth of a content is divided by to compare slots."""
+        if self.by_size:
+            cpu, memory = candidate.option.allocatable[:2]
+            return max(1.0, sqrt(cpu * (memory / MEMORY_UNIT)))
+        return max(1, candidate.option.on_demand_micro_usd) / 1e6
 
 
 class _Smallest:
@@ -68,7 +87,7 @@ class Packing:
         self.expired = expired
         self.floor_percent = 0
         self.buyable = 0  # mask of shapes that can be bought, for the floor
-        self.strength = 0.0  # how strongly work without choice was preferred on reserved units
+        self.trial = Trial(0.0)  # what served best on reserved units
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
@@ -180,7 +199,10 @@ class Packing:
             self._use(pattern.room, content)
 
     def use_reserved(self, reserved: Sequence[tuple[Candidate, tuple[object, ...]]], among: int) -> None:
-        """Give units to the contents that are worth most for the slot; equals in the order of the keys given."""
+        """Give units to the contents that are worth most for the slot; equals in the order of the keys given.
+
+        How slots compare, :attr:`trial` says.
+        """
         contents: list[tuple[float, Contents]] = [(0.0, ())] * len(reserved)
         ranks = {
             position: rank for rank, position in enumerate(sorted(range(len(reserved)), key=lambda p: reserved[p][1]))
@@ -199,8 +221,7 @@ class Packing:
                 contents[position] = (worth, content)
                 if worth <= 0.0:
                     continue
-                slot = max(1, candidate.option.on_demand_micro_usd) / 1e6
-                score = -round(worth / slot, 9)
+                score = -round(worth / self.trial.measure(candidate), 9)
                 if heap and (score, rank) > heap[0][:2]:
                     heappush(heap, (score, rank, position))
                     continue

@@ -3,7 +3,8 @@
 When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
 free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
 reservations accept is then preferred to work of equal worth that has more choice; how strongly depends on how short
-units are, so a few strengths are tried and the one that leaves the least to pay for is kept.
+units are, and so does which slots should choose first. So a few ways are tried and the one that leaves the least to
+pay for is kept.
 """
 
 from collections.abc import Sequence
@@ -12,27 +13,27 @@ from operator import le
 
 from shared.core.solver.anchors import anchor_reserved, has_anchors
 from shared.core.solver.bits import iter_bits
-from shared.core.solver.packing import Packing
+from shared.core.solver.packing import Packing, Trial
 from shared.core.solver.preference import OrderKey, reserved_key
 from shared.core.solver.shapes import Candidate, Candidates, Shape
 
-STRENGTHS = (0.2, 0.8)
+TRIALS = (Trial(0.2), Trial(0.8), Trial(0.1, by_size=True))
 
 
 def with_reserved(
-    packing: Packing, candidates: Candidates, worth: Sequence[float], strengths: Sequence[float]
+    packing: Packing, candidates: Candidates, worth: Sequence[float], trials: Sequence[Trial]
 ) -> list[Packing]:
     """Return packings with reserved units in use; which is the cheapest shows when the rest is bought."""
-    found = [use_reserved(packing, candidates.reserved, worth, strengths)]
+    found = [use_reserved(packing, candidates.reserved, worth, trials)]
     if has_anchors(packing):
         anchored = packing.fork(worth)
         anchor_reserved(anchored, [item for item, _ in _ordered(anchored, candidates.reserved)], candidates)
-        found.append(use_reserved(anchored, candidates.reserved, worth, strengths))
+        found.append(use_reserved(anchored, candidates.reserved, worth, trials))
     return found
 
 
 def use_reserved(
-    packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float], strengths: Sequence[float] = STRENGTHS
+    packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float], trials: Sequence[Trial]
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     everyone = (1 << len(packing.shapes)) - 1
@@ -45,13 +46,13 @@ def use_reserved(
         if not any(left and reach for left, reach in zip(best.left, access, strict=True)):
             return best
     least = inf
-    for strength in strengths:
-        trial = packing.fork(_preferring(worth, access, strength))
-        trial.use_reserved(ordered, everyone)
-        left = round(trial.left_worth(worth), 9)
+    for trial in trials:
+        dealt = packing.fork(_preferring(worth, access, trial.strength))
+        dealt.trial = trial
+        dealt.use_reserved(ordered, everyone)
+        left = round(dealt.left_worth(worth), 9)
         if left < least:
-            best, least = trial, left
-            best.strength = strength
+            best, least = dealt, left
     best.filler.reprice(worth)
     return best
 

@@ -1,26 +1,19 @@
 """What a solve may cost where much is refused, told by its own cost where nothing is."""
 
-from dataclasses import replace
 from time import process_time
 
 import pytest
 
 from bench.ladder import diverse_snapshot
+from bench.worlds import half_limited
 from shared.core.checker import check
 from shared.core.plan import ReasonCode
 from shared.core.policy import SchedulingPolicy
-from shared.core.resources import Resources
 from shared.core.scheduler import solve
 from shared.core.snapshot import Snapshot
 from tests.core.scheduler.world import NOW, POLICY, unplaced_count
 
 TIMES_MAX = 8  # about two; it was thirty when each refused workload looked at each offering
-
-
-def half_limited(whole: Snapshot) -> Snapshot:
-    cpu = sum(demand.workload.requests["cpu"] * demand.pending_count for demand in whole.demands)
-    pools = tuple(replace(pool, limits=Resources.of({"cpu": cpu // 2})) for pool in whole.node_pools)
-    return replace(whole, node_pools=pools)
 
 
 def effort(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> float:

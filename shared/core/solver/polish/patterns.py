@@ -11,7 +11,7 @@ from math import floor
 from shared.core.resources import NODES
 from shared.core.solver.buying import buy_rest
 from shared.core.solver.filling import Contents
-from shared.core.solver.packing import Packing
+from shared.core.solver.packing import Packing, Trial
 from shared.core.solver.polish.bound import FluidPrices, fluid_prices
 from shared.core.solver.polish.highs import INFINITY, LinearProgram
 from shared.core.solver.polish.knapsacks import Knapsacks
@@ -29,7 +29,7 @@ _HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
 _HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
 _WORTH_ADDING = 1.0005
 _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
-_STRENGTHS = (0.1, 0.3, 0.8)
+_RESERVED_TRIALS = (Trial(0.1), Trial(0.3), Trial(0.8))
 _NODES_MAX = 100
 _DIVES = 12
 _WORSE_MAX = 3  # after so many dives without a better result there will be none
@@ -244,7 +244,7 @@ def _finished(packing: Packing, worth: Sequence[float], marginal: Sequence[float
     packing = packing.fork(worth)
     packing.top_up((1 << len(packing.shapes)) - 1)
     if candidates.reserved and packing.active:
-        packing = use_reserved(packing, candidates.reserved, marginal, _STRENGTHS)
+        packing = use_reserved(packing, candidates.reserved, marginal, _RESERVED_TRIALS)
         packing.filler.reprice(worth)
     buy_rest(packing, candidates)
     return packing
