@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [
     *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
     *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
+    *("shared.core.checking", "shared.core.solver"),
 ]
 VIOLATIONS = [
     ("shared/core/claim.py", "import shared.ports", "imports point inwards"),
@@ -27,6 +28,8 @@ VIOLATIONS = [
     ("shared/adapters/ec2.py", "import os", "Powertools and the environment stay in shared.runtime"),
     ("functions/intake/handler.py", "import aws_lambda_powertools", "Powertools and the environment stay in"),
     ("functions/intake/handler.py", "import functions.launch", "functions do not import each other"),
+    ("shared/core/checking/totals.py", "import shared.core.solver", "the checker shares nothing with the scheduler"),
+    ("shared/core/checker.py", "import shared.core.scheduler", "the checker shares nothing with the scheduler"),
     ("infra/stack.py", "import shared.core", "infra sees only shared.names"),
     ("shared/runtime/settings.py", "import embedded", "the product does not know its tools"),
     ("shared/adapters/ec2.py", "import reservoir", "the product does not know its tools"),
@@ -54,7 +57,8 @@ def clean(tmp_path: Path) -> Path:
         folder = tmp_path.joinpath(*package.split("."))
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
-    (tmp_path / "shared" / "names.py").touch()
+    for module in ("names.py", "core/checker.py", "core/scheduler.py"):
+        (tmp_path / "shared" / module).touch()
     (tmp_path / "infra" / "app.py").write_text("import shared.names\n")
     for exception, granted in ignored_imports().items():
         module = tmp_path.joinpath(*exception.split(".")).with_suffix(".py")

@@ -6,13 +6,13 @@ launches and refusals, not with the number of replicas.
 
 from datetime import datetime
 
-from shared.core.checker_facts import Facts
-from shared.core.checker_launches import node_violations
-from shared.core.checker_leftovers import Leftovers
-from shared.core.checker_spread import topology_violations
-from shared.core.checker_topology import Topology
-from shared.core.checker_totals import total_violations
-from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.checking.facts import Facts
+from shared.core.checking.launches import node_violations
+from shared.core.checking.leftovers import Leftovers
+from shared.core.checking.spread import topology_violations
+from shared.core.checking.topology import Topology
+from shared.core.checking.totals import total_violations
+from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot

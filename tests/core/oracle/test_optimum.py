@@ -16,10 +16,10 @@ from itertools import product
 import pytest
 
 from shared.core.checker import check
-from shared.core.checker_facts import Facts
-from shared.core.checker_spread import is_bound as bound
-from shared.core.checker_topology import Topology
-from shared.core.checker_totals import placed_counts
+from shared.core.checking.facts import Facts
+from shared.core.checking.spread import is_bound as bound
+from shared.core.checking.topology import Topology
+from shared.core.checking.totals import placed_counts
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.scheduler import solve

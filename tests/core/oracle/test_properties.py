@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from shared.core.checker import check
-from shared.core.checker_facts import Facts
-from shared.core.checker_totals import placed_counts, used_units
+from shared.core.checking.facts import Facts
+from shared.core.checking.totals import placed_counts, used_units
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import Plan
 from shared.core.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy

@@ -8,8 +8,8 @@ import pytest
 from bench.mix import Mix, mix_snapshot
 from bench.world import NOW as BENCH_NOW
 from shared.core.checker import check
-from shared.core.checker_facts import Facts
-from shared.core.checker_totals import placed_counts
+from shared.core.checking.facts import Facts
+from shared.core.checking.totals import placed_counts
 from shared.core.json_codec import dumps
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host, tallied
-from shared.core.checker_offers import in_words
-from shared.core.checker_topology import Topology
-from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.checking.facts import Facts, Host, tallied
+from shared.core.checking.offers import in_words
+from shared.core.checking.topology import Topology
+from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.instance_type import CapacityType
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_pool import NodePool

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from shared.core.capacity_reservation import ACTIVE
-from shared.core.checker_facts import Facts
+from shared.core.checking.facts import Facts
 from shared.core.instance_type import CapacityType
 from shared.core.plan import ReasonCode, UnplacedReplicas
 from shared.core.policy import NoDurationPolicy

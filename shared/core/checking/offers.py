@@ -8,7 +8,7 @@ from typing import Final
 
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.checker_wishes import Wishes
+from shared.core.checking.wishes import Wishes
 from shared.core.instance_type import CapacityType, Offering
 from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
 from shared.core.node_class import NodeClass

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from shared.core.checker_facts import Facts, tallied
-from shared.core.checker_topology import Topology
-from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.checking.facts import Facts, tallied
+from shared.core.checking.topology import Topology
+from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.instance_type import CapacityType
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.plan import OfferingKey, PlannedNodes

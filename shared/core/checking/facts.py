@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from shared.core import labels
-from shared.core.checker_offers import Offers, in_words
+from shared.core.checking.offers import Offers, in_words
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.policy import SchedulingPolicy

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host
+from shared.core.checking.facts import Facts, Host
 from shared.core.instance_type import InstanceType
 from shared.core.plan import OfferingKey
 from shared.core.taint import binding_taints

@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from shared.core import labels
-from shared.core.checker_facts import Facts, Host
-from shared.core.checker_offers import in_words
-from shared.core.checker_reasons import reason_problem
 from shared.core.checker_room import Room, wants_many
-from shared.core.checker_spread import admits, domains_of, is_bound
-from shared.core.checker_topology import Topology
-from shared.core.checker_totals import pool_use, used_units
-from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.checking.facts import Facts, Host
+from shared.core.checking.offers import in_words
+from shared.core.checking.reasons import reason_problem
+from shared.core.checking.spread import admits, domains_of, is_bound
+from shared.core.checking.topology import Topology
+from shared.core.checking.totals import pool_use, used_units
+from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.instance_type import CapacityType
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas

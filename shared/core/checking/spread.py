@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from shared.core import labels
-from shared.core.checker_facts import Facts
-from shared.core.checker_topology import Selected, Topology, hard, required
-from shared.core.checker_violation import Violation, ViolationCode
+from shared.core.checking.facts import Facts
+from shared.core.checking.topology import Selected, Topology, hard, required
+from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
 
 
