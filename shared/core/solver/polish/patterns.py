@@ -21,7 +21,7 @@ from shared.core.solver.supply import Supply
 
 _ROUNDS = 40
 _NEAR = 1.003  # times the cost in fractions: the program is as good as done
-_SLOW_ROUNDS, _SLOW = 8, 3e-4  # so many rounds that gained no more than this part: the rest gains nothing either
+_SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _TRIALS = 6
 _PULL = 0.9
@@ -32,7 +32,7 @@ _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it lit
 _RESERVED_TRIALS = (Trial(0.1), Trial(0.3), Trial(0.8))
 _NODES_MAX = 100
 _DIVES = 12
-_WORSE_MAX = 3  # after so many dives without a better result there will be none
+_WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _DIVING_TRIALS = 2
 _WHOLE = 1e-6
