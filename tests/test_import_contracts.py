@@ -57,8 +57,8 @@ def clean(tmp_path: Path) -> Path:
         folder = tmp_path.joinpath(*package.split("."))
         folder.mkdir(parents=True)
         (folder / "__init__.py").touch()
-    for module in ("names.py", "core/checker.py", "core/scheduler.py"):
-        (tmp_path / "shared" / module).touch()
+    for name in ("names.py", "core/checker.py", "core/scheduler.py"):
+        (tmp_path / "shared" / name).touch()
     (tmp_path / "infra" / "app.py").write_text("import shared.names\n")
     for exception, granted in ignored_imports().items():
         module = tmp_path.joinpath(*exception.split(".")).with_suffix(".py")
