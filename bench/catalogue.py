@@ -157,7 +157,7 @@ def ec2_catalogue(seed: int = 7, largest: int = 850) -> Catalogue:
     for row in _resource("instance_type_offerings/availability-zone/us-east-1.json.gz"):
         located.setdefault(row["InstanceType"], set()).add(row["Location"])
     prices, source = _prices(descriptions)
-    rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    rng = random.Random(seed)
     zone_ids = {zone: f"use1-az{index + 1}" for index, zone in enumerate(ZONES)}
     discounts: dict[str, float] = {}
     found = []

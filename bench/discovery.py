@@ -120,7 +120,7 @@ class WobblingPrices:
     def __init__(self, reader: AwsPriceReader) -> None:
         self._on_demand = reader.on_demand()
         self._spot: dict[tuple[str, str], float] = dict(reader.spot())
-        self._random = random.Random(20260115)  # noqa: S311 # a simulation's seed
+        self._random = random.Random(20260115)
 
     def on_demand(self) -> Mapping[str, int]:
         """Return the prices."""

@@ -173,7 +173,7 @@ def _price(kind: InstanceType, market: CapacityType) -> int:
 
 
 def _karpenters(size: int) -> Fleet:
-    rng = random.Random(_SEED)  # noqa: S311 - a workload, not a secret
+    rng = random.Random(_SEED)
     types = ladder(100)
     pool = node_pool("pool-0", capacity_types=(CapacityType.ON_DEMAND,))
     workloads: dict[str, Workload] = {}
@@ -195,7 +195,7 @@ def _replica(index: int, position: int, rng: random.Random) -> Workload:
 
 
 def _mixed(size: int) -> Fleet:
-    rng = random.Random(_SEED)  # noqa: S311 - a fleet, not a secret
+    rng = random.Random(_SEED)
     catalogue = ec2_catalogue()
     usual = [
         kind

@@ -116,7 +116,7 @@ class Warned:
 
 def mix(count: int) -> Iterator[Warned]:
     """Yield the nodes of the benchmark, the same on every machine."""
-    random_numbers = random.Random(SEED)  # noqa: S311 # nothing secret
+    random_numbers = random.Random(SEED)
     for number in range(count):
         kind = ("health", "spot", "state")[number % 3]
         yield Warned(number, random_numbers.choice(STATES) if kind == "state" else "running", kind)
@@ -157,7 +157,7 @@ def _prepare(count: int) -> tuple[World, list[dict[str, Any]]]:
         world.state.claim_rows[claim.id] = claim
     record = world.state.workload_rows["research/train"]
     world.state.workload_rows["research/train"] = replace(record, placed_count=count)
-    random.Random(SEED).shuffle(bodies)  # noqa: S311 # the same order on every machine
+    random.Random(SEED).shuffle(bodies)
     messages = [{"messageId": f"m-{n}", "body": body} for n, body in enumerate(bodies)]
     world.state.write_count = 0
     return world, messages

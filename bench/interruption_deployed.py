@@ -192,7 +192,7 @@ class _Stage:
         while self._left():  # what EC2 told of the preparation, some of it late
             self.sqs.purge_queue(QueueUrl=self.queue_url)
             time.sleep(2)
-        random.Random(SEED).shuffle(bodies)  # noqa: S311 # the same order on every machine
+        random.Random(SEED).shuffle(bodies)
         for chunk in _chunks(bodies, 10):
             entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(chunk)]
             self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries)

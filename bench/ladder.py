@@ -91,7 +91,7 @@ def _host_anti_affine(rng: random.Random) -> Workload:
 
 def diverse(count: int, seed: int = _SEED) -> Iterator[Workload]:
     """Yield ``count`` pods: a fifth each generic, zone-spread, host-spread, zone-affine and host-anti-affine."""
-    rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    rng = random.Random(seed)
     fifth = count // 5
     for _ in range(fifth):
         yield _generic(rng)
@@ -108,7 +108,7 @@ def diverse(count: int, seed: int = _SEED) -> Iterator[Workload]:
 
 def preferring(count: int, seed: int = _SEED) -> Iterator[Workload]:
     """Yield equal pods that prefer zone 1, prefer not to share a zone, and prefer (less) not to share a host."""
-    rng = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    rng = random.Random(seed)
     app = _selecting("app", "nginx")
     pod = _pod(
         rng,

@@ -28,7 +28,7 @@ class KarpenterWorld:
     """Controllers that launch into the same reservations."""
 
     def __init__(self, *, seed: int, controllers: int, totals: tuple[int, ...], chaos: Chaos) -> None:
-        self.random = random.Random(seed)  # noqa: S311 # a simulation's seed
+        self.random = random.Random(seed)
         self.chaos = chaos
         self.now = START
         self.figures = Figures()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
@@ -153,7 +154,7 @@ class ThreadedLedger:
     # --- planners
 
     def _plan(self, number: int, operations: int) -> None:
-        chance = random.Random(self.seed * 1000 + number)  # noqa: S311 # a simulation's seed
+        chance = random.Random(self.seed * 1000 + number)
         while not self._stop.is_set() and self.figures.operations < operations:
             claims = [
                 self._claim(record.reservation)
@@ -209,8 +210,7 @@ class ThreadedLedger:
         time.sleep(chance.choice((0, 0, 0.02)))  # some leases are absorbed while the instance runs, most after it
         while (claim := self.claims.get(claim_id)) is not None and claim.state is ClaimState.LAUNCHED:
             self.accounts[str(claim.offering.reservation_id)].terminate(claim_id)
-            ended = claim
-            if self._move(lambda: self._return(ended, ClaimState.TERMINATED)):  # noqa: B023 # called at once
+            if self._move(partial(self._return, claim, ClaimState.TERMINATED)):
                 return
 
     def _return(self, claim: NodeClaim, state: ClaimState) -> NodeClaim:
@@ -230,18 +230,18 @@ class ThreadedLedger:
         return True
 
     def _redeliver(self) -> None:
-        chance = random.Random(self.seed)  # noqa: S311 # a simulation's seed
+        chance = random.Random(self.seed)
         while (claim_id := self._again.get()) is not None:
             claim = self.claims.get(claim_id)
             if claim is not None and claim.state is ClaimState.PLANNED and chance.random() < _GIVEN_UP:
-                self._move(lambda: self._return(claim, ClaimState.FAILED))  # noqa: B023 # called at once
+                self._move(partial(self._return, claim, ClaimState.FAILED))
             else:
                 self._live(claim_id, chance, self.death)
 
     # --- discovery
 
     def _discover(self, number: int) -> None:
-        chance = random.Random(self.seed * 100 + number)  # noqa: S311 # a simulation's seed
+        chance = random.Random(self.seed * 100 + number)
         while not self._stop.is_set():
             self._observe_all(chance)
             time.sleep(0.3)
@@ -263,11 +263,11 @@ class ThreadedLedger:
 
     def _come_to_rest(self) -> None:
         """End everything, as the owners of the instances would, and observe after the lag."""
-        chance = random.Random(self.seed)  # noqa: S311 # a simulation's seed
+        chance = random.Random(self.seed)
         for claim in self.claims.list_live():
             self._live(claim.id, chance, death=0)
         time.sleep(2 * COUNT_LAG.total_seconds() / SPEED)
-        self._observe_all(random.Random(self.seed))  # noqa: S311 # a simulation's seed
+        self._observe_all(random.Random(self.seed))
 
     def _leaks(self) -> int:
         record = self.workloads.get(KEY)

@@ -43,7 +43,7 @@ class LedgerWorld:
     ) -> None:
         self.workloads, self.reservations, self.claims = stores
         self.clock = clock
-        self.random = random.Random(seed)  # noqa: S311 # a simulation's seed
+        self.random = random.Random(seed)
         self.chaos = chaos
         self.figures = Figures()
         self.ec2 = {f"cr-{i}": Ec2Reservation(f"cr-{i}", total, i % 2 == 1) for i, total in enumerate(totals)}

@@ -46,9 +46,9 @@ class Mix:
 def mix_snapshot(mix: Mix) -> Snapshot:
     """Return the whole world of a mix: catalogue, two pools (plain and GPU), reservations, nodes, demand."""
     catalogue = ec2_catalogue()
-    rng = random.Random(1000 + mix.seed)  # noqa: S311 - reproducible, not secret
+    rng = random.Random(1000 + mix.seed)
     reservations = _reservations(catalogue.instance_types, mix, rng) if _RESERVED in mix.markets else ()
-    demands = _demands(catalogue, mix, random.Random(11 + mix.seed))  # noqa: S311 - reproducible, not secret
+    demands = _demands(catalogue, mix, random.Random(11 + mix.seed))
     return Snapshot(
         instance_types=catalogue.instance_types,
         reservations=reservations,

@@ -73,7 +73,7 @@ def _mixed(mix: Mix, seeds: int = 1) -> World:
 def reserved_ladder(percent: int, count: int, _seed: int) -> Snapshot:
     """Reserve this share of the ladder's types in one to three zones, one to twenty units each."""
     world = ladder.diverse_snapshot(count)
-    rng = random.Random(percent)  # noqa: S311 - reproducible, not secret
+    rng = random.Random(percent)
     types = rng.sample(world.instance_types, len(world.instance_types) * percent // 100)
     reservations = [
         _reservation(f"cr-{index:04d}{number}", item, zone, rng.randint(1, 20))

@@ -14,9 +14,10 @@ from pydantic import BaseModel, TypeAdapter
 DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
-from shared.manifests.events import EVENTS  # noqa: E402 # the path must be known first
-from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage  # noqa: E402
-from shared.manifests.validate import KINDS, Manifest  # noqa: E402
+# The path must be known first.
+from shared.manifests.events import EVENTS  # noqa: E402 - see above
+from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage  # noqa: E402 - see above
+from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_CELL: Final = 70

@@ -7,6 +7,7 @@ one of them does not touch the others.
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -125,6 +126,10 @@ def waiting(world: World, url: str) -> int:
     attributes = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     found = world.aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=attributes)["Attributes"]
     return sum(int(found[name]) for name in attributes)
+
+
+def no_message_waits(world: World, url: str, _: Observed) -> bool:
+    return waiting(world, url) == 0
 
 
 def sweep(world: World) -> None:
@@ -305,7 +310,7 @@ def test_a_unit_that_boots_nothing_is_reported_and_left_alone(world: World) -> N
     world.aws.clock.advance(timedelta(minutes=2))
     for queue in (Queue.PLANNING, Queue.LAUNCHES):
         url = world.output(queue.value)
-        world.until(f"{queue} is empty", lambda _, url=url: waiting(world, url) == 0, LIMIT_S)  # type: ignore[misc]
+        world.until(f"{queue} is empty", partial(no_message_waits, world, url), LIMIT_S)
     assert of_pool(world.look(), "broken") == [], "EC2 shows a free unit; nothing is launched into it"
 
 

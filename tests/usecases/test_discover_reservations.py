@@ -347,7 +347,7 @@ def test_a_class_learns_what_it_selects() -> None:
     assert status.instance_profile == "nodes-profile"
     pool = world.policy.get(PolicyKind.NODE_POOL, "gpu")
     assert pool is not None
-    assert {condition.type: condition.status for condition in pool.status.conditions}["Ready"] == "True"  # type: ignore[index]
+    assert {condition.type: condition.status for condition in pool.status.conditions}["Ready"] == "True"  # type: ignore[index] # StrEnum
 
 
 def test_a_blocked_class_is_released_by_a_change_or_after_a_rest() -> None:

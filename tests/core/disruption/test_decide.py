@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.workload import Gang
@@ -74,8 +76,8 @@ def test_reserved_moves_to_a_smaller_reserved_type() -> None:
 
 
 @pytest.mark.parametrize("market", [ON_DEMAND, SPOT])
-def test_reserved_never_moves_to_paid_capacity_by_price(market: object) -> None:
-    it = fleet(reservations=(reservation("cr-large", "large", 1, 0),), pools=(node_pool("default", RESERVED, market),))  # type: ignore[arg-type]
+def test_reserved_never_moves_to_paid_capacity_by_price(market: CapacityType) -> None:
+    it = fleet(reservations=(reservation("cr-large", "large", 1, 0),), pools=(node_pool("default", RESERVED, market),))
     it.add_node("reserved", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-large")
 
     assert it.decide().commands == ()
@@ -180,8 +182,8 @@ def test_a_node_is_left_alone_and_says_why(changes: dict[str, object], because: 
 
 
 @pytest.mark.parametrize("change", [{"do_not_disrupt": True}, {"gang": Gang()}])
-def test_protected_work_is_left_alone(change: dict[str, object]) -> None:
-    protected = replace(WORK["default/tiny"], **change)  # type: ignore[arg-type]
+def test_protected_work_is_left_alone(change: dict[str, Any]) -> None:
+    protected = replace(WORK["default/tiny"], **change)
     it = fleet(workloads={protected.key: protected}, reservations=(reservation("cr-1", "small", 1, 1),))
     it.add_node("n", "large", ON_DEMAND, {protected.key: 1})
 
@@ -299,9 +301,9 @@ def test_the_slot_of_a_node_whose_pool_was_deleted_is_refilled_by_another_pool()
 
 
 @pytest.mark.parametrize("change", [{"do_not_disrupt": True}, {"gang": Gang()}])
-def test_protected_work_keeps_its_node_although_the_pool_was_deleted(change: dict[str, object]) -> None:
+def test_protected_work_keeps_its_node_although_the_pool_was_deleted(change: dict[str, Any]) -> None:
     it = orphaned("default")
-    it.workloads = {**WORK, "default/big": replace(WORK["default/big"], **change)}  # type: ignore[arg-type]
+    it.workloads = {**WORK, "default/big": replace(WORK["default/big"], **change)}
 
     assert it.decide().commands == ()
     assert "NodePool former was deleted; workload default/big" in refusal(it, "orphan")

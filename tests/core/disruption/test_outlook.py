@@ -155,6 +155,6 @@ def test_work_that_is_no_longer_known_needs_nothing() -> None:
     claim = it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
     it.workloads = {}
     everyone = [make_candidate(replace(it.node(replace(claim, placements=()))), claim, it.pools[0], {})]
-    world = World.of(Snapshot(it.types, nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW)  # type: ignore[arg-type]
+    world = World.of(Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW)
 
     assert Outlook(world, everyone).asks(everyone[0]) == []

@@ -13,7 +13,7 @@ from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.taint import Taint, Toleration
-from shared.core.workload import PreferredNodeTerm
+from shared.core.workload import Demand, PreferredNodeTerm
 from tests.core.scheduler.world import (
     GIB,
     GPU_A,
@@ -203,14 +203,14 @@ def test_custom_labels(defined: str | None, operator: Operator, values: tuple[st
 def test_conflicting_values_of_an_open_label_take_two_nodes() -> None:
     open_pool = pool("default", one_of("example.com/team", "blue", "red"))
 
-    def wants(*teams: str) -> list[object]:
+    def wants(*teams: str) -> list[Demand]:
         return [
             demand(workload(f"w-{index}", node_selector=require("example.com/team", Operator.IN, team)))
             for index, team in enumerate(teams)
         ]
 
-    apart = planned(with_demand(plain(node_pools=(open_pool,)), *wants("blue", "red")))  # type: ignore[arg-type]
-    together = planned(with_demand(plain(node_pools=(open_pool,)), *wants("blue", "blue")))  # type: ignore[arg-type]
+    apart = planned(with_demand(plain(node_pools=(open_pool,)), *wants("blue", "red")))
+    together = planned(with_demand(plain(node_pools=(open_pool,)), *wants("blue", "blue")))
     assert sum(types_launched(apart).values()) == 2
     assert {launch.labels["example.com/team"] for launch in apart.launches} == {"blue", "red"}
     assert sum(types_launched(together).values()) == 1
