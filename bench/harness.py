@@ -67,6 +67,11 @@ def peak_rss_mib() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
+def tell(line: str) -> None:
+    """Show how far a long case is, beside its figures."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def _pin_to_one_core() -> None:
     """Keep the process on one core, as the smallest Lambda that has a whole one would."""
     if hasattr(os, "sched_setaffinity"):  # Linux only; elsewhere the figures are of whatever the system does

@@ -11,7 +11,6 @@ runs on the same machine here, so ``messages_per_s`` is a lower bound of the fun
 
 import json
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from bench.harness import tell
 from bench.interruption import SEED, SIZES, Warned, mix, running_claim
 from embedded.client import EmbeddedAws
 from embedded.reservoir import DeployedReservoir
@@ -55,7 +55,7 @@ def cases() -> Sequence[str]:
 def run(case: str) -> dict[str, object]:
     """Fill the queue, let the function work it off and return figures."""
     count = int(case.rpartition("-")[2])
-    with DeployedReservoir(report=_tell) as reservoir:
+    with DeployedReservoir(report=tell) as reservoir:
         return _Stage(reservoir).measure(count)
 
 
@@ -141,7 +141,7 @@ class _Stage:
                 )
                 launched = sorted(instance["InstanceId"] for instance in answer["Instances"])
                 found |= {node.number: instance_id for node, instance_id in zip(chunk, launched, strict=True)}
-                _tell(f"{len(found)} of {len(nodes)} instances launched")
+                tell(f"{len(found)} of {len(nodes)} instances launched")
         self.aws.clock.advance(timedelta(minutes=1))
         for early in (("stopped", "terminated"), ("stopping", "shutting-down")):
             for state in early:
@@ -185,7 +185,7 @@ class _Stage:
                 for node in chunk
             )
             claims.commit(PlannedCommit(claims=made))
-        _tell(f"{len(nodes)} claims written")
+        tell(f"{len(nodes)} claims written")
 
     def _fill(self, bodies: list[str]) -> None:
         """Send the messages in random order into a queue that holds nothing else."""
@@ -196,7 +196,7 @@ class _Stage:
         for chunk in _chunks(bodies, 10):
             entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(chunk)]
             self.sqs.send_message_batch(QueueUrl=self.queue_url, Entries=entries)
-        _tell(f"{len(bodies)} messages sent")
+        tell(f"{len(bodies)} messages sent")
 
     def _until_empty(self, count: int) -> None:
         limit, told = time.monotonic() + _LIMIT_S, 0.0
@@ -212,7 +212,7 @@ class _Stage:
                 raise TimeoutError(f"{left} of {count} messages are left after {_LIMIT_S:.0f} s")
             if time.monotonic() - told > 5:  # seconds between two lines
                 told = time.monotonic()
-                _tell(f"{count - left} of {count} messages handled")
+                tell(f"{count - left} of {count} messages handled")
             time.sleep(0.05)
 
     def _left(self) -> int:
@@ -269,7 +269,3 @@ def _market(node: Warned) -> CapacityType:
 def _chunks(items: Sequence[Item], size: int) -> Iterator[list[Item]]:
     for start in range(0, len(items), size):
         yield list(items[start : start + size])
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -8,13 +8,13 @@ planning pass. All of AWS and all functions share this machine: the figures are 
 """
 
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bench.harness import tell
 from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
 from shared.core.json_codec import loads
@@ -45,7 +45,7 @@ def cases() -> Sequence[str]:
 def run(case: str) -> dict[str, object]:
     """Deploy, send, wait for every instance and return figures."""
     size = int(case.rpartition("-")[2])
-    with DeployedReservoir(report=lambda line: print(line, file=sys.stderr, flush=True)) as reservoir:
+    with DeployedReservoir(report=tell) as reservoir:
         world = World(reservoir)
         _prepare(world, size)
         world.aws.clear_requests()

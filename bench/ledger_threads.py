@@ -2,7 +2,6 @@
 
 import queue
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from bench.harness import tell
 from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.ledger import COUNT_LAG
@@ -284,7 +284,7 @@ class ThreadedLedger:
             self.figures.operations += 1
             if self.figures.operations % _TOLD_EVERY == 0:
                 seconds = time.monotonic() - self._began
-                print(f"{self.figures.operations} operations after {seconds:.0f} s", file=sys.stderr, flush=True)
+                tell(f"{self.figures.operations} operations after {seconds:.0f} s")
             self.figures.commits += commits
             self.figures.conflicts += conflicts
             self.figures.deaths += deaths

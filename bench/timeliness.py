@@ -10,7 +10,6 @@ the clock's seconds, so whatever is computed counts a fifth of what it took here
 that tells, which has whole seconds: the latest instant that it can stand for is taken.
 """
 
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +17,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from bench.harness import tell
 from demo.observer import JsonObject
 from embedded.reservoir import DeployedReservoir
 from shared.core.capacity_reservation import DRAIN_MARGIN, RECLAIM_LEAD
@@ -43,7 +43,7 @@ def cases() -> Sequence[str]:
 
 def run(case: str) -> dict[str, object]:
     """Deploy, let everything become due, and return how late it was."""
-    with DeployedReservoir(report=_tell) as reservoir:
+    with DeployedReservoir(report=tell) as reservoir:
         stage = _Stage(World(reservoir))
         measured = stage.drains if case.startswith("block-drain") else stage.starts
         return measured(events_arrive=case.endswith("arrive"), timers_fire=not case.endswith("swept"))
@@ -91,7 +91,7 @@ class _Stage:
             before = self.world.now()
             block = self.world.buy_block(f"{NAME} {number}", TYPE, ZONE, 1, NAME, **times(due_in))
             self.due[block] = before + due_in  # a little too early: calls the product later than it is
-        _tell(f"{BLOCKS} blocks bought")
+        tell(f"{BLOCKS} blocks bought")
 
     def _let_come(self, *, events_arrive: bool, timers_fire: bool) -> None:
         if not events_arrive:
@@ -120,7 +120,7 @@ class _Stage:
                 raise TimeoutError(f"{len(self.told)} of {BLOCKS} were told\n{self.world.summary()}")
             if time.monotonic() - said > 5:  # seconds between two lines
                 said = time.monotonic()
-                _tell(f"{len(self.told)} of {BLOCKS}")
+                tell(f"{len(self.told)} of {BLOCKS}")
             time.sleep(0.5)
 
     def _lateness(self) -> dict[str, object]:
@@ -142,7 +142,3 @@ class _Stage:
             for instance in reservation["Instances"]
         ]
         return sum(it.get("StateReason", {}).get("Code") == "Client.UserInitiatedShutdown" for it in shown)
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

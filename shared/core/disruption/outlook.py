@@ -53,6 +53,7 @@ class Outlook:
         examples = tuple(_bare_demand(alike[0]) for alike in kinds.values())
         asked = replace(world.snapshot, demands=examples, workloads={})
         demands = gather(asked, world.now, PreferencePolicy.IGNORE)
+        # The most permissive policy: what the operator's does not allow, the simulation refuses.
         market = Market(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.alternatives)
         wishes = {key: group.alternatives[-1] for group in demands.groups for key, _, _ in group.members}
         request = demands.dimensions.request

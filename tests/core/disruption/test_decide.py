@@ -11,19 +11,18 @@ from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.workload import Gang
 from tests.core.disruption.world import (
+    LARGE,
     NOW,
     ON_DEMAND,
     RESERVED,
+    SMALL,
     SPOT,
     Fleet,
-    instance_type,
     node_pool,
     reservation,
     workload,
 )
 
-SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
-LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 WORK = {w.key: w for w in (workload("tiny", 1), workload("pair", 2), workload("big", 6))}
 
 

@@ -14,9 +14,18 @@ from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Sub
 from shared.core.node_pool import NodePool
 from shared.core.requirement import Operator, Requirement
 from shared.core.snapshot import Snapshot
-from tests.core.disruption.world import NOW, ON_DEMAND, RESERVED, SPOT, Fleet, instance_type, node_pool, reservation
+from tests.core.disruption.world import (
+    LARGE,
+    NOW,
+    ON_DEMAND,
+    RESERVED,
+    SPOT,
+    Fleet,
+    instance_type,
+    node_pool,
+    reservation,
+)
 
-LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 POOL = node_pool("default", RESERVED, ON_DEMAND, static_hash="p1")
 FOUND = NodeClassStatus(
     reservation_ids=("cr-1",),

@@ -14,19 +14,18 @@ from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.snapshot import Snapshot
 from tests.core.disruption.world import (
+    LARGE,
     NOW,
     ON_DEMAND,
     RESERVED,
+    SMALL,
     SPOT,
     Fleet,
-    instance_type,
     node_pool,
     reservation,
     workload,
 )
 
-SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
-LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 ONLY_ON_DEMAND = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, Operator.IN, ("on-demand",)))
 WORK = {
     w.key: w

@@ -12,10 +12,19 @@ from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionRea
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.workload import Demand
-from tests.core.disruption.world import NOW, ON_DEMAND, RESERVED, Fleet, instance_type, node_pool, reservation, workload
+from tests.core.disruption.world import (
+    LARGE,
+    NOW,
+    ON_DEMAND,
+    RESERVED,
+    SMALL,
+    Fleet,
+    instance_type,
+    node_pool,
+    reservation,
+    workload,
+)
 
-SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
-LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 ONLY_SMALL = Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.IN, ("small",)))
 WORK = {
     w.key: w

@@ -14,9 +14,11 @@ from shared.core.plan import PlannedNodes
 from shared.core.requirement import Operator, Requirement
 from shared.core.schedule import allowed_disruptions
 from tests.core.disruption.world import (
+    LARGE,
     NOW,
     ON_DEMAND,
     RESERVED,
+    SMALL,
     SPOT,
     Fleet,
     instance_type,
@@ -25,9 +27,7 @@ from tests.core.disruption.world import (
     workload,
 )
 
-SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
 MIDDLE = instance_type("middle", 4, on_demand=190_000, spot=80_000)
-LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
 WORK = {w.key: w for w in (workload("tiny", 1), workload("pair", 2), workload("three", 3), workload("six", 6))}
 TYPES = (SMALL, MIDDLE, LARGE)
 

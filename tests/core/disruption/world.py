@@ -50,6 +50,10 @@ def instance_type(name: str, cpus: int, *, on_demand: int | None, spot: int | No
     )
 
 
+SMALL = instance_type("small", 2, on_demand=100_000, spot=40_000)
+LARGE = instance_type("large", 8, on_demand=400_000, spot=160_000)
+
+
 def node_pool(name: str = "default", *markets: CapacityType, **changes: object) -> NodePool:
     requirements = Requirements.of(Requirement.new(labels.NODE_POOL, Operator.IN, (name,)))
     if markets:
