@@ -12,13 +12,14 @@ class Requirements(Mapping[str, Requirement]):
     __slots__ = ("_by_key", "_hash")
 
     def __init__(self, by_key: Mapping[str, Requirement]) -> None:
-        self._by_key: dict[str, Requirement] = dict(sorted(by_key.items()))
+        self._by_key: dict[str, Requirement] = {key: by_key[key] for key in sorted(by_key)}
         self._hash: int | None = None
 
     @classmethod
     def of(cls, *requirements: Requirement) -> "Requirements":
         """Make a set; several requirements on one key intersect."""
-        return cls(_intersected({}, requirements))
+        by_key = {requirement.key: requirement for requirement in requirements}
+        return cls(by_key if len(by_key) == len(requirements) else _intersected({}, requirements))
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":

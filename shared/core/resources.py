@@ -28,7 +28,7 @@ class Resources(Mapping[str, int]):
     __slots__ = ("_amounts", "_hash")
 
     def __init__(self, amounts: Mapping[str, int] | None = None) -> None:
-        self._amounts: dict[str, int] = dict(sorted(amounts.items())) if amounts else {}
+        self._amounts: dict[str, int] = {name: amounts[name] for name in sorted(amounts)} if amounts else {}
         self._hash: int | None = None
 
     @classmethod

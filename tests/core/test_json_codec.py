@@ -1,7 +1,7 @@
 """Every value that is stored or replayed survives its way through JSON."""
 
 import json
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 
 import pytest
@@ -176,3 +176,31 @@ def test_rows_of_older_and_newer_forms_can_be_read() -> None:
 def test_other_json_is_refused(data: object) -> None:
     with pytest.raises(CodecError):
         from_json(NodeClaim, json.loads(json.dumps(data)))
+
+
+@pytest.mark.parametrize("data", [[], None, "name", {"name": "train"}, {**to_json(WORKLOAD), "fallback": [{}]}])
+def test_a_workload_that_lacks_something_is_refused(data: object) -> None:
+    with pytest.raises(CodecError):
+        from_json(Workload, json.loads(json.dumps(data)))
+
+
+def test_what_is_read_cannot_be_changed_and_shares_nothing_that_can() -> None:
+    data = to_json(WORKLOAD)
+    first, second = from_json(Workload, data), from_json(Workload, data)
+
+    assert type(first) is Workload
+    assert first.labels is not second.labels
+    assert first.annotations is not second.annotations
+    assert hash(first.node_selector) == hash(WORKLOAD.node_selector)
+    with pytest.raises(FrozenInstanceError):
+        first.name = "other"  # type: ignore[misc] # that it cannot be said is what is tested
+
+
+@pytest.mark.parametrize("weight", [1, True, None, "1"])
+def test_what_is_remembered_is_only_given_for_data_of_the_same_kind(weight: object) -> None:
+    """1 and True are equal in Python, not in JSON."""
+    for other in (1, True, weight):
+        term = {"topology_key": "zone", "selector": {}, "weight": other}
+        (read,) = from_json(Workload, to_json(WORKLOAD) | {"anti_affinity": [term]}).anti_affinity
+
+    assert (type(read.weight), read.weight) == (type(weight), weight)
