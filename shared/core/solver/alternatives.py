@@ -20,11 +20,18 @@ class Alternatives:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._memo: dict[object, tuple[OfferingKey, ...]] = {}
+        self._most = state.market.policy.alternatives_max
+        self._memo: dict[tuple[object, ...], tuple[OfferingKey, ...]] = {}
         self._sorted: dict[_Market, tuple[list[int], list[Option]]] = {}
         self._by_market: dict[object, list[Option]] = {}
-        self._kinds: dict[tuple[int, int], _Kind] = {}
-        self._by_kinds: dict[frozenset[_Kind], tuple[tuple[str, ...], tuple[int, ...]]] = {}
+        self._kinds: dict[_Kind, int] = {}
+        self._bits: dict[tuple[int, int], int] = {}  # by group and level: the bit of its kind
+        self._by_kinds: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
+        self._choosy = {
+            entry.index
+            for entry in state.market.entries
+            if any(item.min_values for item in entry.pool.requirements.values())
+        }
         for option in state.market.options:
             if option.reservation is None:
                 self._by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
@@ -49,23 +56,23 @@ class Alternatives:
         assert option is not None
         if option.reservation is not None:
             return ()
-        most = self._state.market.policy.alternatives_max
-        kept, wishes = self._kept_and_wishes(bin_)
+        kinds = self._kinds_on(bin_)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
-        known = self._found((option.index, kept, wishes), bin_, option.allocatable)
-        if len(known) < most or any(item.min_values for item in option.entry.pool.requirements.values()):
+        known = self._memo.get((option.index, kinds))
+        if known is None:
+            known = self._memo[option.index, kinds] = self._first(bin_, option.allocatable)
+        if len(known) < self._most or option.entry.index in self._choosy:
             load = tuple(total_load(self._state.groups, bin_.contents, len(option.allocatable)))
-            known = self._found((option.index, kept, wishes, load), bin_, load)
+            known = self._memo.get((option.index, kinds, load))
+            if known is None:
+                known = self._memo[option.index, kinds, load] = self._first(bin_, load)
         return known
 
-    def _found(self, key: object, bin_: Bin, load: Sequence[int]) -> tuple[OfferingKey, ...]:
-        known = self._memo.get(key)
-        if known is None:
-            assert bin_.option is not None
-            others = self.others(bin_, bin_.option.key.capacity_type, load)
-            found = islice(others, self._state.market.policy.alternatives_max)
-            known = self._memo[key] = tuple(other.key for other in found)
-        return known
+    def _first(self, bin_: Bin, load: Sequence[int]) -> tuple[OfferingKey, ...]:
+        """Return as many of the others on the same market as the policy lets a plan list."""
+        assert bin_.option is not None
+        others = self.others(bin_, bin_.option.key.capacity_type, load)
+        return tuple(other.key for other in islice(others, self._most))
 
     def others(self, bin_: Bin, capacity_type: CapacityType, load: Sequence[int] = ()) -> Iterator[Option]:
         """Yield options of the bin's pool and this market that could hold the same replicas, none cheaper.
@@ -76,7 +83,7 @@ class Alternatives:
         option = bin_.option
         assert option is not None
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
-        kept, wishes = self._kept_and_wishes(bin_)
+        kept, wishes = self._kept_and_wishes(self._kinds_on(bin_))
         domains = tuple((key, self._state.label(option, key)) for key in kept)
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
@@ -90,19 +97,25 @@ class Alternatives:
             if all(other.instance_type.capacity[name] <= largest[name] for name in limits):
                 yield other
 
-    def _kept_and_wishes(self, bin_: Bin) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the labels that must stay under the bin's replicas, and their wishes; nodes are many, kinds few."""
-        kinds = frozenset([self._kind(placed) for placed in bin_.levels.items()])
+    def _kinds_on(self, bin_: Bin) -> int:
+        """Return the mask of the kinds of replicas on the bin; nodes are many, kinds few."""
+        kinds = 0
+        for placed in bin_.levels.items():
+            kinds |= self._bits.get(placed) or self._find_bit(placed)
+        return kinds
+
+    def _kept_and_wishes(self, kinds: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the labels that must stay under replicas of these kinds, and their wishes."""
         known = self._by_kinds.get(kinds)
         if known is None:
-            keys = frozenset().union(*(keys for keys, _ in kinds))
-            known = self._by_kinds[kinds] = tuple(sorted(keys)), tuple(sorted({wish for _, wish in kinds}))
+            found = [kind for kind, number in self._kinds.items() if kinds >> number & 1]
+            keys = frozenset().union(*(keys for keys, _ in found))
+            known = self._by_kinds[kinds] = tuple(sorted(keys)), tuple(sorted({wish for _, wish in found}))
         return known
 
-    def _kind(self, placed: tuple[int, int]) -> _Kind:
-        """Return what matters of a group at a level."""
-        known = self._kinds.get(placed)
-        if known is None:
-            group, level = self._state.groups[placed[0]], placed[1]
-            known = self._kinds[placed] = (self._state.keys_of(group, level), group.alternatives[level])
-        return known
+    def _find_bit(self, placed: tuple[int, int]) -> int:
+        """Return a bit for what matters of a group at a level."""
+        group, level = self._state.groups[placed[0]], placed[1]
+        kind = (self._state.keys_of(group, level), group.alternatives[level])
+        found = self._bits[placed] = 1 << self._kinds.setdefault(kind, len(self._kinds))
+        return found

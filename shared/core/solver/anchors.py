@@ -19,6 +19,7 @@ _SMALLER_FIRST = 0.05
 
 
 _Holder = tuple[Candidate, int]
+_Filled = dict[tuple[int, int], tuple[float, Contents]]  # worth and content by option and share of inexact rules
 
 
 def has_anchors(packing: Packing) -> bool:
@@ -51,12 +52,13 @@ class _Sharing:
         left = self._packing.left
         return sum([left[index] for index in self._exact])
 
-    def share_out(self, nodes: int) -> None:
-        """Set the caps of inexact rules, given how many nodes will be opened."""
+    def share_out(self, nodes: int) -> int:
+        """Set the caps of inexact rules, given how many nodes will be opened; return the share of each node."""
         left = self._packing.left
         carriers = sum([left[index] for index, _ in self._inexact])
         share = max(1, -(-carriers // nodes) if nodes else 1)
         self._packing.filler.host_caps.update(dict.fromkeys([number for _, number in self._inexact], share))
+        return share
 
 
 # -- reserved
@@ -115,11 +117,12 @@ def open_anchored(packing: Packing, candidates: Candidates) -> None:
 def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]], sharing: _Sharing) -> None:
     """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
     takers = {family[0].mask: list(iter_bits(family[0].mask & packing.active)) for family in families}
+    filled: _Filled = {}
     while packing.left[shape.index] > 0 and families and not packing.expired():
-        sharing.share_out(sharing.anchors_left())
+        share = sharing.share_out(sharing.anchors_left())
         waiting = [_waiting(packing, takers[family[0].mask]) for family in families]
         family = families[waiting.index(max(waiting))]
-        scored = _scored(packing, shape, family)
+        scored = _scored(packing, shape, family, filled, share)
         if not scored:
             families.remove(family)
             continue
@@ -138,16 +141,22 @@ def _waiting(packing: Packing, takers: Sequence[int]) -> float:
     return sum([urgency[index] * left[index] for index in takers])
 
 
-def _scored(packing: Packing, shape: Shape, family: Sequence[Candidate]) -> list[tuple[float, Candidate, Contents]]:
+def _scored(
+    packing: Packing, shape: Shape, family: Sequence[Candidate], filled: _Filled, share: int
+) -> list[tuple[float, Candidate, Contents]]:
     """Return what each size would hold besides one replica of the shape, scored by what the node loses.
 
-    The node must be opened anyway, so its loss counts, not its worth for money.
+    The node must be opened anyway, so its loss counts, not its worth for money. What was ``filled`` before is as good
+    as then while demand lasts for it: there is less to choose from since, and not more.
     """
     scored = []
     for candidate in family:
-        if packing.supply.nodes_left(candidate.option):
-            size = candidate.option.allocatable
-            worth, content = packing.filler.fill(size, candidate.mask, ((shape.index, 1),))
+        option = candidate.option
+        if packing.supply.nodes_left(option):
+            worth, content = filled.get((option.index, share), (0.0, ()))
+            if not content or packing.repeats(content) == 0:
+                worth, content = packing.filler.fill(option.allocatable, candidate.mask, ((shape.index, 1),))
+                filled[option.index, share] = worth, content
             scored.append((worth - candidate.price, candidate, content))
     return scored
 
@@ -156,17 +165,18 @@ def _families(shape: Shape, holders: Sequence[_Holder]) -> list[list[Candidate]]
     """Return candidates that hold the shape, a few sizes per kind of takers; only kinds that are about as cheap."""
     families: dict[int, list[Candidate]] = {}
     own, dearest = 1 << shape.index, inf  # the dearest that opens a family
+    complete = 0
     for item, takers in holders:
+        if item.price > dearest and complete == len(families):
+            break
         if not takers & own:
             continue
         family = families.get(item.mask)
         if family is None:
-            if item.price > dearest:
-                if all(len(known) == _SIZES for known in families.values()):
-                    break
-                continue
-            dearest = min(dearest, item.price * _STEP)
-            families[item.mask] = [item]
+            if item.price <= dearest:
+                dearest = min(dearest, item.price * _STEP)
+                families[item.mask] = [item]
         elif len(family) < 3 or (len(family) < _SIZES and item.price >= family[-1].price * _STEP):
             family.append(item)
+            complete += len(family) == _SIZES
     return list(families.values())

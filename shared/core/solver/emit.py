@@ -1,6 +1,7 @@
 """The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from shared.core.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
 from shared.core.snapshot import PlacedReplicas
@@ -38,8 +39,8 @@ class _Members:
     def take(self, count: int) -> tuple[PlacedReplicas, ...]:
         """Return the next ``count`` replicas."""
         key, left = self._left[-1]
-        if left > count:  # mostly
-            self._left[-1] = (key, left - count)
+        if left >= count:  # mostly
+            self._take(count)
             return (PlacedReplicas(key, count),)
         placed = []
         while count:
@@ -55,17 +56,17 @@ class _Members:
         yield from reversed(self._left)
 
 
-def _by_key(placed: PlacedReplicas) -> str:
-    return placed.workload_key
+_by_key = attrgetter("workload_key")
 
 
 def _placements(bin_: Bin, members: list[_Members]) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
     """Yield (number of equal nodes, what is on each) over the nodes of a bin."""
     if bin_.count == 1:
-        alone = [item for index, count in sorted(bin_.contents.items()) for item in members[index].take(count)]
-        yield 1, tuple(sorted(alone, key=_by_key))
+        alone = [item for index, count in bin_.contents.items() for item in members[index].take(count)]
+        alone.sort(key=_by_key)
+        yield 1, tuple(alone)
         return
-    streams = [members[index].runs(count, bin_.count) for index, count in sorted(bin_.contents.items())]
+    streams = [members[index].runs(count, bin_.count) for index, count in bin_.contents.items()]
     heads = [next(stream) for stream in streams]
     left = bin_.count
     while left:
@@ -90,6 +91,7 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
     members = [_Members(group) for group in state.groups]
     alternatives = Alternatives(state)
     overhead = overhead_atto_usd(state.market.policy)
+    gangs = {group.index: group.workload.key for group in state.groups if group.workload.gang is not None}
     existing: list[ExistingPlacement] = []
     launches: list[PlannedNodes] = []
     cost = 0
@@ -100,7 +102,7 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
             for _, placed in _placements(bin_, members):
                 existing.append(ExistingPlacement(bin_.node.claim_id, placed))
         else:
-            launches.extend(_launches(bin_, state, members, alternatives))
+            launches.extend(_launches(bin_, state, members, alternatives, gangs))
             assert bin_.option is not None
             cost += (bin_.option.price + overhead) * bin_.count
     unplaced: list[UnplacedReplicas] = []
@@ -117,11 +119,12 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
     )
 
 
-def _launches(bin_: Bin, state: State, members: list[_Members], alternatives: Alternatives) -> Iterator[PlannedNodes]:
+def _launches(
+    bin_: Bin, state: State, members: list[_Members], alternatives: Alternatives, gangs: Mapping[int, str]
+) -> Iterator[PlannedNodes]:
     option = bin_.option
     assert option is not None
-    gangs = [state.groups[index] for index in bin_.contents if state.groups[index].workload.gang is not None]
-    leader = min(gangs, key=lambda group: group.index, default=None)
+    leader = min(gangs.keys() & bin_.contents.keys(), default=None) if gangs else None
     others = alternatives.of(bin_)
     for nodes, placed in _placements(bin_, members):
         yield PlannedNodes(
@@ -133,6 +136,6 @@ def _launches(bin_: Bin, state: State, members: list[_Members], alternatives: Al
             placements=placed,
             alternatives=others,
             labels=bin_.labels,
-            gang_key=None if leader is None else leader.workload.key,
+            gang_key=None if leader is None else gangs[leader],
             relaxed=_relaxed(bin_, state.groups),
         )

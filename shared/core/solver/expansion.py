@@ -12,6 +12,7 @@ from shared.core.solver.state import Bin, State
 from shared.core.solver.topology import Constraints
 
 _Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+_FREE: _Signature = ((), ())  # of replicas that no rule about hosts sees
 
 
 class _Stock:
@@ -24,7 +25,7 @@ class _Stock:
             signature = signature_of(lot.group)
             self.buckets.setdefault(signature, []).append([lot.group.index, lot.count])
             self.totals[signature] = self.totals.get(signature, 0) + lot.count
-        self.is_plain = all(not matched and not carried for matched, carried in self.buckets)
+        self.is_plain = self.buckets.keys() == {_FREE}
 
     def take(self, signature: _Signature, count: int) -> Iterator[tuple[int, int]]:
         """Yield (group, count) for ``count`` replicas of one signature, as far as they reach."""
@@ -49,6 +50,8 @@ class _Stock:
             stack[-1][1] = left - 1
         else:
             stack.pop()
+            if not stack:
+                del self.totals[signature]
         return group
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
@@ -75,15 +78,21 @@ class Expansion:
         self._state = state
         self._shapes = shapes
         self._level = shapes[0].lots[0].level  # lots of one level are packed together
+        groups = {lot.group.index: lot.group for shape in shapes for lot in shape.lots}
+        # Groups are many, and few kinds of them matter to topology; of the others it is not told.
+        self._kinds: dict[tuple[int, int, int], Constraints] = {}
+        self._kind_of: dict[int, tuple[int, int, int]] = {}
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
-        spread_mask = 0
-        for shape in shapes:
-            for lot in shape.lots:
-                for spread in lot.group.constraints[0].spread:
-                    if spread.topology_key == HOSTNAME:
-                        spread_mask |= 1 << spread.term
-        self._placed: dict[int, tuple[Bin, dict[int, int]]] = {}  # by group, per labels that nodes share
-        self._spread_mask = spread_mask
+        self._spread_mask = 0
+        for group in groups.values():
+            anti_mask, final = group.constraints[self._level].anti_mask, group.constraints[-1]
+            if group.matching or anti_mask or final.spread:
+                kind = self._kind_of[group.index] = (group.matching, anti_mask, id(final))
+                self._kinds[kind] = final
+            for spread in group.constraints[0].spread:
+                if spread.topology_key == HOSTNAME:
+                    self._spread_mask |= 1 << spread.term
+        self._placed: dict[int, tuple[Bin, dict[tuple[int, int, int], int]]] = {}  # by kind, per labels of nodes
         self._signatures: dict[tuple[int, int], _Signature] = {}
         self._stocks = [_Stock(shape, self._signature) for shape in shapes]
 
@@ -104,35 +113,30 @@ class Expansion:
             return
         # Carriers first: what they allow decides who may join them.
         items.sort(key=lambda item: (self._shapes[item[0]].host is None, item[0]))
+        wanted = sum(pattern.content.values())
         for _ in range(pattern.count):
             who = self._slots(pattern.bin, items)
             if who:
-                self._settle(self._bin(pattern, 1), [*who.items()])
+                is_whole = sum(who.values()) == wanted
+                self._settle(self._bin(pattern, 1), who, pattern.room if is_whole else None)
 
-    def _settle(self, bin_: Bin, who: Sequence[tuple[int, int]]) -> None:
-        """Put (group, replicas) on each node of a bin."""
-        self._state.settle(bin_, who, self._level)
+    def _settle(self, bin_: Bin, who: Mapping[int, int], room: Sequence[int] | None) -> None:
+        """Put replicas by group on each node of a bin; ``room`` is what is left there, where that is known."""
+        self._state.settle(bin_, who, self._level, room)
         _, placed = self._placed.setdefault(id(bin_.labels), (bin_, {}))
-        for index, per_node in who:
-            placed[index] = placed.get(index, 0) + per_node * bin_.count
+        for index, per_node in who.items():
+            kind = self._kind_of.get(index)
+            if kind is not None:
+                placed[kind] = placed.get(kind, 0) + per_node * bin_.count
 
     def finish(self) -> list[Lot]:
         """Count in its domains what was placed, and return what found no place."""
+        ledger = self._state.ledger
         for bin_, placed in self._placed.values():
-            self._count(bin_, placed)
+            for kind, count in placed.items():
+                ledger.add(bin_.labels, bin_.taints, *kind[:2], count)
+                ledger.carry(bin_.labels, self._kinds[kind], count)
         return list(self._leftovers())
-
-    def _count(self, bin_: Bin, placed: Mapping[int, int]) -> None:
-        """Tell topology of replicas by group on nodes like the bin; groups that are alike to it are told of at once."""
-        alike: dict[tuple[int, int, int], tuple[Constraints, int]] = {}
-        for index, count in placed.items():
-            group = self._state.groups[index]
-            final = group.constraints[-1]
-            key = (group.matching, group.constraints[self._level].anti_mask, id(final))
-            alike[key] = (final, count + alike.get(key, (final, 0))[1])
-        for (matching, anti_mask, _), (final, count) in alike.items():
-            self._state.ledger.add(bin_.labels, bin_.taints, matching, anti_mask, count)
-            self._state.ledger.carry(bin_.labels, final, count)
 
     def _leftovers(self) -> Iterator[Lot]:
         """Yield what found no place, with the domain that it was dealt to."""
@@ -153,7 +157,11 @@ class Expansion:
         left = pattern.count
         while left:
             nodes = min(count for count, _ in heads)
-            self._settle(self._bin(pattern, nodes), [item for _, who in heads for item in who])
+            together: dict[int, int] = {}
+            for _, who in heads:
+                for index, per_node in who:
+                    together[index] = together.get(index, 0) + per_node
+            self._settle(self._bin(pattern, nodes), together, pattern.room)
             left -= nodes
             for position, (count, who) in enumerate(heads):
                 if count > nodes:
@@ -168,14 +176,15 @@ class Expansion:
         for index, count in items:
             stock = self._stocks[index]
             for _ in range(count):
-                signature = _choose(stock, matched, limits)
+                signature = _FREE if stock.is_plain else _choose(stock, matched, limits)
                 if signature is None:
                     break
                 group = stock.take_one(signature)
                 who[group] = who.get(group, 0) + 1
-                for term in signature[0]:
+                own, carried = signature
+                for term in own:
                     matched[term] = matched.get(term, 0) + 1
-                for term, skew in signature[1]:
+                for term, skew in carried:
                     limits[term] = min(skew, limits.get(term, skew))
         return who
 
@@ -197,12 +206,13 @@ class Expansion:
 
 def _choose(stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Signature | None:
     """Return the most plentiful kind of replica that may join the node."""
-    best: _Signature | None = None
-    most = 0
-    for signature, total in stock.totals.items():
-        if total > most and _may_join(signature, matched, limits):
-            best, most = signature, total
-    return best
+    totals = stock.totals
+    if totals:
+        most = max(totals, key=totals.__getitem__)
+        if _may_join(most, matched, limits):
+            return most
+    fitting = [signature for signature in totals if _may_join(signature, matched, limits)]
+    return max(fitting, key=totals.__getitem__, default=None)
 
 
 def _may_join(signature: _Signature, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:

@@ -90,14 +90,20 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
                 terms.register(key)
     groups = _grouped(pending, levels_of, terms, dimensions)
     alternatives: dict[Alternative, int] = {}
+    masks: dict[int, int] = {}  # by identity of the levels, which groups share
     for group in groups:
-        for level in group.levels:
-            mask = 0
-            for requirements in level.selection.terms:
-                wish = Alternative(requirements, level.selection)
-                mask |= 1 << alternatives.setdefault(wish, len(alternatives))
-            group.alternatives.append(mask)
+        group.alternatives = [
+            masks.get(id(level)) or masks.setdefault(id(level), _wishes(level, alternatives)) for level in group.levels
+        ]
     return Demands(groups, terms, dimensions, list(alternatives))
+
+
+def _wishes(level: Level, alternatives: dict[Alternative, int]) -> int:
+    """Return the mask of a level's wishes, and number those that are new."""
+    mask = 0
+    for requirements in level.selection.terms:
+        mask |= 1 << alternatives.setdefault(Alternative(requirements, level.selection), len(alternatives))
+    return mask
 
 
 def _register(pending: Sequence[Demand], levels_of: Sequence[tuple[Level, ...]], terms: Terms) -> None:
@@ -134,7 +140,7 @@ def _levels(
     capacity_types = reached_capacity_types(workload, demand.pending_since, now)
     # Workloads that were read together share equal terms; comparing those takes time.
     identity = (
-        workload.node_selector,
+        id(workload.node_selector),
         id(workload.required_node_terms),
         id(workload.preferred_node_terms),
         id(workload.tolerations),
@@ -180,34 +186,25 @@ def _grouped(
     pending: Sequence[Demand], levels_of: Sequence[tuple[Level, ...]], terms: Terms, dimensions: Dimensions
 ) -> list[Group]:
     by_key: dict[object, Group] = {}
-    level_ids: dict[int, int] = {}
     for demand, found in zip(pending, levels_of, strict=True):
         workload = demand.workload
-        matching = terms.matching(workload)
-        # ``levels`` are shared through a memo, so their identity stands for their value (cheaper than hashing it).
-        level_id = level_ids.setdefault(id(found), len(level_ids))
-        alone = workload.gang is not None or workload.max_price_micro_usd_per_hour is not None
-        has_terms = bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
+        request, matching = dimensions.request(workload.requests), terms.matching(workload)
+        has_terms = workload.topology_spread or workload.affinity or workload.anti_affinity
+        is_alone = workload.gang is not None or workload.max_price_micro_usd_per_hour is not None
         key = (
-            workload.requests,
-            level_id,
+            request,
+            # ``levels`` are shared through a memo, so their identity stands for their value (cheaper than hashing it).
+            id(found),
             matching,
             workload.priority,
             # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
             workload.namespace if has_terms else "",
-            _chosen_labels(workload),
-            workload.key if alone else "",
+            _chosen_labels(workload) if has_terms else (),
+            workload.key if is_alone else "",
         )
         group = by_key.get(key)
         if group is None:
-            group = by_key[key] = Group(
-                index=0,
-                workload=workload,
-                priority=workload.priority,
-                request=dimensions.request(workload.requests),
-                levels=found,
-                matching=matching,
-            )
+            group = by_key[key] = Group(0, workload, workload.priority, request, found, matching)
         group.members.append((workload.key, demand.pending_count, demand.pending_since))
     return _in_queue_order(by_key.values())
 

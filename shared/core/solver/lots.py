@@ -91,7 +91,7 @@ class DomainCosts:
         self._state = state
         self._tables: dict[str, dict[tuple[int, str], _Offers]] = {}
         self._memo: dict[tuple[int, tuple[int, ...], str], dict[str, float]] = {}
-        self.load: dict[tuple[str, str], float] = {}
+        self.loads: dict[str, dict[str, float]] = {}  # by topology key and domain
 
     def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
         """Return the price of a replica by domain; only domains where it can be bought without limit."""
@@ -109,10 +109,12 @@ class DomainCosts:
         table = self._tables.get(topology_key)
         if table is None:
             table = self._tables[topology_key] = {}
+            prices: dict[tuple[int, str], dict[Vector, int]] = {}
             for option in self._state.market.options:
                 if option.reservation is None:
-                    domain = _domain(option, topology_key)
-                    table.setdefault((option.alternatives, domain), _Offers()).add(option)
+                    sizes = prices.setdefault((option.alternatives, _domain(option, topology_key)), {})
+                    sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
+            table.update({where: _Offers(sizes) for where, sizes in prices.items()})
         return table
 
 
@@ -128,17 +130,13 @@ class _Offers:
 
     __slots__ = ("_rates", "_sizes")
 
-    def __init__(self) -> None:
-        self._rates: list[float] = []
+    def __init__(self, prices: Mapping[Vector, int]) -> None:
+        rates = [[price / amount if amount else inf for amount in size] for size, price in prices.items()]
+        self._rates: list[float] = list(map(min, zip(*rates, strict=True)))
         self._sizes: list[Vector] = []
-
-    def add(self, option: Option) -> None:
-        size = option.allocatable
-        rates = [option.price / amount if amount else inf for amount in size]
-        self._rates = list(map(min, rates, self._rates)) if self._rates else rates
-        if not any(all(map(ge, known, size)) for known in self._sizes):
-            self._sizes = [known for known in self._sizes if not all(map(le, known, size))]
-            self._sizes.append(size)
+        for size in sorted(prices, reverse=True):  # whoever is no larger than another comes after it
+            if not any(all(map(ge, known, size)) for known in self._sizes):
+                self._sizes.append(size)
 
     def price(self, request: Vector) -> float | None:
         """Return about what one replica costs here (never more than it will), or None when nothing can hold it."""
@@ -306,12 +304,15 @@ def _one_domain(state: State, groups: Sequence[Group], key: str, term: int, doma
     if not allowed:
         return None
 
+    loads = domains.loads.setdefault(key, {})
+
     def order(domain: str) -> tuple[float, float, str]:
         price = sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
-        return (round(price, 9), domains.load.get((key, domain), 0.0), domain)
+        return (round(price, 9), loads.get(domain, 0.0), domain)
 
     chosen = min(sorted(allowed), key=order)
-    _load(domains, key, chosen, sum(_weight(group) * state.remaining[group.index] for group in groups))
+    weight = sum(_weight(group) * state.remaining[group.index] for group in groups)
+    loads[chosen] = loads.get(chosen, 0.0) + weight
     return [Lot(group, 0, (key, chosen), state.remaining[group.index]) for group in groups]
 
 
@@ -320,33 +321,28 @@ def _weight(group: Group) -> float:
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
-def _load(domains: DomainCosts, key: str, domain: str, amount: float) -> None:
-    domains.load[(key, domain)] = domains.load.get((key, domain), 0.0) + amount
-
-
 def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], domains: DomainCosts) -> list[Lot] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
     counts = {term: dict(state.ledger.by_term[term].matched) for term in terms}
     spreads = _strictest(groups, key)
     universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
+    loads = domains.loads.setdefault(key, {})
     lots: list[Lot] = []
-    bits = [(term, 1 << term) for term in sorted(terms)]
-    offers = {group.index: domains.of(group, key) for group in groups}
-    for group in sorted(groups, key=lambda group: (len(offers[group.index]), group.index)):
-        remaining = state.remaining[group.index]
-        counting = [term for term, bit in bits if group.matching & bit]
+    mask = sum(1 << term for term in terms)
+    offers = [(domains.of(group, key), group) for group in groups]
+    offers.sort(key=lambda item: (len(item[0]), item[1].index))
+    for offered, group in offers:
+        remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
             lots.append(Lot(group, 0, None, remaining))
             continue
-        offered = offers[group.index]
         allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
-        load = [(domain, domains.load.get((key, domain), 0.0)) for domain in allowed]
         weight = _weight(group)
-        for domain, count in _poured(counts[counting[0]], load, remaining):
+        for domain, count in _poured(counts[counting.bit_length() - 1], loads, allowed, remaining):
             lots.append(Lot(group, 0, (key, domain), count))
-            _load(domains, key, domain, count * weight)
+            loads[domain] = loads.get(domain, 0.0) + count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     return lots if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
 
@@ -361,9 +357,15 @@ def _strictest(groups: Sequence[Group], key: str) -> dict[object, SpreadTerm]:
     return found
 
 
-def _poured(counts: dict[str, int], load: Iterable[tuple[str, float]], amount: int) -> Iterable[tuple[str, int]]:
+def _poured(
+    counts: dict[str, int], loads: Mapping[str, float], names: Iterable[str], amount: int
+) -> Sequence[tuple[str, int]]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
-    ordered = sorted([(counts.get(name, 0), weight, name) for name, weight in load])
+    ordered = sorted([(counts.get(name, 0), loads.get(name, 0.0), name) for name in names])
+    if amount == 1:  # mostly
+        level, _, name = ordered[0]
+        counts[name] = level + 1
+        return ((name, 1),)
     width, total = 0, amount
     for level, _, _ in ordered:
         if width and level * width >= total:

@@ -116,20 +116,19 @@ class Candidates:
         self.eligibility = Eligibility(shapes)
         self.reserved: list[Candidate] = []
         self.paid: list[Candidate] = []
-        open_options: list[tuple[Option, int]] = []
+        open_options: list[tuple[Option, int, int]] = []
         best_tier: dict[int, int] = {}  # per tier: the shapes that some paid option of it could hold
         for option in state.market.options:
             accepting = self.eligibility.accepting(option.alternatives, option.place_labels)
-            if min_values.concerns(option.entry):
-                continue  # whether a node leaves enough types to choose from is looked at replica by replica
-            if not accepting & self.eligibility.fitting(option.allocatable) or supply.nodes_left(option) == 0:
-                continue
+            holding = accepting & self.eligibility.fitting(option.allocatable)
+            if not holding or min_values.concerns(option.entry) or supply.nodes_left(option) == 0:
+                continue  # under minValues, whether a node leaves enough to choose from is looked at replica by replica
             if option.reservation is not None:
                 self.reserved.append(Candidate(option, accepting, (option.price + overhead) / 1e18))
             else:
-                open_options.append((option, accepting))
+                open_options.append((option, accepting, holding))
                 tier = option.entry.tier
-                best_tier[tier] = best_tier.get(tier, 0) | accepting & self.eligibility.fitting(option.allocatable)
+                best_tier[tier] = best_tier.get(tier, 0) | holding
         allowed: dict[int, int] = {}
         served = 0
         for tier in sorted(best_tier):
@@ -139,21 +138,25 @@ class Candidates:
         self._keep_cheapest(supply, open_options, allowed, overhead)
 
     def _keep_cheapest(
-        self, supply: Supply, options: Sequence[tuple[Option, int]], allowed: Mapping[int, int], overhead: int
+        self,
+        supply: Supply,
+        options: Sequence[tuple[Option, int, int]],
+        allowed: Mapping[int, int],
+        overhead: int,
     ) -> None:
         """Keep, of options with equal size and takers, the cheapest; limited pools stay apart."""
-        cheapest: dict[object, Candidate] = {}
-        for option, accepting in options:
-            mask = accepting & allowed[option.entry.tier]
-            if not mask & self.eligibility.fitting(option.allocatable):
+        cheapest: dict[tuple[Vector, int, str], Option] = {}
+        for option, accepting, holding in options:
+            takers = allowed[option.entry.tier]
+            if not holding & takers:
                 continue
-            pool = option.entry.pool
-            key = (option.allocatable, mask, pool.name if pool.name in supply.limits else "")
+            pool = option.entry.pool.name
+            key = (option.allocatable, accepting & takers, pool if pool in supply.limits else "")
             known = cheapest.get(key)
-            price = (option.price + overhead) / 1e18
-            if known is None or price < known.price:
-                cheapest[key] = Candidate(option, mask, price)
-        self.unthinned = sorted(_undominated(cheapest.values()), key=lambda item: (item.price, item.option.index))
+            if known is None or option.price < known.price:
+                cheapest[key] = option
+        found = [Candidate(option, mask, (option.price + overhead) / 1e18) for (_, mask, _), option in cheapest.items()]
+        self.unthinned = sorted(_undominated(found), key=lambda item: (item.price, item.option.index))
         self.paid = _thinned(self.unthinned)
 
 

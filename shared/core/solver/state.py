@@ -1,6 +1,6 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.money import ATTO_USD_PER_MICRO_USD
@@ -236,15 +236,20 @@ class State:
 
         self._journal.append(take_back)
 
-    def settle(self, bin_: Bin, who: Iterable[tuple[int, int]], level: int) -> None:
-        """Put (group, replicas) on each node of the bin for good; the ledger is for the caller to tell."""
-        free, contents, levels = bin_.free, bin_.contents, bin_.levels
-        for index, per_node in who:
-            for dimension, asked in enumerate(self.groups[index].request):
-                free[dimension] -= asked * per_node
-            contents[index] = contents.get(index, 0) + per_node
-            levels[index] = max(level, levels.get(index, level))
-            self.remaining[index] -= per_node * bin_.count
+    def settle(self, bin_: Bin, who: Mapping[int, int], level: int, room: Sequence[int] | None = None) -> None:
+        """Put replicas by group on each node of the bin for good; the ledger is for the caller to tell.
+
+        ``room``: what is then left on a node, from whoever has counted it already.
+        """
+        groups, remaining, nodes = self.groups, self.remaining, bin_.count
+        for index, per_node in who.items():
+            bin_.contents[index] = bin_.contents.get(index, 0) + per_node
+            bin_.levels[index] = max(level, bin_.levels.get(index, level))
+            remaining[index] -= per_node * nodes
+        if room is None:
+            load = total_load(groups, who, len(bin_.free))
+            room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
+        bin_.free = list(room)
 
     def _move(self, bin_: Bin, group: Group, per_node: int, level: int) -> None:
         free = bin_.free

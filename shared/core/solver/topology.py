@@ -104,7 +104,7 @@ class Terms:
     """The register of all terms of a solve and which workloads match them."""
 
     keys: dict[TermKey, int] = field(default_factory=dict)
-    _memo: dict[tuple[str, tuple[tuple[str, str], ...]], int] = field(default_factory=dict)
+    _memo: dict[tuple[str, frozenset[tuple[str, str]]], int] = field(default_factory=dict)
 
     def register(self, key: TermKey) -> int:
         """Return the term's number."""
@@ -114,7 +114,7 @@ class Terms:
         """Return the mask of terms whose selector matches the workload; call after all terms are registered."""
         if not self.keys:
             return 0
-        memo_key = (workload.namespace, tuple(sorted(workload.labels.items())))
+        memo_key = (workload.namespace, frozenset(workload.labels.items()))
         known = self._memo.get(memo_key)
         if known is None:
             known = 0

@@ -16,18 +16,19 @@ class Dimensions:
 
     def __init__(self, requests: Iterable[Resources]) -> None:
         asked: set[str] = set()
-        for request in set(requests):
-            asked.update(name for name, amount in request.items() if amount > 0)
+        # Workloads that were read together share equal requests, so identity spares comparing them.
+        for request in {id(request): request for request in requests}.values():
+            asked.update([name for name, amount in request.items() if amount > 0])
         self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
-        self._requests: dict[Resources, Vector] = {}
+        self._requests: dict[int, tuple[Resources, Vector]] = {}  # by identity, which lasts as long as the entry
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
-        known = self._requests.get(resources)
+        known = self._requests.get(id(resources))
         if known is None:
-            asked = (max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names)
-            known = self._requests[resources] = tuple(asked)
-        return known
+            asked = [max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names]
+            known = self._requests[id(resources)] = (resources, tuple(asked))
+        return known[1]
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
