@@ -3,7 +3,8 @@
 A relaxation that every feasible plan satisfies: replicas and nodes may be cut into any fractions (accelerated nodes, of
 which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
 may run on them. What is bought in bulk is described by its best resources per dollar only. The program's own dual
-solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance.
+solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance. At its
+prices units of reservations count with no more than whole replicas in one are worth.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +12,12 @@ from dataclasses import dataclass, replace
 from math import floor, inf
 from typing import NamedTuple
 
+import numpy as np
+
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.market import Option
 from shared.core.solver.polish.highs import solve_matrix
+from shared.core.solver.polish.whole_content import most_worth
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.shapes import Candidates, Eligibility, Shape
 from shared.core.solver.state import State
@@ -309,8 +313,25 @@ class _Program:
                 scale = max(scale, total / offer.price)
             else:
                 rents[number] = total
+        self._lower_to_whole_contents(rents, worth, duals)
         proven = sum(value * shape.count for value, shape in zip(worth, shapes, strict=True)) / scale
         for number, offer in enumerate(offers):
             if offer.most < inf:
                 proven -= offer.most * max(0.0, rents[number] / scale - offer.price)
         return max(0.0, proven)
+
+    def _lower_to_whole_contents(self, rents: list[float], worth: Sequence[float], duals: Sequence[float]) -> None:
+        """Lower what units of reservations are worth to what whole replicas in one can be."""
+        first, width = len(self._shapes), self._dimensions
+        units = [number for number, offer in enumerate(self._offers) if offer.reservation_id and rents[number] > 0]
+        if not units:
+            return
+        requests = np.array([shape.request for shape in self._shapes], dtype=float)
+        shares = np.full((len(units), len(worth)), 2.0)
+        for row, number in enumerate(units):
+            weights = np.maximum(0.0, -np.array(duals[first + number * width : first + (number + 1) * width]))
+            sizes = np.array(self._offers[number].size)
+            takers = list(iter_bits(self._offers[number].takers))
+            shares[row, takers] = requests[takers] @ (weights / weights.sum() / np.maximum(sizes, 1.0))
+        for number, most in zip(units, most_worth(shares, worth), strict=True):
+            rents[number] = min(rents[number], most)

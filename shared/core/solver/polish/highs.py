@@ -14,6 +14,8 @@ def _new_highs() -> Any:
     highs = make()
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
+    # Primal or dual as the last basis is feasible: half the time of always dual, after columns were added.
+    highs.setOptionValue("simplex_strategy", int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyChoose))
     return highs
 
 
@@ -104,7 +106,9 @@ def solve_matrix(
         # A node limit stops at the same place on every machine; a time limit would not.
         highs.setOptionValue("mip_max_nodes", 1)
     else:
-        highs.setOptionValue("solver", "ipm")
+        # Two to four times as fast as with the interior point method, or with presolve.
+        highs.setOptionValue("solver", "simplex")
+        highs.setOptionValue("presolve", "off")
     if time_limit_s is not None:
         highs.setOptionValue("time_limit", time_limit_s)
     highs.passModel(program)
