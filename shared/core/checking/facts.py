@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Final
 
 from shared.core import labels
-from shared.core.checking.offers import Offers, in_words
+from shared.core.checking.offers import Listed, Offers, in_words
+from shared.core.checking.places import place_of
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.policy import SchedulingPolicy
@@ -19,6 +20,7 @@ from shared.core.taint import Taint, binding_taints, tolerates_all
 from shared.core.workload import Workload
 
 _NOTHING: Final = Resources.of({})
+_NOBODY: Final[Mapping[str, int]] = {}
 
 
 @dataclass(slots=True, eq=False)
@@ -39,11 +41,26 @@ class Site:
 
 
 @dataclass(slots=True, eq=False)
+class Lot:
+    """Launches that differ only in number and in what their nodes carry: there are few, so each is looked at once.
+
+    ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
+    node has for replicas, by ``resource_names``.
+    """
+
+    launch: PlannedNodes  # one of them
+    site: Site | None
+    allocatable: Resources
+    room: Sequence[int]
+    listed: Listed | None = None  # once somebody asks
+
+
+@dataclass(slots=True, eq=False)
 class Host:
     """``nodes`` equal nodes of the final state: one existing node, or one group of planned ones.
 
     ``running`` was there before the plan, ``placed`` is what the plan adds; both count replicas per node.
-    ``labels`` are those with one value. Either ``planned`` or ``node`` is set. ``name`` tells hosts apart.
+    ``labels`` are those with one value. Either ``planned`` and ``lot`` or ``node`` is set. ``name`` tells hosts apart.
     """
 
     name: str
@@ -53,8 +70,9 @@ class Host:
     running: Mapping[str, int]
     placed: Mapping[str, int]
     labels: Mapping[str, str]
-    load: Mapping[str, int]  # of what the plan adds, per node
+    amounts: Sequence[int]  # what the replicas that the plan adds take, per node, by ``resource_names``
     planned: PlannedNodes | None = None
+    lot: Lot | None = None
     node: Node | None = None
     known_site: Site | None = None  # of an existing node once somebody asks
 
@@ -88,9 +106,12 @@ class Host:
         return None if self.node is None else self.node.drain_at
 
 
-def tallied(placements: Iterable[PlacedReplicas]) -> dict[str, int]:
+def tallied(placements: Sequence[PlacedReplicas]) -> dict[str, int]:
     """Count replicas by workload."""
-    counts: dict[str, int] = {}
+    counts = {placed.workload_key: placed.count for placed in placements}
+    if len(counts) == len(placements):
+        return counts  # nearly always, and there are thousands of nodes to tell of
+    counts = {}
     for placed in placements:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     return counts
@@ -110,7 +131,8 @@ class Facts(Offers):
         for placement in self.plan.existing:
             added.setdefault(placement.claim_id, Counter()).update(tallied(placement.placements))
         existing = [self._existing_host(node, added.get(node.claim_id, {})) for node in self.snapshot.nodes]
-        planned = [self._planned_host(index, launch) for index, launch in enumerate(self.plan.launches)]
+        launches = zip(self.plan.launches, self.lots, strict=True)
+        planned = [self._planned_host(index, launch, lot) for index, (launch, lot) in enumerate(launches)]
         return tuple(host for host in (*existing, *planned) if host is not None)
 
     def _existing_host(self, node: Node, added: Mapping[str, int]) -> Host | None:
@@ -124,12 +146,12 @@ class Facts(Offers):
             running=tallied(node.placements) if node.placements else {},
             placed=added,
             labels=node.labels,
-            load=self.load(added) if added else {},
+            amounts=self.amounts(added) if added else (),
             node=node,
         )
 
-    def _planned_host(self, index: int, launch: PlannedNodes) -> Host | None:
-        site = self._planned_site(launch)
+    def _planned_host(self, index: int, launch: PlannedNodes, lot: Lot) -> Host | None:
+        site = lot.site
         if site is None:
             return None
         placed = tallied(launch.placements)
@@ -137,18 +159,38 @@ class Facts(Offers):
             name=f"launch {index}",
             nodes=launch.count,
             pool=site.pool,
-            allocatable=self.types[launch.offering.instance_type].allocatable,
-            running={},
+            allocatable=lot.allocatable,
+            running=_NOBODY,
             placed=placed,
             labels=site.labels,
-            load=self.load(placed),
+            amounts=self.amounts(placed),
             planned=launch,
+            lot=lot,
             known_site=site,
         )
 
+    @cached_property
+    def lots(self) -> tuple[Lot, ...]:
+        """What each launch of the plan is one of."""
+        # The plan keeps all of these alive, and comparing them takes time: equal ones that are not the same make two.
+        found: dict[tuple[object, ...], Lot] = {}
+        lots = []
+        for launch in self.plan.launches:
+            names = (launch.node_pool_name, launch.node_class_name, launch.price_atto_usd_per_hour)
+            about = (*names, id(launch.offering), id(launch.alternatives), id(launch.labels))
+            lot = found.get(about)
+            if lot is None:
+                lot = found[about] = self._lot(launch)
+            lots.append(lot)
+        return tuple(lots)
+
+    def _lot(self, launch: PlannedNodes) -> Lot:
+        instance_type = self.types.get(launch.offering.instance_type)
+        allocatable = _NOTHING if instance_type is None else instance_type.allocatable
+        return Lot(launch, self._planned_site(launch), allocatable, self.by_name(allocatable))
+
     def _planned_site(self, launch: PlannedNodes) -> Site | None:
-        """Return what the launch's nodes will be; None where a name is wrong or the pool does not allow it."""
-        sites = self._sites.setdefault((launch.node_pool_name, self.number(launch.offering)), [])
+        sites = self._sites.setdefault((launch.node_pool_name, self.offering_numbers.of(launch.offering)), [])
         for chosen, site in sites:
             if chosen == launch.labels:
                 return site
@@ -176,14 +218,14 @@ class Facts(Offers):
     def hosting_types(self, pool: NodePool, launch: PlannedNodes) -> set[str]:
         """Return the types with something to launch that could carry what the launch carries."""
         load, carried = (
-            Resources.of(self.load(tallied(launch.placements))),
+            self.load(tallied(launch.placements)),
             [self.workloads[item.workload_key] for item in launch.placements],
         )
         return {
             key.instance_type
             for key in self.open_offerings(pool)
             if load.fits_in(self.types[key.instance_type].allocatable)
-            and all(self.accepts(pool, key, workload) for workload in carried)
+            and all(self.accepts(pool, key.instance_type, place_of(key), workload) for workload in carried)
         }
 
     # -- one node

@@ -1,9 +1,10 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from operator import gt
 
 from shared.core import labels
-from shared.core.checking.facts import Facts, Host, tallied
+from shared.core.checking.facts import Facts, Host, Lot, tallied
 from shared.core.checking.offers import in_words
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
@@ -17,23 +18,26 @@ from shared.core.resources import Resources
 
 def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every launch and every existing node that is given replicas."""
-    problems: dict[tuple[object, ...], tuple[ViolationCode, str] | None] = {}
-    for index, launch in enumerate(facts.plan.launches):
-        names = (launch.node_pool_name, launch.node_class_name)
-        kind = (*names, facts.number(launch.offering), launch.price_atto_usd_per_hour)
-        if kind not in problems:
-            problems[kind] = _launch_problem(facts, launch)
-        problem = problems[kind]
+    problems: dict[Lot, tuple[ViolationCode, str] | None] = {}
+    for index, (launch, lot) in enumerate(zip(facts.plan.launches, facts.lots, strict=True)):
+        if lot not in problems:
+            problems[lot] = _launch_problem(facts, launch)
+        problem = problems[lot]
         if launch.count < 1 or not launch.placements:
             problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
             subject = f"launch {index} ({in_words(launch.offering)})"
             yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
     for host in facts.hosts:
-        if host.placed:
-            yield from _content(facts, host)
-        if host.planned is not None:
-            yield from _alternatives(facts, topology, host)
+        manners = None
+        if host.placed.keys() <= facts.pending.keys():
+            manners = facts.manners(host.placed)
+            if host.placed:
+                yield from _content(facts, host, manners)
+        else:
+            yield _strangers(facts, host)
+        if host.lot is not None:
+            yield from _alternatives(facts, topology, host, host.lot, manners)
     yield from _existing(facts)
 
 
@@ -89,21 +93,23 @@ def _reserved_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode
     return None
 
 
-def _content(facts: Facts, host: Host) -> Iterator[Violation]:
-    """Check what the node carries in the final state."""
+def _strangers(facts: Facts, host: Host) -> Violation:
     keys = tuple(sorted(host.placed))
     unknown = [key for key in keys if key not in facts.pending]
-    if unknown:
-        message = f"carries {', '.join(unknown)}, which is not pending"
-        yield Violation(ViolationCode.UNKNOWN_NAME, host.subject, message, keys)
-        return
-    whole, used = host.allocatable, host.used
-    missing = {name: amount for name, amount in host.load.items() if amount > whole[name] - used[name]}
-    if missing:
-        lacking = Resources.of({name: amount - whole[name] + used[name] for name, amount in missing.items()})
-        yield Violation(ViolationCode.RESOURCES, host.subject, f"lacks {lacking.formatted()}", keys)
-    site, manners = host.site, facts.manners(host.placed)
+    message = f"carries {', '.join(unknown)}, which is not pending"
+    return Violation(ViolationCode.UNKNOWN_NAME, host.subject, message, keys)
+
+
+def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Violation]:
+    """Check what the node carries in the final state."""
+    site = host.site
+    room = facts.by_name(host.allocatable - host.used) if host.lot is None else host.lot.room
+    if any(map(gt, host.amounts, room)):
+        lacking = facts.load(host.placed).missing(host.allocatable - host.used)
+        message = f"lacks {lacking.formatted()}"
+        yield Violation(ViolationCode.RESOURCES, host.subject, message, tuple(sorted(host.placed)))
     if not facts.may_meet(site, host.placed, manners):
+        keys = tuple(sorted(host.placed))
         message = f"cannot meet what {', '.join(keys)} require"
         yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
     if manners <= site.fine:
@@ -146,41 +152,46 @@ def _existing(facts: Facts) -> Iterator[Violation]:
             yield Violation(ViolationCode.DURATION, subject, "already drains", keys)
 
 
-def _alternatives(facts: Facts, topology: Topology, host: Host) -> Iterator[Violation]:
+def _alternatives(
+    facts: Facts, topology: Topology, host: Host, lot: Lot, manners: frozenset[int] | None
+) -> Iterator[Violation]:
     """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
-    launch, pool = host.planned, host.pool
-    assert launch is not None
+    launch, pool = lot.launch, host.pool
     assert pool is not None
-    keys = tuple(host.placed)
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, "a reserved claim is bound to its reservation", keys)
+        message = "a reserved claim is bound to its reservation"
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
         return
     if len(launch.alternatives) > facts.policy.alternatives_max:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, f"{len(launch.alternatives)} alternatives", keys)
-    problem = _alternative_problem(facts, topology, host, pool)
+        message = f"{len(launch.alternatives)} alternatives"
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
+    problem = _alternative_problem(facts, topology, host, pool, lot, manners) if launch.alternatives else None
     if problem is not None:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, keys)
-    yield from _min_values(facts, host, pool)
+        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
+    wanted = facts.min_values(pool)
+    if wanted and facts.policy.min_values_policy is MinValuesPolicy.STRICT:
+        yield from _min_values(facts, host, pool, wanted)
 
 
-def _alternative_problem(facts: Facts, topology: Topology, host: Host, pool: NodePool) -> str | None:
+def _alternative_problem(
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, manners: frozenset[int] | None
+) -> str | None:
     """Say what is wrong with the alternatives, if anything."""
-    launch = host.planned
-    assert launch is not None
-    listed = facts.listed(pool, launch)
+    listed = lot.listed
+    if listed is None:
+        listed = lot.listed = facts.listed(pool, lot.launch)
     if listed.problem is not None:
         return listed.problem
-    if not listed.zone_ids <= {launch.offering.zone_id} and any(topology.holds_to_zone(key) for key in host.placed):
+    if not listed.zone_ids <= {lot.launch.offering.zone_id} and topology.hold_to_zone(host.placed):
         return "an alternative is in another zone, which topology forbids"
-    if not launch.alternatives:
+    if any(map(gt, host.amounts, listed.least)):
+        least = dict(zip(facts.resource_names, listed.least, strict=True))
+        return f"an alternative lacks {next(iter(facts.load(host.placed).missing(Resources.of(least))))}"
+    if manners is not None and manners <= listed.fine:
         return None
-    for name, amount in host.load.items():
-        if amount > listed.least.get(name, 0):
-            return f"an alternative lacks {name}"
-    carried = [key for key in host.placed if key in facts.workloads]
-    if facts.manners(carried) <= listed.fine:
-        return None
-    for key in carried:
+    for key in host.placed:
+        if key not in facts.workloads:
+            continue
         manner = facts.manners((key,))
         if not manner <= listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
             return f"an alternative does not meet what {key} requires"
@@ -188,15 +199,10 @@ def _alternative_problem(facts: Facts, topology: Topology, host: Host, pool: Nod
     return None
 
 
-def _min_values(facts: Facts, host: Host, pool: NodePool) -> Iterator[Violation]:
+def _min_values(facts: Facts, host: Host, pool: NodePool, wanted: Mapping[str, int]) -> Iterator[Violation]:
     """Distinct values among the types that may be launched (R-17); a reserved claim counts those that could host it."""
     launch = host.planned
     assert launch is not None
-    if facts.policy.min_values_policy is not MinValuesPolicy.STRICT:
-        return
-    wanted = facts.min_values(pool)
-    if not wanted:
-        return
     names = {launch.offering.instance_type, *(key.instance_type for key in launch.alternatives)}
     if launch.offering.capacity_type is CapacityType.RESERVED:
         names = facts.hosting_types(pool, launch)

@@ -11,6 +11,7 @@ from shared.core import labels
 from shared.core.checker_room import Room, wants_many
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.offers import in_words
+from shared.core.checking.places import place_of
 from shared.core.checking.reasons import reason_problem
 from shared.core.checking.spread import admits, domains_of, is_bound
 from shared.core.checking.topology import Topology
@@ -94,8 +95,8 @@ class Leftovers:
             for key in self._still_open(pool) if self._tolerates(workload, pool) else ():
                 if (key.capacity_type is CapacityType.RESERVED) is not reserved:
                     continue
-                instance_type = facts.types[key.instance_type]
-                if needs.fits_in(instance_type.allocatable) and facts.accepts(pool, key, workload):
+                name = key.instance_type
+                if needs.fits_in(facts.types[name].allocatable) and facts.accepts(pool, name, place_of(key), workload):
                     units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
                     yield self._new_room(pool, key, units if pool.limits is None else 1)
 
@@ -151,7 +152,7 @@ class Leftovers:
     def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
         if self._free is None:
             facts = self._facts
-            self._free = [(host, host.allocatable - host.used - Resources.of(host.load)) for host in facts.hosts]
+            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
         return self._free
 
     def _rooms(self, workload: Workload) -> Iterator[Room]:
@@ -194,7 +195,7 @@ class Leftovers:
     def _room(self, workload: Workload) -> str | None:
         bound = self._is_bound(workload)
         for room in self._rooms(workload):
-            if not bound or admits(self._facts, self._topology, workload, room.domains):
+            if not bound or admits(self._topology, workload, room.domains):
                 return room.subject
         return None
 
@@ -277,7 +278,7 @@ class Leftovers:
         facts = self._facts
         assert unit.pool is not None
         assert unit.key is not None
-        load = Resources.of(host.load)
+        load = facts.load(host.placed)
         if not load.fits_in(unit.free) or self._below_floor(load, unit.free):
             return False
         if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
@@ -373,7 +374,7 @@ class Leftovers:
         assert launch is not None
         assert pool is not None
         kept = {key: count for key, count in host.placed.items() if facts.workloads[key].priority >= workload.priority}
-        load = Resources.of(facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1}))
+        load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
         if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
             return False
         unit = self._new_room(pool, launch.offering, 1)

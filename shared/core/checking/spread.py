@@ -5,42 +5,43 @@ from dataclasses import dataclass
 
 from shared.core import labels
 from shared.core.checking.facts import Facts
-from shared.core.checking.topology import Selected, Topology, hard, required
+from shared.core.checking.topology import Evenness, Rules, Selected, Topology, rules_of
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
 
 
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Report every spread, affinity and anti-affinity rule that the plan's additions break."""
-    anchors: dict[tuple[object, ...], _Anchors] = {}
-    for key in sorted(topology.present):
-        workload = facts.workloads[key]
-        if not (workload.topology_spread or workload.affinity or workload.anti_affinity):
+    anchors: dict[tuple[str, AffinityTerm], _Anchors] = {}
+    for workload, rules in topology.ruled:
+        there = topology.present.get(workload.key)
+        if there is None:
             continue
-        if any(presence.placed for presence in topology.present[key]):
-            for constraint in hard(workload.topology_spread):
-                yield from _spread(topology, workload, key, constraint)
-            for term in required(workload.affinity):
+        if any(placed for _, _, placed in there):
+            for constraint in rules.spread:
+                evenness = topology.evenness(workload, constraint)
+                if evenness.crowded or not topology.is_everywhere(constraint.topology_key):
+                    yield from _spread(topology, workload, constraint, evenness)
+            for term in rules.affinity:
                 about = (workload.namespace, term)
                 if about not in anchors:
                     anchors[about] = _anchors(facts, topology, workload, term)
                 yield from _affinity(topology, workload, term, anchors[about])
-        for term in required(workload.anti_affinity):
+        for term in rules.anti_affinity:
             yield from _anti_affinity(topology, workload, term)
 
 
 def _spread(
-    topology: Topology, workload: Workload, key: str, constraint: TopologySpreadConstraint
+    topology: Topology, workload: Workload, constraint: TopologySpreadConstraint, evenness: Evenness
 ) -> Iterator[Violation]:
-    counts, least = topology.evenness(workload, constraint)
-    most = least + constraint.max_skew
-    added = topology.added(key, constraint.topology_key)
-    bad = [domain for domain in added if domain is None or counts[domain] > most]
+    added = topology.added(workload.key, constraint.topology_key)
+    bad = [domain for domain in added if domain is None or domain in evenness.crowded]
     for domain in sorted(bad, key=str):
         message = f"a node has no {constraint.topology_key}"
         if domain is not None:
-            message = f"{counts[domain]} in {domain} and {least} elsewhere, maxSkew {constraint.max_skew}"
-        yield Violation(ViolationCode.SPREAD, key, message, (key,))
+            there = f"{evenness.counts[domain]} in {domain} and {evenness.least} elsewhere"
+            message = f"{there}, maxSkew {constraint.max_skew}"
+        yield Violation(ViolationCode.SPREAD, workload.key, message, (workload.key,))
 
 
 def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
@@ -48,7 +49,7 @@ def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
     wanted = (term.topology_key, term.selector, term.namespaces or {namespace})
     return any(
         (own.topology_key, own.selector, own.namespaces or {workload.namespace}) == wanted
-        for own in required(workload.affinity)
+        for own in rules_of(workload).affinity
     )
 
 
@@ -63,9 +64,9 @@ class _Anchors:
 
 
 def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
-    selected = topology.selected(workload, term.selector, term.namespaces)
-    there = (item.running for key in selected.keys for item in topology.present.get(key, ()))
-    found = _Anchors(selected, set(), {}, any(there))
+    selected = topology.selected(workload, term)
+    there = (running for key in selected.keys for _, running, _ in topology.present.get(key, ()))
+    found = _Anchors(selected, set(), {}, topology.has_running and any(there))
     for key in selected.keys:
         follows = _carries(facts.workloads[key], term, workload.namespace)
         for domain, tally in topology.tallies(key, term.topology_key).items():
@@ -93,13 +94,15 @@ def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchor
 
 def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -> Iterator[Violation]:
     """No domain has a carrier and another matching replica, where at least one of the two is new (inverse included)."""
-    selected = topology.selected(workload, term.selector, term.namespaces)
+    selected = topology.selected(workload, term)
+    crowded = topology.crowded(selected, term.topology_key, 1 if workload.key in selected else 0)
+    if not crowded:
+        return
     matching = topology.counts(selected, term.topology_key)
     fresh = topology.fresh(selected, term.topology_key)
-    allowed = 1 if workload.key in selected else 0
     added = topology.added(workload.key, term.topology_key)
     for domain in topology.tallies(workload.key, term.topology_key):
-        if domain is not None and matching[domain] > allowed and (fresh[domain] or domain in added):
+        if domain is not None and domain in crowded and (fresh[domain] or domain in added):
             message = f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
             keys = sorted(
                 key for key in selected.members | {workload.key} if domain in topology.added(key, term.topology_key)
@@ -114,24 +117,22 @@ def is_bound(topology: Topology, workload: Workload) -> bool:
     return topology.is_counted(workload.key)
 
 
-def admits(facts: Facts, topology: Topology, workload: Workload, domains: Mapping[str, str]) -> bool:
+def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -> bool:
     """Whether one more replica in these domains (by topology key, hostname included) keeps every rule.
 
     Read strictly (all domains count for the minimum): a yes means that nobody can object.
     """
+    rules = rules_of(workload)
     return (
-        all(
-            _admits_spread(topology, workload, workload, constraint, domains)
-            for constraint in hard(workload.topology_spread)
-        )
-        and all(_admits_affinity(topology, workload, term, domains) for term in required(workload.affinity))
+        all(_admits_spread(topology, workload, workload, constraint, domains) for constraint in rules.spread)
+        and all(_admits_affinity(topology, workload, term, domains) for term in rules.affinity)
         and all(
-            not topology.counts(topology.selected(workload, term.selector, term.namespaces), term.topology_key)[
+            not topology.counts(topology.selected(workload, term), term.topology_key)[
                 domains.get(term.topology_key, "")
             ]
-            for term in required(workload.anti_affinity)
+            for term in rules.anti_affinity
         )
-        and all(_tolerates(topology, facts.workloads[key], workload, domains) for key in sorted(topology.present))
+        and all(_tolerates(topology, *other, workload, domains) for other in topology.ruled)
     )
 
 
@@ -152,18 +153,20 @@ def _admits_spread(
 
 def _admits_affinity(topology: Topology, workload: Workload, term: AffinityTerm, domains: Mapping[str, str]) -> bool:
     domain = domains.get(term.topology_key)
-    keys = topology.selected(workload, term.selector, term.namespaces)
+    keys = topology.selected(workload, term)
     counts = topology.counts(keys, term.topology_key)
     return domain is not None and (counts[domain] > 0 or (workload.key in keys and not counts.total()))
 
 
-def _tolerates(topology: Topology, other: Workload, newcomer: Workload, domains: Mapping[str, str]) -> bool:
+def _tolerates(
+    topology: Topology, other: Workload, rules: Rules, newcomer: Workload, domains: Mapping[str, str]
+) -> bool:
     """Whether rules that replicas already placed carry still hold with the newcomer beside them."""
-    for term in required(other.anti_affinity):
-        is_meant = newcomer.key in topology.selected(other, term.selector, term.namespaces)
+    for term in rules.anti_affinity:
+        is_meant = newcomer.key in topology.selected(other, term)
         if is_meant and topology.is_at(other.key, term.topology_key, domains):
             return False
-    for constraint in hard(other.topology_spread):
+    for constraint in rules.spread:
         if newcomer.key in topology.spread_selected(other, constraint):
             is_there = topology.is_at(other.key, constraint.topology_key, domains)
             if is_there and not _admits_spread(topology, other, newcomer, constraint, domains):

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from shared.core.checking.facts import Facts, tallied
+from shared.core.checking.domains import domain_of
+from shared.core.checking.facts import Facts
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.instance_type import CapacityType
@@ -15,13 +16,16 @@ from shared.core.workload import Workload
 
 def placed_counts(facts: Facts) -> Counter[str]:
     """Count the replicas that the plan places, by workload."""
-    placed: Counter[str] = Counter()
+    placed: dict[str, int] = {}
     for launch in facts.plan.launches:
+        nodes = launch.count
         for item in launch.placements:
-            placed[item.workload_key] += item.count * launch.count
+            key = item.workload_key
+            placed[key] = placed.get(key, 0) + item.count * nodes
     for placement in facts.plan.existing:
-        placed.update(tallied(placement.placements))
-    return placed
+        for item in placement.placements:
+            placed[item.workload_key] = placed.get(item.workload_key, 0) + item.count
+    return Counter(placed)
 
 
 def total_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
@@ -37,15 +41,14 @@ def total_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
 
 
 def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
+    plan = facts.plan
     unplaced: Counter[str] = Counter()
-    amounts = [item.count for launch in facts.plan.launches for item in launch.placements]
-    amounts += [item.count for placement in facts.plan.existing for item in placement.placements]
-    for item in facts.plan.unplaced:
-        unplaced[item.workload_key] += item.count
-        amounts.append(item.count)
-    if any(amount < 1 for amount in amounts):
+    for refusal in plan.unplaced:
+        unplaced[refusal.workload_key] += refusal.count
+    of_nodes = (item.count for part in (plan.launches, plan.existing) for nodes in part for item in nodes.placements)
+    if min(of_nodes, default=1) < 1 or min((refusal.count for refusal in plan.unplaced), default=1) < 1:
         yield Violation(ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas")
-    for key in sorted(placed.keys() | unplaced.keys() | facts.pending.keys()):
+    for key in placed.keys() | unplaced.keys() | facts.pending.keys():
         wanted, got, left = facts.pending.get(key, 0), placed.get(key, 0), unplaced.get(key, 0)
         if key not in facts.workloads:
             yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
@@ -74,7 +77,7 @@ def gang_domains(topology: Topology, workload: Workload) -> set[str | None]:
     key = None if workload.gang is None else workload.gang.single_topology_key
     if key is None:
         return set()
-    return {topology.domain(presence.host, key) for presence in topology.present.get(workload.key, ())}
+    return {domain_of(host, key) for host, _, _ in topology.present.get(workload.key, ())}
 
 
 def used_units(facts: Facts) -> Counter[str]:
@@ -143,6 +146,8 @@ def _limits(facts: Facts) -> Iterator[Violation]:
 
 def _prices(facts: Facts) -> Iterator[Violation]:
     """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more."""
+    if all(facts.workloads[key].max_price_micro_usd_per_hour is None for key in facts.workloads):
+        return
     charged: Counter[str] = Counter()
     for launch in facts.plan.launches:
         keys = {item.workload_key for item in launch.placements}

@@ -5,8 +5,9 @@ the two can disagree.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Final
 
 from shared.core.capacity_reservation import CapacityReservation
@@ -40,39 +41,65 @@ class Wishes:
         for demand in snapshot.demands:
             key = demand.workload.key
             self.workloads[key] = demand.workload
-            self.pending[key] += demand.pending_count
+            self.pending[key] = self.pending.get(key, 0) + demand.pending_count
             self.pending_since[key] = min(demand.pending_since, self.pending_since.get(key, demand.pending_since))
         self._terms: dict[str, tuple[Requirements, ...]] = {}
         self._markets: dict[str, frozenset[CapacityType]] = {}
-        self._needs: dict[str, Resources] = {}
-        self._amounts: dict[str, tuple[tuple[str, int], ...]] = {}
+        self._needs: dict[int, Resources] = {}
+        self._rows: dict[str, Sequence[int]] = {}
+        self._row_of: dict[int | None, Sequence[int]] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._kind_of: dict[str, int] = {}
         self._manners: dict[tuple[object, ...], int] = {}
         self._manner_of: dict[str, int] = {}
+        self._alike: dict[tuple[object, ...], tuple[int, int]] = {}
 
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
-        key = workload.key
-        known = self._needs.get(key)
+        requests = workload.requests
+        known = self._needs.get(id(requests))  # which the snapshot keeps alive, the same for equal ones
         if known is None:
-            requests = workload.requests
             is_said = requests[PODS] >= 1
-            known = self._needs[key] = requests if is_said else Resources.of({**requests, PODS: 1})
+            known = self._needs[id(requests)] = requests if is_said else Resources.of({**requests, PODS: 1})
         return known
 
-    def load(self, placed: Mapping[str, int]) -> dict[str, int]:
+    def load(self, placed: Mapping[str, int]) -> Resources:
         """Sum what replicas take; names that are no workload take nothing."""
-        total: dict[str, int] = {}
+        total: Counter[str] = Counter()
         for key, count in placed.items():
-            amounts = self._amounts.get(key)
-            if amounts is None:
-                is_known = key in self.workloads
-                amounts = tuple(self.needs(self.workloads[key]).items()) if is_known else ()
-                self._amounts[key] = amounts
-            for name, amount in amounts:
-                total[name] = total.get(name, 0) + amount * count
-        return total
+            if key in self.workloads:
+                for name, amount in self.needs(self.workloads[key]).items():
+                    total[name] += amount * count
+        return Resources.of(total)
+
+    @cached_property
+    def resource_names(self) -> tuple[str, ...]:
+        """The resources that replicas take."""
+        unlike = {id(workload.requests): workload.requests for workload in self.workloads.values()}
+        return tuple(sorted({PODS}.union(*unlike.values())))
+
+    def amounts(self, placed: Mapping[str, int]) -> Sequence[int]:
+        """Return the load as a number for each of ``resource_names``: there are thousands of nodes to sum it for."""
+        rows = []
+        for key, count in placed.items():
+            row = self._rows.get(key)
+            if row is None:
+                row = self._rows[key] = self._row(key)
+            rows.append(row if count == 1 else [amount * count for amount in row])
+        return [*map(sum, zip(*rows, strict=True))]
+
+    def _row(self, key: str) -> Sequence[int]:
+        workload = self.workloads.get(key)
+        about = None if workload is None else id(workload.requests)
+        known = self._row_of.get(about)
+        if known is None:
+            known = self._row_of[about] = self.by_name({} if workload is None else self.needs(workload))
+        return known
+
+    def by_name(self, amounts: Mapping[str, int]) -> Sequence[int]:
+        """Return amounts as a number for each of ``resource_names``, 0 where nothing is said."""
+        there = dict(amounts)
+        return [there.get(name, 0) for name in self.resource_names]
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
@@ -116,19 +143,25 @@ class Wishes:
 
     def kind(self, workload: Workload) -> int:
         """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""
-        key = workload.key
-        known = self._kind_of.get(key)
-        if known is None:
-            facts = (self.terms(workload), self.markets(workload))
-            known = self._kind_of[key] = self._kinds.setdefault(facts, len(self._kinds))
-        return known
+        known = self._kind_of.get(workload.key)
+        return self._numbered(workload)[0] if known is None else known
 
     def manners(self, keys: Iterable[str]) -> frozenset[int]:
         """Return numbers for all but size and topology; replicas of one manner may be on the same nodes."""
-        return frozenset([self._manner_of.get(key) or self._find_manner(key) for key in keys])
+        known = self._manner_of.get
+        return frozenset([known(key) or self._numbered(self.workloads[key])[1] for key in keys])
 
-    def _find_manner(self, key: str) -> int:
-        workload = self.workloads[key]
-        facts = (self.kind(workload), workload.tolerations, workload.duration_s, workload.checkpoint_period_s)
-        known = self._manner_of[key] = self._manners.setdefault(facts, len(self._manners) + 1)
-        return known
+    def _numbered(self, workload: Workload) -> tuple[int, int]:
+        """Return numbers for the workload's kind and manner, the latter from 1."""
+        rest = (workload.tolerations, workload.duration_s, workload.checkpoint_period_s)
+        # Most workloads have the one selector that says nothing, so by identity most are told apart from few others.
+        alike = (id(workload.node_selector), workload.required_node_terms, *rest)
+        numbers = None if workload.fallback else self._alike.get(alike)
+        if numbers is None:
+            kinds = (self.terms(workload), self.markets(workload))
+            kind = self._kinds.setdefault(kinds, len(self._kinds))
+            numbers = kind, self._manners.setdefault((kind, *rest), len(self._manners) + 1)
+            if not workload.fallback:  # whose markets depend on when it came
+                self._alike[alike] = numbers
+        self._kind_of[workload.key], self._manner_of[workload.key] = numbers
+        return numbers
