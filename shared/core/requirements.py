@@ -1,6 +1,7 @@
 """A set of requirements by label key, and the two questions asked of it: compatible? intersecting? (R-10 to R-13)."""
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
+from functools import lru_cache
 
 from shared.core.labels import closest
 from shared.core.requirement import Operator, Requirement
@@ -24,7 +25,7 @@ class Requirements(Mapping[str, Requirement]):
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> "Requirements":
         """Require exactly these label values."""
-        return cls.of(*(Requirement.new(key, Operator.IN, (value,)) for key, value in labels.items()))
+        return cls.of(*[_exactly(key, value) for key, value in labels.items()])
 
     def add(self, *requirements: Requirement) -> "Requirements":
         """Return this set with more requirements, intersected with those already there."""
@@ -128,6 +129,11 @@ class Requirements(Mapping[str, Requirement]):
 
     def __repr__(self) -> str:
         return f"Requirements({self})"
+
+
+@lru_cache(4096)  # thousands of nodes have the same few labels
+def _exactly(key: str, value: str) -> Requirement:
+    return Requirement.new(key, Operator.IN, (value,))
 
 
 def _intersected(start: Mapping[str, Requirement], requirements: Iterable[Requirement]) -> dict[str, Requirement]:

@@ -51,6 +51,7 @@ class Domains:
                 value
                 for value in sorted(self._offered(key) | {value for value in existing if value is not None})
                 if (is_wide or any(term[key].has(value) for term in terms))
+                and (is_wide or key != labels.CAPACITY_TYPE or value in facts.markets(carrier))
                 and (not only_hosting or value in existing or self._hosts(carrier, key, value))
             )
         return self._universes[known]

@@ -230,6 +230,13 @@ class Facts(Offers):
 
     # -- one node
 
+    def room(self, host: Host) -> Sequence[int]:
+        """Return what a node has for the replicas that the plan adds, by ``resource_names``."""
+        if host.lot is not None:
+            return host.lot.room
+        amounts = zip(self.by_name(host.allocatable), self.by_name(host.used), strict=True)
+        return [whole - taken for whole, taken in amounts]
+
     def may_meet(self, site: Site, keys: Iterable[str], manners: frozenset[int]) -> bool:
         """Whether one node of the site can meet the requirements of all these workloads (of these manners) at once."""
         known = site.contents.get(manners)

@@ -29,11 +29,12 @@ def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
             subject = f"launch {index} ({in_words(launch.offering)})"
             yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
     for host in facts.hosts:
+        if not host.placed and host.lot is None:
+            continue
         manners = None
         if host.placed.keys() <= facts.pending.keys():
             manners = facts.manners(host.placed)
-            if host.placed:
-                yield from _content(facts, host, manners)
+            yield from _content(facts, host, manners)
         else:
             yield _strangers(facts, host)
         if host.lot is not None:
@@ -103,7 +104,7 @@ def _strangers(facts: Facts, host: Host) -> Violation:
 def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Violation]:
     """Check what the node carries in the final state."""
     site = host.site
-    room = facts.by_name(host.allocatable - host.used) if host.lot is None else host.lot.room
+    room = facts.room(host)
     if any(map(gt, host.amounts, room)):
         lacking = facts.load(host.placed).missing(host.allocatable - host.used)
         message = f"lacks {lacking.formatted()}"

@@ -41,7 +41,6 @@ class Places(Wishes):
         self._described: dict[str, Requirements] = {}
         self._possible: dict[tuple[str, str], bool] = {}
         self._bases: dict[tuple[str, str], Requirements] = {}
-        self._type_facts: dict[tuple[str, str], Requirements] = {}
         self._descriptions: dict[tuple[str, OfferingKey], Requirements | None] = {}
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
         self._wishes: dict[int, tuple[Requirements, ...]] = {}
@@ -173,8 +172,7 @@ class Places(Wishes):
         return sum(1 << index for index, wish in enumerate(wishes) if not wish or self._meets(pool, type_name, wish))
 
     def _meets(self, pool: NodePool, type_name: str, wish: Requirements) -> bool:
-        known = (pool.name, type_name)
-        facts = self._type_facts.get(known)
-        if facts is None:
-            facts = self._type_facts[known] = self._base(pool, type_name).without(_OF_A_PLACE)
+        # Only what is said of the keys in question: to merge everything for each type would take most of the time.
+        said = (pool.requirements, self.types[type_name].requirements, self._pool_facts(pool))
+        facts = Requirements.of(*[part[key] for key in wish for part in said if key in part])
         return facts.admits(wish, labels.WELL_KNOWN)

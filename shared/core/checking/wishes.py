@@ -23,6 +23,7 @@ from shared.core.workload import Workload
 
 _ALL_MARKETS: Final = frozenset(CapacityType)
 _NO_REQUIREMENTS: Final = (Requirements.of(),)
+_NOTHING: Final = Resources.of({})
 
 
 class Wishes:
@@ -93,13 +94,12 @@ class Wishes:
         about = None if workload is None else id(workload.requests)
         known = self._row_of.get(about)
         if known is None:
-            known = self._row_of[about] = self.by_name({} if workload is None else self.needs(workload))
+            known = self._row_of[about] = self.by_name(_NOTHING if workload is None else self.needs(workload))
         return known
 
-    def by_name(self, amounts: Mapping[str, int]) -> Sequence[int]:
-        """Return amounts as a number for each of ``resource_names``, 0 where nothing is said."""
-        there = dict(amounts)
-        return [there.get(name, 0) for name in self.resource_names]
+    def by_name(self, amounts: Resources) -> Sequence[int]:
+        """Return amounts as a number for each of ``resource_names``."""
+        return [amounts[name] for name in self.resource_names]
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
