@@ -113,9 +113,9 @@ def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Viol
         keys = tuple(sorted(host.placed))
         message = f"cannot meet what {', '.join(keys)} require"
         yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
-    if manners <= site.fine:
-        return
     for key in host.placed:
+        if manners <= site.fine:
+            return  # nearly always before the first
         manner = facts.manners((key,))
         found = [] if manner <= site.fine else list(_replicas(facts, host, key))
         yield from found
@@ -188,9 +188,9 @@ def _alternative_problem(
     if any(map(gt, host.amounts, listed.least)):
         least = dict(zip(facts.resource_names, listed.least, strict=True))
         return f"an alternative lacks {next(iter(facts.load(host.placed).missing(Resources.of(least))))}"
-    if manners is not None and manners <= listed.fine:
-        return None
     for key in host.placed:
+        if manners is not None and manners <= listed.fine:
+            return None  # nearly always before the first
         if key not in facts.workloads:
             continue
         manner = facts.manners((key,))

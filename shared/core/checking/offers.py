@@ -61,6 +61,7 @@ class Offers(Places):
         self._sold: dict[tuple[str, int], tuple[str | None, int]] = {}
         self._bought: dict[str, _Bought] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
+        self._rooms: dict[str, Sequence[int]] = {}
         self._open_places: dict[str, Mapping[str, tuple[Place, ...]]] = {}
         self._reserved: dict[str, tuple[OfferingKey, ...]] = {}
 
@@ -152,6 +153,7 @@ class Offers(Places):
             name = instance_type.name
             if not self.allows_type(pool, name) or self._type_problem(node_class, name) is not None:
                 continue
+            ever, now = found.ever.setdefault(name, []), found.open.setdefault(name, [])
             for offering in instance_type.offerings:
                 where = (offering.zone, offering.zone_id, offering.capacity_type)
                 if where not in allowed:
@@ -161,9 +163,9 @@ class Offers(Places):
                     allowed[where] = place if is_allowed else None
                 known = allowed[where]
                 if known is not None:
-                    found.ever.setdefault(name, []).append(known)
+                    ever.append(known)
                     if offering.is_available(self.now):
-                        found.open.setdefault(name, []).append(known)
+                        now.append(known)
         return found
 
     def open_reserved(self, pool: NodePool) -> tuple[OfferingKey, ...]:
@@ -244,13 +246,19 @@ class Offers(Places):
         for key in launch.alternatives:
             if key.instance_type in self.types:
                 places.setdefault(key.instance_type, []).append(place_of(key))
-        rooms = [self.types[name].allocatable for name in places]
         return Listed(
             problem=self._list_problem(pool, launch),
-            least=[min(amounts) for amounts in zip(*map(self.by_name, rooms), strict=True)],
+            least=[min(amounts) for amounts in zip(*map(self.type_room, places), strict=True)],
             zone_ids=frozenset([key.zone_id for key in launch.alternatives]),
             places={name: tuple(found) for name, found in places.items()},
         )
+
+    def type_room(self, name: str) -> Sequence[int]:
+        """Return what a new node of a type has for replicas, by ``resource_names``."""
+        known = self._rooms.get(name)
+        if known is None:
+            known = self._rooms[name] = self.by_name(self.types[name].allocatable)
+        return known
 
     def _list_problem(self, pool: NodePool, launch: PlannedNodes) -> str | None:
         seen, lowest = {self.offering_numbers.of(launch.offering)}, launch.price_atto_usd_per_hour

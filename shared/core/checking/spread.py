@@ -1,7 +1,8 @@
 """The topology rules themselves: what breaks one in the final state, and whether one more replica would."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from shared.core import labels
 from shared.core.checking.facts import Facts
@@ -13,25 +14,38 @@ from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workloa
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Report every spread, affinity and anti-affinity rule that the plan's additions break."""
     anchors: dict[tuple[str, AffinityTerm], _Anchors] = {}
-    for workload, rules in topology.ruled:
-        there = topology.present.get(workload.key)
-        if there is None:
-            continue
-        if any(placed for _, _, placed in there):
-            for constraint in rules.spread:
-                evenness = topology.evenness(workload, constraint)
-                if evenness.crowded or not topology.is_everywhere(constraint.topology_key):
-                    yield from _spread(topology, workload, constraint, evenness)
-            for term in rules.affinity:
-                about = (workload.namespace, term)
-                if about not in anchors:
-                    anchors[about] = _anchors(facts, topology, workload, term)
+    for rules, workloads in topology.groups:
+        there = [workload for workload in workloads if workload.key in topology.present]
+        placed = [workload for workload in there if any(count for _, _, count in topology.present[workload.key])]
+        for constraint in rules.spread:
+            yield from _spread(facts, topology, placed, constraint)
+        for term in rules.affinity if placed else ():
+            about = (placed[0].namespace, term)
+            if about not in anchors:
+                anchors[about] = _anchors(facts, topology, placed[0], term)
+            for workload in placed:
                 yield from _affinity(topology, workload, term, anchors[about])
         for term in rules.anti_affinity:
-            yield from _anti_affinity(topology, workload, term)
+            for workload in there:
+                yield from _anti_affinity(topology, workload, term)
 
 
 def _spread(
+    facts: Facts, topology: Topology, workloads: Sequence[Workload], constraint: TopologySpreadConstraint
+) -> Iterator[Violation]:
+    """Check the workloads of a group."""
+    is_everywhere = topology.is_everywhere(constraint.topology_key)
+    known: dict[tuple[object, ...], Evenness] = {}
+    for workload in workloads:
+        alike = (id(workload.requests), facts.kind(workload), workload.tolerations)
+        evenness = known.get(alike)
+        if evenness is None:
+            evenness = known[alike] = topology.evenness(workload, constraint)
+        if evenness.crowded or not is_everywhere:
+            yield from _uneven(topology, workload, constraint, evenness)
+
+
+def _uneven(
     topology: Topology, workload: Workload, constraint: TopologySpreadConstraint, evenness: Evenness
 ) -> Iterator[Violation]:
     added = topology.added(workload.key, constraint.topology_key)
@@ -53,7 +67,7 @@ def _carries(workload: Workload, term: AffinityTerm, namespace: str) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class _Anchors:
     """Where replicas are that an affinity term is about."""
 
@@ -61,6 +75,11 @@ class _Anchors:
     anchored: set[str | None]  # domains that may be joined
     opened: dict[str | None, int]  # domains that followers opened, as how many domains each
     is_running: bool  # some were there before the plan
+
+    @cached_property
+    def openings(self) -> int:
+        """How many domains followers opened where nobody else is."""
+        return sum(number for domain, number in self.opened.items() if domain not in self.anchored)
 
 
 def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
@@ -81,9 +100,8 @@ def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchor
     """Each domain needs a matching replica; replicas that match themselves may open one domain, if none has any."""
     own = topology.added(workload.key, term.topology_key)
     alone = own - anchors.anchored
-    openings = sum(number for domain, number in anchors.opened.items() if domain not in anchors.anchored)
     if workload.key in anchors.selected:
-        is_kept = not anchors.is_running and openings <= 1
+        is_kept = not anchors.is_running and anchors.openings <= 1
     else:
         is_kept = alone <= anchors.opened.keys()
     if None in own or (alone and not is_kept):
@@ -132,7 +150,11 @@ def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -
             ]
             for term in rules.anti_affinity
         )
-        and all(_tolerates(topology, *other, workload, domains) for other in topology.ruled)
+        and all(
+            _tolerates(topology, other, theirs, workload, domains)
+            for theirs, others in topology.groups
+            for other in others
+        )
     )
 
 

@@ -73,6 +73,13 @@ def rules_of(workload: Workload) -> Rules:
     )
 
 
+class Group(NamedTuple):
+    """Workloads with the same rules about the same others: of one namespace, and alike in ``matchLabelKeys``."""
+
+    rules: Rules
+    workloads: list[Workload]
+
+
 _NO_RULES: Final = Rules((), (), ())
 
 
@@ -102,6 +109,7 @@ class Topology:
         self._of_constraints: dict[tuple[object, ...], Selected] = {}
         self._selected: dict[tuple[frozenset[str], LabelSelector], Selected] = {}
         self._tallies: dict[tuple[str, str], dict[str | None, Tally]] = {}
+        self._on_hosts: dict[tuple[Selected, bool], dict[Host, int]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._crowded: dict[tuple[Selected, str, int], frozenset[str]] = {}
         self._evenness: dict[tuple[object, ...], Evenness] = {}
@@ -114,18 +122,24 @@ class Topology:
     # -- who and where
 
     @cached_property
-    def ruled(self) -> Sequence[tuple[Workload, Rules]]:
-        """The workloads with rules."""
+    def groups(self) -> Sequence[Group]:
+        """All workloads with rules."""
         known: dict[tuple[int, int, int], Rules] = {}  # most have one of a few, in the same tuples
-        found = []
+        found: dict[tuple[object, ...], Group] = {}
         for workload in self._facts.workloads.values():
-            about = (id(workload.topology_spread), id(workload.affinity), id(workload.anti_affinity))
-            rules = known.get(about)
+            tuples = (id(workload.topology_spread), id(workload.affinity), id(workload.anti_affinity))
+            rules = known.get(tuples)
             if rules is None:
-                rules = known[about] = rules_of(workload)
-            if rules != _NO_RULES:
-                found.append((workload, rules))
-        return found
+                rules = known[tuples] = rules_of(workload)
+            if rules == _NO_RULES:
+                continue
+            own = [workload.labels.get(key) for one in rules.spread for key in one.match_label_keys]
+            about = (workload.namespace, id(rules), *own)
+            group = found.get(about)
+            if group is None:
+                group = found[about] = Group(rules, [])
+            group.workloads.append(workload)
+        return tuple(found.values())
 
     def is_everywhere(self, topology_key: str) -> bool:
         """Whether every host has a value of the topology key."""
@@ -198,9 +212,9 @@ class Topology:
         """Whether somebody's anti-affinity or hard spread is about this workload."""
         if self._all_counted is None:
             selections: set[Selected] = set()
-            for other, rules in self.ruled:
-                selections.update(self.selected(other, term) for term in rules.anti_affinity)
-                selections.update(self.spread_selected(other, constraint) for constraint in rules.spread)
+            for rules, workloads in self.groups:
+                selections.update(self.selected(workloads[0], term) for term in rules.anti_affinity)
+                selections.update(self.spread_selected(workloads[0], constraint) for constraint in rules.spread)
             self._all_counted = frozenset().union(*(item.members for item in selections))
         return workload_key in self._all_counted
 
@@ -226,17 +240,25 @@ class Topology:
         return self._counts[known]
 
     def _summed(self, selected: Selected, topology_key: str, *, with_running: bool) -> Counter[str]:
-        counts: dict[str | None, int] = {}
-        is_host = topology_key == labels.HOSTNAME
-        for key in selected.keys:
-            for host, running, placed in self.present.get(key, ()):
-                count = placed + running if with_running else placed
-                if is_host:
-                    counts[host.name] = counts.get(host.name, 0) + count
-                else:
-                    domain = host.labels.get(topology_key)
-                    counts[domain] = counts.get(domain, 0) + count * host.nodes
-        return Counter({domain: count for domain, count in counts.items() if domain is not None})
+        by_host = self._by_host(selected, with_running=with_running)
+        if topology_key == labels.HOSTNAME:
+            return Counter({host.name: count for host, count in by_host.items()})
+        counts: Counter[str] = Counter()
+        for host, count in by_host.items():
+            domain = host.labels.get(topology_key)
+            if domain is not None:
+                counts[domain] += count * host.nodes
+        return counts
+
+    def _by_host(self, selected: Selected, *, with_running: bool) -> Mapping[Host, int]:
+        """Count replicas per node: once for all topology keys, since most of the time is spent here."""
+        known = self._on_hosts.get((selected, with_running))
+        if known is None:
+            known = self._on_hosts[selected, with_running] = {}
+            for key in selected.keys:
+                for host, running, placed in self.present.get(key, ()):
+                    known[host] = known.get(host, 0) + (placed + running if with_running else placed)
+        return known
 
     def spread_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
         """Count by domain, only on nodes that the constraint's policies let count."""
@@ -284,21 +306,18 @@ class Topology:
         return not self._zonal.isdisjoint(keys)
 
     def _found_zonal(self) -> Iterator[str]:
-        meant: set[Selected] = set()  # by thousands of workloads, but few unlike ones
         for key, workload in self._facts.workloads.items():
             if workload.gang is not None and workload.gang.single_topology_key in _OF_A_ZONE:
                 yield key
-        for workload, rules in self.ruled:
-            for constraint in rules.spread:
-                if constraint.topology_key in _OF_A_ZONE:
-                    yield workload.key
-                    meant.add(self.spread_selected(workload, constraint))
-            for term in (*rules.affinity, *rules.anti_affinity):
-                if term.topology_key in _OF_A_ZONE:
-                    yield workload.key
-                    meant.add(self.selected(workload, term))
-        for selected in meant:
-            yield from selected.keys
+        for rules, workloads in self.groups:
+            constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
+            terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in _OF_A_ZONE]
+            if constraints or terms:
+                yield from (workload.key for workload in workloads)
+            for constraint in constraints:
+                yield from self.spread_selected(workloads[0], constraint).keys
+            for term in terms:
+                yield from self.selected(workloads[0], term).keys
 
     # -- how even it is
 
