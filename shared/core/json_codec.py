@@ -22,6 +22,7 @@ from json.encoder import encode_basestring
 from typing import Any, NamedTuple, TypeVar
 
 from shared.core.instance_type import InstanceType, Offering
+from shared.core.plan import OfferingKey
 from shared.core.requirement import Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
@@ -31,7 +32,7 @@ from shared.core.workload import AffinityTerm, Demand, PreferredNodeTerm, Topolo
 
 T = TypeVar("T")
 Json = Any
-# A tuple whose text has at most so many pieces is remembered as one text.
+# A value whose text has at most so many pieces is remembered as one text.
 _PIECES_MAX = 2000
 # Thousands of workloads repeat these; each is made once, which saves time here and wherever they are compared.
 _REPEATED = (AffinityTerm, PreferredNodeTerm, Taint, Toleration, TopologySpreadConstraint)
@@ -45,7 +46,7 @@ class CodecError(ValueError):
 
 
 class _Text(list[str]):
-    """Pieces of text, to be joined in the end; ``known`` are tuples by identity (what is written keeps them alive)."""
+    """Pieces of text, to be joined in the end; ``known`` are values by identity (what is written keeps them alive)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -141,6 +142,23 @@ def _once(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
     return decode_once
 
 
+def _written_once(write: Callable[[Any, _Text], None]) -> Callable[[Any, _Text], None]:
+    """Return a writer that makes the text of a value once, however often the same one is met."""
+
+    def write_once(value: Any, text: _Text) -> None:
+        known = text.known.get(id(value))
+        if known is not None:
+            text.append(known)
+            return
+        start = len(text)
+        write(value, text)
+        if len(text) - start <= _PIECES_MAX:
+            text.known[id(value)] = joined = "".join(text[start:])
+            text[start:] = [joined]
+
+    return write_once
+
+
 def _codec(kind: Any) -> _Codec:
     return _cached_codec(kind)
 
@@ -215,7 +233,10 @@ def _mapping(member: _Codec) -> _Codec:
         text.append("}" if value else "{}")
 
     decode = member.decode
-    return _Codec(write, dict if decode is _same else lambda data: {key: decode(item) for key, item in data.items()})
+    return _Codec(
+        _written_once(write),
+        dict if decode is _same else lambda data: {key: decode(item) for key, item in data.items()},
+    )
 
 
 def _write_list(members: Iterable[_Codec], values: Iterable[Any], text: _Text) -> None:
@@ -240,18 +261,7 @@ def _few(members: Sequence[_Codec]) -> _Codec:
 
 def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
     """Return the codec of a tuple of any length."""
-
-    def write(values: tuple[Any, ...], text: _Text) -> None:
-        known = text.known.get(id(values))
-        if known is not None:
-            text.append(known)
-            return
-        start = len(text)
-        _write_list(repeat(member, len(values)), values, text)
-        if len(text) - start <= _PIECES_MAX:
-            text.known[id(values)] = joined = "".join(text[start:])
-            text[start:] = [joined]
-
+    write = _written_once(lambda values, text: _write_list(repeat(member, len(values)), values, text))
     decode = member.decode
     if decode is _same:
         return _Codec(write, tuple)
@@ -269,7 +279,7 @@ def _dataclass(kind: type[Any]) -> _Codec:
     writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
     decoders = {name: member.decode for name, member in members.items()}
 
-    def write(value: Any, text: _Text) -> None:
+    def write_fields(value: Any, text: _Text) -> None:
         before = "{"
         for name, label, write_member, default in writers:
             item = getattr(value, name)
@@ -279,6 +289,7 @@ def _dataclass(kind: type[Any]) -> _Codec:
                 before = ","
         text.append("}" if before == "," else "{}")
 
+    write = _written_once(write_fields) if kind is OfferingKey else write_fields  # thousands of launches name few
     if kind in _READ_OFTEN:
         return _Codec(write, _compiled(kind, decoders))
 

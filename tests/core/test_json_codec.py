@@ -141,8 +141,9 @@ def test_the_text_is_what_a_json_library_would_write(value: object) -> None:
     assert dumps(value) == json.dumps(data, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
 
 
-def test_a_tuple_that_stands_in_many_places_is_written_in_each() -> None:
-    launch = PlannedNodes("gpu", "default", KEY, 5, 2, (PlacedReplicas('a/"b"', 1),), alternatives=(KEY, KEY))
+def test_what_stands_in_many_places_is_written_in_each() -> None:
+    placed = (PlacedReplicas('a/"b"', 1),)
+    launch = PlannedNodes("gpu", "default", KEY, 5, 2, placed, alternatives=(KEY, KEY), labels={"b": '"', "a": "1"})
     plan = Plan(launches=(launch, replace(launch, count=3), launch))
 
     assert loads(Plan, dumps(plan)) == plan
