@@ -86,8 +86,13 @@ def _anchors(facts: Facts, topology: Topology, workload: Workload, term: Affinit
     selected = topology.selected(workload, term)
     there = (running for key in selected.keys for _, running, _ in topology.present.get(key, ()))
     found = _Anchors(selected, set(), {}, topology.has_running and any(there))
+    carrying: dict[tuple[str, int], bool] = {}
     for key in selected.keys:
-        follows = _carries(facts.workloads[key], term, workload.namespace)
+        other = facts.workloads[key]
+        alike = (other.namespace, id(other.affinity))
+        follows = carrying.get(alike)
+        if follows is None:
+            follows = carrying[alike] = _carries(other, term, workload.namespace)
         for domain, tally in topology.tallies(key, term.topology_key).items():
             if not follows or tally.running:
                 found.anchored.add(domain)
