@@ -1,6 +1,6 @@
 """The decision: demand onto reserved capacity first, then onto the cheapest that is left (DESIGN section 3)."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -12,16 +12,19 @@ from shared.core.snapshot import Snapshot
 from shared.core.solver.by_counts import place_by_counts
 from shared.core.solver.choices import Choices
 from shared.core.solver.emit import emit
+from shared.core.solver.exchange import Exchange
 from shared.core.solver.gangs import place_gang
 from shared.core.solver.general import Placer, Tactic
-from shared.core.solver.groups import Demands, Group, gather
+from shared.core.solver.groups import Group, gather
+from shared.core.solver.inversions import has_inversion
 from shared.core.solver.lots import connected, general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
 from shared.core.solver.reasons import Reasons
-from shared.core.solver.repair import empty_paid_nodes, grow_nodes, take_off
+from shared.core.solver.repair import empty_paid_nodes, take_off
 from shared.core.solver.spot_share import spread_spot
 from shared.core.solver.state import State
+from shared.core.solver.vectors import copies_that_fit
 
 # Tried one after the other while something is left over; the first is the one that is usually enough.
 _TACTICS = (
@@ -50,16 +53,41 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     demands.resolve(market)
     facts = NodeFacts(market, demands)
     choices = Choices(market, demands)
-    best: State | None = None
-    for tactic in _TACTICS:
-        state = _decided(lambda: State(market, demands, facts), choices, tactic)
-        if best is None or _left_over(state) < _left_over(best):
-            best = state
-        if not _is_worth_retrying(best, demands):
-            break
-    assert best is not None
+    best = _best(lambda: State(market, demands, facts), choices)
     plan = emit(best, Reasons(best), (), max(1, policy.iterations))
     return _certified(plan, best, State(market, demands, facts)) if policy.with_certificate else plan
+
+
+def _best(start: Callable[[], State], choices: Choices) -> State:
+    """Decide by the first tactic; while something is left over by the others too, at last with exchanges."""
+    best, used = _decided(start, choices, _TACTICS[0]), _TACTICS[0]
+    if not _is_worth_retrying(best):
+        return best
+    nothing = start()
+    hopeful = [group.index for group in best.groups if _has_hope(nothing, choices, group)]
+    for tactic in _TACTICS[1:]:
+        if _is_worth_retrying(best, hopeful):
+            state = _decided(start, choices, tactic)
+            if _is_better(state, best):
+                best, used = state, tactic
+    if _is_worth_retrying(best, hopeful):
+        state = _decided(start, choices, replace(used, is_thorough=True))
+        best = state if _is_better(state, best) else best
+    return best
+
+
+def _has_hope(nothing: State, choices: Choices, group: Group) -> bool:
+    """Whether a replica of the group would have a place if nothing else were decided."""
+    is_open, wishes = choices.open_now(nothing.supply), group.alternatives[-1]
+    if any(is_open[option.index] for option, _ in choices.candidates(group, len(group.levels) - 1)):
+        return True
+    bins = (bin_ for bin_ in nothing.bins if bin_.alternatives & wishes)
+    return any(copies_that_fit(group.request, bin_.free) for bin_ in bins)
+
+
+def _is_better(state: State, best: State) -> bool:
+    """Whether less is left over, and not because reserved units went to the less important."""
+    return _left_over(state) < _left_over(best) and not has_inversion(state)
 
 
 def _left_over(state: State) -> tuple[int, ...]:
@@ -70,9 +98,11 @@ def _left_over(state: State) -> tuple[int, ...]:
     return tuple(left[priority] for priority in sorted(left, reverse=True))
 
 
-def _is_worth_retrying(state: State, demands: Demands) -> bool:
-    is_small = sum(group.count for group in demands.groups) <= _RETRY_REPLICAS_MAX
-    return is_small and any(state.remaining) and not state.market.policy.expired()
+def _is_worth_retrying(state: State, among: Iterable[int] | None = None) -> bool:
+    """Whether few replicas in all, and some of these groups left over (all groups if none are given), leave time."""
+    is_small = sum(group.count for group in state.groups) <= _RETRY_REPLICAS_MAX
+    left = state.remaining if among is None else [state.remaining[index] for index in among]
+    return is_small and any(left) and not state.market.policy.expired()
 
 
 def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> State:
@@ -104,9 +134,10 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
                 return counted.short
             _withdraw(placer.state, counted.short)
         _place_generally(placer, counted.general)
-        _place_leftovers(placer, [*(group for group in groups if _may_gain(group, priority)), *level])
-        if not placer.tactic.counts and placer.state.supply.limits:
-            grow_nodes(placer, level)
+        waiting = [*(group for group in groups if _may_gain(group, priority)), *level]
+        _place_leftovers(placer, waiting)
+        if placer.tactic.is_thorough:
+            Exchange(placer).serve(waiting)
     empty_paid_nodes(placer)
     spread_spot(placer, partial(_place_leftovers, placer, groups))
     return set()

@@ -6,6 +6,7 @@ price. So of each kind only those matter that hold more than every cheaper one.
 
 from collections.abc import Sequence
 from math import inf
+from operator import ge
 
 from shared.core.labels import HOSTNAME
 from shared.core.resources import NODES
@@ -38,6 +39,8 @@ class Choices:
         self._kinds: dict[int, object] = {}
         self._candidates: dict[tuple[int, Vector], Places] = {}
         self._alike: dict[tuple[int, Vector, bool], list[Places]] = {}
+        self._undominated: dict[tuple[int, Vector], list[Option]] = {}
+        self._worth_having = bytearray()
         self._dearness: dict[tuple[int, Vector, int], float] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
 
@@ -73,6 +76,37 @@ class Choices:
                 kinds.setdefault(self._kind(option), []).append((option, fitting))
             self._alike[about] = list(kinds.values())
         return self._alike[about]
+
+    def undominated(self, group: Group) -> list[Option]:
+        """Return the candidates but those to which another one of their kind is preferable in every respect.
+
+        Reserved ones first, then heavier pools, then from cheap to dear. Preferences do not matter.
+        """
+        about = (group.alternatives[-1], group.request)
+        if about not in self._undominated:
+            if not self._worth_having:
+                self._worth_having = self._without_dominated()
+            candidates = (option for option, _ in self.candidates(group, len(group.levels) - 1))
+            found = [option for option in candidates if self._worth_having[option.index]]
+            found.sort(key=lambda option: (option.reservation is None, option.entry.tier, option.price))
+            self._undominated[about] = found
+        return self._undominated[about]
+
+    def _without_dominated(self) -> bytearray:
+        """Return, by option index, whether no other option of its kind is preferable whatever it is for."""
+        found = bytearray(len(self.market.options))
+        kept: dict[object, list[Option]] = {}
+        most: dict[object, int] = {}  # CPU of those kept
+        for option in self._ordered:
+            kind, cpu = (self._kind(option), option.alternatives), option.allocatable[0]
+            alike = kept.setdefault(kind, [])
+            # From cheap to dear, sizes mostly grow: most need no comparison.
+            is_larger = cpu > most.get(kind, -1) or self.min_values.concerns(option.entry)
+            if is_larger or not any(_is_no_worse(other, option) for other in reversed(alike)):
+                alike.append(option)
+                most[kind] = max(cpu, most.get(kind, cpu))
+                found[option.index] = 1
+        return found
 
     def _kind(self, option: Option) -> object:
         if option.index not in self._kinds:
@@ -121,6 +155,13 @@ class Choices:
                 if option.entry.pool.name == pool
             ]
         return self._limited[pool]
+
+
+def _is_no_worse(option: Option, other: Option) -> bool:
+    """Whether a node of the option, which is not dearer, holds no less and takes no more of the pool's limits."""
+    limits = [name for name in option.entry.pool.limits or () if name != NODES]
+    mine, theirs = option.instance_type.capacity, other.instance_type.capacity
+    return all(map(ge, option.allocatable, other.allocatable)) and all(mine[name] <= theirs[name] for name in limits)
 
 
 def _flexibility(reserved: Sequence[Option], groups: Sequence[Group]) -> dict[int, int]:

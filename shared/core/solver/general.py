@@ -24,12 +24,13 @@ class Tactic:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
     ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money; ``is_roomy``: as if others came to
-    fill the node. ``order``: who goes first among equal priorities.
+    fill the node. ``is_thorough``: make room by exchanges. ``order``: who goes first among equal priorities.
     """
 
     counts: bool = True
     is_frugal: bool = False
     is_roomy: bool = False
+    is_thorough: bool = False
     order: str = "dearest"
 
 
@@ -91,14 +92,15 @@ class Placer:
                 return
             # The cheap questions first: most nodes are full.
             has_room = bin_.free[0] >= cpu and bin_.free[1] >= memory
-            if has_room and bin_.alternatives & wishes and self._is_open(bin_, group, scope):
+            if has_room and bin_.alternatives & wishes and self.is_open(bin_, group, scope):
                 self._fill_bin(bin_, group, level, stop_at, scope)
         while remaining[group.index] > stop_at and not self.state.is_out_of_time(group):
             if not self._open_one(group, level, scope, stop_at):
                 return
 
     @staticmethod
-    def _is_open(bin_: Bin, group: Group, scope: Scope) -> bool:
+    def is_open(bin_: Bin, group: Group, scope: Scope) -> bool:
+        """Whether the group may share the bin's nodes, room apart."""
         if scope.admits is not None and not scope.admits(bin_):
             return False
         # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
@@ -110,7 +112,7 @@ class Placer:
         state, is_dealt = self.state, scope.is_dealt
         while (wanted := state.remaining[group.index] - stop_at) > 0:
             room = min(wanted, state.room(bin_, group, level, is_dealt=is_dealt))
-            room = self._with_choice(bin_, group, level, room)
+            room = self.with_choice(bin_, group, level, room)
             if room == 0:
                 return
             nodes = min(bin_.count, wanted // room) if is_dealt or self._is_by_host(group, level) else 1
@@ -120,7 +122,7 @@ class Placer:
             if rest == 0 and self.state.room(bin_, group, level, is_dealt=is_dealt) == 0:
                 return
 
-    def _with_choice(self, bin_: Bin, group: Group, level: int, room: int) -> int:
+    def with_choice(self, bin_: Bin, group: Group, level: int, room: int) -> int:
         """Return how many of ``room`` replicas leave the bin enough instance types to choose from (minValues)."""
         option = bin_.option
         if option is None or not room or not self._min_values.concerns(option.entry):
@@ -188,7 +190,7 @@ class Placer:
             # From cheap to dear: what holds no more than a cheaper one is no better.
             if not is_open[option.index] or (fitting <= held and not is_frugal):
                 continue
-            copies = self._copies(option, group, level, min(most, fitting))
+            copies = self.copies(option, group, level, min(most, fitting))
             if copies == 0:
                 continue
             key = self._key(option, group, copies, crowding)
@@ -203,7 +205,7 @@ class Placer:
                 break
         return best
 
-    def _copies(self, option: Option, group: Group, level: int, copies: int) -> int:
+    def copies(self, option: Option, group: Group, level: int, copies: int) -> int:
         """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
         if self._nodes_left(option, group) == 0:
             return 0

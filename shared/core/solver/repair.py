@@ -1,17 +1,15 @@
-"""Changing nodes that are paid for once all is placed: emptying them (rule 3, and tails of the packing), growing them.
+"""Doing without nodes that are paid for once all is placed (rule 3, and tails of the packing).
 
 Packing by counts closes nodes one kind at a time, so a last node may hold a few replicas that earlier ones, or units
 left free, could have taken. Each such node is emptied on trial; if everything finds a place that costs nothing more,
-the node is not launched. Where a pool's limits leave no new node, a larger one may hold what is left over.
+the node is not launched.
 """
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Set
 from functools import partial
-from itertools import product
 from operator import is_
 
 from shared.core.solver.general import Placer, Scope
-from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
 from shared.core.solver.state import Bin, State, total_load
 
@@ -22,8 +20,10 @@ _TRIALS_MIN = 8
 
 def empty_paid_nodes(placer: Placer) -> None:
     """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
-    # Under a floor a node that took others in may fill a unit that it was too little for before.
-    while _empty_some(placer) and placer.state.market.policy.reserved_floor_percent:
+    # Under a floor a node that took others in may fill a unit that it was too little for before. What is done without
+    # under a limit may leave enough of it for a free unit.
+    may_gain = placer.state.market.policy.reserved_floor_percent or placer.state.supply.limits
+    while _empty_some(placer) and may_gain:
         pass
 
 
@@ -65,7 +65,8 @@ def _empty(placer: Placer, victim: Bin) -> bool:
 def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
     state = placer.state
     groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
-    # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted.
+    # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
+    # rules over domains hold again once all have moved.
     kept = {key: victim.labels.get(key) for key in state.counted_keys(victim)}
 
     def admits(place: Bin | Option) -> bool:
@@ -75,11 +76,11 @@ def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
     for group, count, level in groups:
         state.place(victim, group, -count, level)
     state.close_bin(victim)  # what it used of limits may be used by a free unit
-    scope = Scope(admits, is_free=True)
+    scope = Scope(admits, is_dealt=True, is_free=True)
     if home is not None:
         if not admits(home) or state.supply.nodes_left(home) < 1:
             return False
-        scope = Scope(partial(is_, state.open_bin(home, 1)), is_free=True)
+        scope = Scope(partial(is_, state.open_bin(home, 1)), is_dealt=True, is_free=True)
     for group, count, level in groups:
         before = state.remaining[group.index]
         placer.place_at(group, level, scope, count)
@@ -95,52 +96,3 @@ def take_off(state: State, groups: Set[int]) -> None:
             state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
         if bin_.option is not None and not bin_.contents:
             state.close_bin(bin_)
-
-
-def grow_nodes(placer: Placer, groups: Iterable[Group]) -> None:
-    """Make paid nodes larger for what is left over, one replica at a time."""
-    looks = iter(range(_LOOKS_MAX))
-    for group in groups:
-        if group.workload.gang is None and not group.is_price_capped:
-            while placer.state.remaining[group.index] and not placer.state.is_out_of_time(group):
-                if not _grow_one(placer, group, looks):
-                    break
-
-
-def _grow_one(placer: Placer, group: Group, looks: Iterator[int]) -> bool:
-    state, level = placer.state, len(group.levels) - 1
-    options = [option for option, _ in placer.candidates(group, level)]
-    options.sort(key=lambda option: (option.price, option.index))
-    before = state.remaining[group.index]
-    for _, (bin_, option) in zip(looks, product(list(state.bins), options), strict=False):
-        if _may_become(state, bin_, option):
-            mark = state.mark()
-            node = state.split_bin(bin_, 1)
-            state.change_option(node, option)
-            placer.place_at(group, level, Scope(partial(is_, node)), 1)
-            if state.remaining[group.index] < before:
-                return True
-            state.undo(mark)
-    return False
-
-
-def _may_become(state: State, bin_: Bin, option: Option) -> bool:
-    """Whether one of the bin's nodes could be launched as this option instead, as far as limits and content go."""
-    now = bin_.option
-    if now is None or now.reservation is not None or option.reservation is not None or option.entry is not now.entry:
-        return False
-    groups = [state.groups[index] for index in bin_.contents]
-    if any(group.workload.gang is not None or group.is_price_capped for group in groups):
-        return False
-    if not all(option.alternatives & state.groups[index].alternatives[level] for index, level in bin_.levels.items()):
-        return False
-    labels = state.labels_of(option)
-    if any(labels.get(key) != bin_.labels.get(key) for key in state.counted_keys(bin_)):
-        return False
-    load = total_load(state.groups, bin_.contents, len(option.allocatable))
-    if any(used > whole for used, whole in zip(load, option.allocatable, strict=True)):
-        return False
-    state.supply.take(now, -1)
-    has_room = state.supply.nodes_left(option) > 0
-    state.supply.take(now, 1)
-    return has_room

@@ -223,12 +223,26 @@ class DomainLedger:
                     room = min(room, self._below_skew(spread, domain))
         return room
 
+    def is_even(self) -> bool:
+        """Whether the spread constraints of all who are placed hold; they may not once replicas left a domain."""
+        return all(
+            self._excess(spread, domain) <= 0
+            for carriers in self.carried.values()
+            for spread, where in carriers.items()
+            for domain, count in where.items()
+            if count > 0
+        )
+
     def _below_skew(self, spread: SpreadTerm, domain: str) -> int:
+        return max(0, -self._excess(spread, domain))
+
+    def _excess(self, spread: SpreadTerm, domain: str) -> int:
+        """Return how many replicas too many the domain holds; negative: how many it still may take."""
         matched = self.by_term[spread.term].matched
         lowest = min((matched.get(item, 0) for item in spread.domains), default=0)
         if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
             lowest = 0
-        return max(0, spread.max_skew + lowest - matched.get(domain, 0))
+        return matched.get(domain, 0) - spread.max_skew - lowest
 
     def inverse_blocked(self, labels: Mapping[str, str], matching: int) -> bool:
         """Whether some replica already there keeps replicas with these matches out of the node's domain."""

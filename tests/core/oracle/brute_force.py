@@ -4,7 +4,7 @@ Independent of solver and checker. Labels are compared directly, which is enough
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from itertools import product
@@ -43,6 +43,8 @@ class Option:
 
     bin: int
     content: Counts
+    kept_off: frozenset[int] = frozenset()  # more important workloads that could use this reserved unit
+    takers: frozenset[int] = frozenset()  # reserved bins that could carry all of this, which is bought
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,18 @@ class Chosen:
     units: Counts
     zones: tuple[Counts, ...]  # by zone, replicas of each workload
     used: tuple[Counts, ...]  # by pool: nodes, cpu
+    paid: frozenset[int] = frozenset()  # workloads with replicas on nodes that are bought
+    kept_off: frozenset[int] = frozenset()  # workloads that could use reserved units which less important ones have
+    replaceable: frozenset[tuple[int, frozenset[int]]] = frozenset()  # bins that are bought, and who could take over
 
 
 class BruteForce:
     """All feasible vectors of placed replicas of a snapshot, each with its least cost in atto-USD an hour.
 
     Over which zones a spread is measured is read in two ways: over those that could host a replica (which allows
-    more), or with ``strict`` over all that are offered at all.
+    more), or with ``strict`` over all that are offered at all. With ``strict`` reserved units go first too: nothing is
+    bought that a unit left free could carry, nor does one go to replicas while another that could use it and is more
+    important waits or is on what is bought.
     """
 
     def __init__(self, snapshot: Snapshot, policy: SchedulingPolicy, *, strict: bool = False) -> None:
@@ -157,8 +164,48 @@ class BruteForce:
                         options[cheapest[key]] = Option(number, content)
                     else:
                         cheapest[key] = len(options)
-                        options.append(Option(number, content))
+                        kept_off, takers = self._kept_off(item, content), self._takers(item, content)
+                        options.append(Option(number, content, kept_off, takers))
         return options
+
+    def _kept_off(self, item: Bin, content: Counts) -> frozenset[int]:
+        """Return the workloads one more replica of which had room, were it not for less important ones."""
+        if not self._strict or item.market is not CapacityType.RESERVED or not item.is_new:
+            return frozenset()
+        found = set()
+        for index, workload in enumerate(self.workloads):
+            ranks = [other.priority for other in self.workloads]
+            kept = tuple(
+                count * (rank >= workload.priority) + (number == index)
+                for number, (count, rank) in enumerate(zip(content, ranks, strict=True))
+            )
+            is_lower = any(count and rank < workload.priority for count, rank in zip(content, ranks, strict=True))
+            if is_lower and not self._is_bound(workload) and self._is_possible(item, kept):
+                found.add(index)
+        return frozenset(found)
+
+    def _takers(self, item: Bin, content: Counts) -> frozenset[int]:
+        if not self._strict or item.units is not None:
+            return frozenset()
+        pairs = zip(self.workloads, content, strict=True)
+        stays = any(count and (self._is_bound(one) or one.gang is not None) for one, count in pairs)
+        return frozenset(
+            number
+            for number, other in enumerate(self._bins)
+            if other.market is CapacityType.RESERVED
+            and other.is_new
+            and (other.zone == item.zone or not stays)
+            and self._is_possible(other, content)
+        )
+
+    def _is_bound(self, workload: Workload) -> bool:
+        """Whether some rule over zones concerns the workload."""
+        for other in self.workloads:
+            near = [(term.topology_key, term.selector) for term in (*other.anti_affinity, *other.affinity)]
+            for key, selector in (*((rule.topology_key, rule.selector) for rule in other.topology_spread), *near):
+                if key == labels.ZONE and (other is workload or selector.matches(workload.labels)):
+                    return True
+        return False
 
     def _is_possible(self, item: Bin, content: Counts) -> bool:
         load = Resources.of({"cpu": 0, "memory": 0, "pods": 0})
@@ -199,7 +246,7 @@ class BruteForce:
             found = {}
             # Leave all remaining replicas of this workload out, or put at least one of them into the next node.
             without = tuple(0 if index == first else count for index, count in enumerate(state.left))
-            self._join(found, self._search(Chosen(without, state.units, state.zones, state.used), placed), 0)
+            self._join(found, self._search(replace(state, left=without), placed), 0)
             for option in self._options:
                 following = self._taken(state, option) if option.content[first] else None
                 if following is not None:
@@ -235,7 +282,11 @@ class BruteForce:
             tuple(map(sum, zip(counts, option.content, strict=True))) if zone == item.zone else counts
             for zone, counts in zip(self._zones, state.zones, strict=True)
         )
-        return Chosen(left, tuple(units), zones, used)
+        paid = state.paid
+        if self._strict and item.is_new and item.market is not CapacityType.RESERVED:
+            paid = paid.union(index for index, count in enumerate(option.content) if count)
+        replaceable = state.replaceable | {(option.bin, option.takers)} if option.takers else state.replaceable
+        return Chosen(left, tuple(units), zones, used, paid, state.kept_off | option.kept_off, replaceable)
 
     def _charged(self, used: tuple[Counts, ...], item: Bin) -> tuple[Counts, ...] | None:
         limits = self._snapshot.node_pools[item.pool].limits
@@ -252,9 +303,21 @@ class BruteForce:
             return None
         return tuple((nodes, cpu) if pool == item.pool else one for pool, one in enumerate(used))
 
+    def _could_replace(self, state: Chosen, bought: int, taker: int) -> bool:
+        """Whether a unit is left for what one bought node carries, within limits that this node no longer uses."""
+        item, other = self._bins[bought], self._bins[taker]
+        nodes, cpu = state.used[item.pool]
+        without = (max(0, nodes - 1), max(0, cpu - item.capacity["cpu"]))
+        used = tuple(without if pool == item.pool else one for pool, one in enumerate(state.used))
+        return state.units[taker] > 0 and self._charged(used, other) is not None
+
     # -- the final state
 
     def _final(self, state: Chosen, placed: Counts) -> bool:
+        if any(index in state.paid or placed[index] < self.counts[index] for index in state.kept_off):
+            return False
+        if any(self._could_replace(state, bought, taker) for bought, takers in state.replaceable for taker in takers):
+            return False
         for index, workload in enumerate(self.workloads):
             if workload.gang is not None and placed[index] not in (0, self.counts[index]):
                 return False

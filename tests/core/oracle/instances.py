@@ -40,6 +40,8 @@ from tests.core.checker.world import (
 
 TAINT = Taint("dedicated", "yes")
 TYPES = (("t2", 2), ("t4", 4), ("t8", 8))
+LIMITS = ({"cpu": 8000}, {"nodes": 2}, {"cpu": 6000, "nodes": 3})
+TIGHT_LIMITS = (*LIMITS, {"cpu": 4000}, {"cpu": 6000}, {"nodes": 1}, {"cpu": 10000, "nodes": 2})
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Features:
     limits: bool = False
     nodes: bool = False
     bought: bool = True
+    tight: bool = False  # two or three pools, each of them with limits
 
 
 def instance(seed: int, features: Features) -> Snapshot:
@@ -101,15 +104,17 @@ def _reservation(rng: random.Random, index: int, types: tuple[InstanceType, ...]
 
 def _pools(rng: random.Random, features: Features) -> tuple[NodePool, ...]:
     pools = []
-    for name in ("a", "b")[: rng.choice((1, 1, 2))]:
+    for name in "abc"[: rng.choice((2, 2, 3) if features.tight else (1, 1, 2))]:
         wanted: list[Requirement] = []
         if rng.random() < 0.3:
             wanted.append(one_of(labels.CAPACITY_TYPE, *rng.sample(list(CapacityType), rng.choice((1, 2)))))
         changes: dict[str, Any] = {"weight": rng.choice((0, 10))}
         if features.taints and rng.random() < 0.4:
             changes["taints"] = (TAINT,)
-        if features.limits and rng.random() < 0.6:
-            changes["limits"] = Resources.of(rng.choice(({"cpu": 8000}, {"nodes": 2}, {"cpu": 6000, "nodes": 3})))
+        if features.tight:
+            changes["limits"] = Resources.of(rng.choice(TIGHT_LIMITS))
+        elif features.limits and rng.random() < 0.6:
+            changes["limits"] = Resources.of(rng.choice(LIMITS))
         pools.append(pool(*wanted, name=name, **changes))
     return tuple(pools)
 

@@ -51,6 +51,14 @@ def test_small_worlds_with_everything_are_cut_anywhere(seed: int) -> None:
         cut(snapshot, asked)
 
 
+@pytest.mark.parametrize("seed", [2713, 2949])
+def test_the_search_for_exchanges_is_cut_anywhere(seed: int) -> None:
+    """Both leave something over until the last step, an exchange, which comes after some 200 questions."""
+    snapshot = instance(seed, Features(limits=True))
+    for asked in range(0, 240, 3):
+        cut(snapshot, asked)
+
+
 @pytest.mark.parametrize("asked", [0, 10, 100, 300, 1000])
 @pytest.mark.parametrize("part", [1, 4])
 def test_a_large_mix_under_a_limit_is_cut_anywhere(asked: int, part: int) -> None:

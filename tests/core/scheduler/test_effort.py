@@ -1,5 +1,6 @@
 """What a solve may cost where much is refused, told by its own cost where nothing is."""
 
+from dataclasses import replace
 from time import process_time
 
 import pytest
@@ -11,7 +12,7 @@ from shared.core.plan import ReasonCode
 from shared.core.policy import SchedulingPolicy
 from shared.core.scheduler import solve
 from shared.core.snapshot import Snapshot
-from tests.core.scheduler.world import NOW, POLICY, unplaced_count
+from tests.core.scheduler.world import NOW, POLICY, demand, unplaced_count, workload
 
 TIMES_MAX = 8  # about two; it was thirty when each refused workload looked at each offering
 
@@ -31,3 +32,29 @@ def test_a_limit_that_refuses_half_costs_little_more_than_none(one_workload_a_po
     plan = solve(half_limited(whole), now=NOW, policy=POLICY)
     assert 0 < unplaced_count(plan) < 300
     assert {item.code for item in plan.unplaced} == {ReasonCode.LIMIT_EXCEEDED}
+
+
+def steps(snapshot: Snapshot) -> int:
+    """Count how often a solve asks whether its time is over, which it does at each step."""
+    asked = 0
+
+    def expired() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    solve(snapshot, now=NOW, policy=replace(POLICY, expired=expired))
+    return asked
+
+
+def test_nothing_is_tried_again_for_what_has_no_place_at_all() -> None:
+    whole = diverse_snapshot(50)
+    hopeless = replace(whole, demands=(*whole.demands, demand(workload("huge", cpu=10**9), 3)))
+
+    assert steps(hopeless) < 1.5 * steps(whole)
+
+
+def test_the_search_for_exchanges_is_bounded() -> None:
+    whole = diverse_snapshot(50)
+
+    assert steps(half_limited(whole)) < 40 * steps(whole)

@@ -34,6 +34,7 @@ from tests.core.scheduler.world import (
     replicas_by,
     require,
     reservation,
+    spread,
     types_launched,
     unplaced_count,
     with_demand,
@@ -207,6 +208,14 @@ def test_the_ladder_adds_markets_with_time(
         assert plan.unplaced[0].earliest_at == NOW + opens_in
     else:
         assert [launch.offering.capacity_type for launch in plan.launches] == [market]
+
+
+def test_a_spread_over_markets_counts_those_that_the_ladder_has_reached() -> None:
+    """Although there is a spot node, which holds none of them and never could yet."""
+    even = slot_sized(fallback=LADDER, topology_spread=(spread(labels.CAPACITY_TYPE),))
+    snapshot = plain(P5, reservations=(reservation("r", "p5", 2),), nodes=(node("old", P5, capacity_type=SPOT),))
+    plan = planned(with_demand(snapshot, demand(even, 2)))
+    assert launched(plan) == {"p5:r": 2}
 
 
 def test_a_price_cap_is_on_the_whole_workload() -> None:
