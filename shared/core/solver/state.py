@@ -282,10 +282,8 @@ class State:
 
     def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
         """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
-        keys: set[str] = set()
-        for index, level in bin_.levels.items():
-            keys |= self.keys_of(self.groups[index], level)
-        return tuple(sorted(keys))
+        keys = (self.keys_of(self.groups[index], level) for index, level in bin_.levels.items())
+        return tuple(sorted(frozenset[str]().union(*keys)))
 
     def keys_of(self, group: Group, level: int) -> frozenset[str]:
         """Return the labels that must not change under a group's replicas once they are placed at a level."""
