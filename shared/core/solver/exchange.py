@@ -96,12 +96,7 @@ class Exchange:
             if self._looks <= looks_left or state.is_out_of_time(group):
                 return False
             mark = state.mark()
-            replicas = sorted([*wanted, *self._taken_off(nodes)], key=attrgetter("order"))
-            if self._fits(replicas, looks):
-                return True
-            # Who seeks company may decide where it is, or go where others are.
-            following = sorted(replicas, key=attrgetter("seeks_company"))
-            if following != replicas and self._fits(following, looks):
+            if any(self._fits(replicas, looks) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
                 return True
             state.undo(mark)
         return False
@@ -269,6 +264,18 @@ class Exchange:
         empty_paid_nodes(self._placer)
         moved = {replica.group.index for replica in trial.replicas if replica.is_served}
         return not has_inversion(self._state, moved)
+
+
+def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
+    """Yield orders to place replicas in. Who seeks company may go where others are, or decide where they are."""
+    usual = sorted(replicas, key=attrgetter("order"))
+    yield usual
+    last = sorted(usual, key=attrgetter("seeks_company"))
+    if last != usual:
+        yield last
+    first = sorted(usual, key=lambda replica: not replica.seeks_company)
+    if first != usual:
+        yield first
 
 
 def _likeness(bin_: Bin) -> tuple[int, tuple[tuple[int, int], ...]]:
