@@ -6,6 +6,7 @@ a greedy pass packs.
 """
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 from math import floor
 
 from shared.core.resources import NODES
@@ -19,19 +20,20 @@ from shared.core.solver.reserved import use_reserved
 from shared.core.solver.shapes import Candidate, Candidates
 from shared.core.solver.supply import Supply
 
-_ROUNDS = 40
+_ROUNDS = 34
 _NEAR = 1.003  # times the cost in fractions: the program is as good as done
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
-_TRIALS = 6
+_TRIALS = 8
 _PULL = 0.9
 _HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
+_BUYABLE_MAX = 8  # those that the greedy pass chooses from: half its time, and plans as cheap as with all
 _HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
 _WORTH_ADDING = 1.0005
 _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
 _RESERVED_TRIALS = (Trial(0.1), Trial(0.3), Trial(0.8))
 _NODES_MAX = 100
-_DIVES = 12
+_DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _DIVING_TRIALS = 2
@@ -113,11 +115,10 @@ def _limits(supply: Supply) -> Iterable[tuple[tuple[str, str], float]]:
 class _Pricing:
     """Finds patterns that a program's prices make worthwhile."""
 
-    def __init__(self, columns: _Columns, base: Packing, worth: Sequence[float], candidates: Candidates) -> None:
+    def __init__(self, columns: _Columns, base: Packing, candidates: Sequence[Candidate]) -> None:
         self._columns = columns
         self._floor_percent, self._buyable = base.floor_percent, base.buyable
-        hopeful = _hopeful(base, worth, candidates.paid)
-        self._candidates = [*hopeful, *candidates.reserved]
+        self._candidates = candidates
         self._knapsacks = Knapsacks(base.shapes, self._candidates)
         self._uses = [columns.uses(candidate) for candidate in self._candidates]
         self._round = 0
@@ -157,17 +158,23 @@ class _Pricing:
         return self._knapsacks.share(row, content) * 100 >= self._floor_percent
 
 
-def _hopeful(base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> list[Candidate]:
-    """Return the few candidates of each kind of takers that can be worth most for their price at these worths."""
-    bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
-    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
-    ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
-    kept: dict[tuple[int, str], list[Candidate]] = {}
-    for ratio, item in ratios:
-        same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
-        if ratio > _HOPEFUL and len(same) < _HOPEFUL_MAX:
-            same.append(item)
-    return [item for same in kept.values() for item in same]
+class _Hopeful:
+    """Paid candidates by how much they can be worth for their price at some worths."""
+
+    def __init__(self, base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> None:
+        bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
+        ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
+        ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
+        self._best = [item for ratio, item in ratios if ratio > _HOPEFUL]
+
+    def best(self, most: int) -> list[Candidate]:
+        """Return the best few of each kind of takers."""
+        kept: dict[tuple[int, str], list[Candidate]] = {}
+        for item in self._best:
+            same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
+            if len(same) < most:
+                same.append(item)
+        return [item for same in kept.values() for item in same]
 
 
 def combined(
@@ -185,7 +192,8 @@ def combined(
             if pattern.candidate is not None:
                 columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
     fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
-    pricing = _Pricing(columns, base, worth if fluid is None else fluid.worths, candidates)
+    hopeful = _Hopeful(base, worth if fluid is None else fluid.worths, candidates.paid)
+    pricing = _Pricing(columns, base, [*hopeful.best(_HOPEFUL_MAX), *candidates.reserved])
     costs: list[float] = []
     for number in range(_ROUNDS + 1):
         if not columns.program.solve():
@@ -199,7 +207,12 @@ def combined(
         steady = duals if fluid is None else columns.between(duals, fluid, pull)
         if not pricing.add(duals, steady, base.left, _TRIALS) and not pricing.add(duals, duals, base.left, _TRIALS):
             break
-    return _rounded(columns, pricing, base, worth, candidates)
+    few = copy(candidates)
+    few.paid = hopeful.best(_BUYABLE_MAX)
+    best = _rounded(columns, pricing, base, worth, few)
+    if best.active:
+        buy_rest(best, candidates)  # the few may be too small for somebody
+    return best
 
 
 def is_done(costs: Sequence[float], fluid: FluidPrices | None) -> bool:
