@@ -224,18 +224,23 @@ class Filler:
         """Add plain shapes of the mask to ``content``, as far as ``caps`` let them; return the CPU and memory left."""
         left, hosts, sizes, rankings = self.left, self.hosts, self.sizes, self._rankings[style]
         cpu, memory, pods = sizes.cpu, sizes.memory, sizes.pods
+        cpu_steps, memory_steps = sizes.cpu_steps, sizes.memory_steps
+        least_cpu, least_memory = cpu_steps[0], memory_steps[0]
         full = [number for number, cap in caps.items() if cap <= 0]
         waiting_at: dict[int, int] = {}
         free_cpu, free_memory, free_pods = room[:3]
-        while free_cpu > 0 and free_memory > 0 and free_pods > 0:
+        while free_cpu >= least_cpu and free_memory >= least_memory and free_pods > 0:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             ranking = rankings[rate] or self._ranking(style, rate)
-            waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask)
-            waiting &= ranking.by_cpu[bisect_right(sizes.cpu_steps, free_cpu)]
-            waiting &= ranking.by_memory[bisect_right(sizes.memory_steps, free_memory)]
-            for number in full:
-                waiting &= ~ranking.by_host[number]
+            if rate in waiting_at:
+                waiting = waiting_at[rate]
+            else:
+                waiting = ranking.alive(mask)
+                for number in full:
+                    waiting &= ~ranking.by_host[number]
+            waiting &= ranking.by_cpu[bisect_right(cpu_steps, free_cpu)]
+            waiting &= ranking.by_memory[bisect_right(memory_steps, free_memory)]
             # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
             index, count = 0, 0
             while waiting:
@@ -259,6 +264,8 @@ class Filler:
             caps[host] -= count
             if caps[host] == 0:
                 full.append(host)
+                for known in waiting_at:
+                    waiting_at[known] &= ~self._ranking(style, known).by_host[host]
             content[index] = content.get(index, 0) + count
             free_cpu -= cpu[index] * count
             free_memory -= memory[index] * count
