@@ -8,8 +8,9 @@ from operator import gt
 from shared.core.instance_type import CapacityType
 from shared.core.plan import OfferingKey
 from shared.core.resources import NODES
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.market import Option
-from shared.core.solver.state import Bin, State, total_load
+from shared.core.solver.state import State
 
 _Market = tuple[int, CapacityType, tuple[tuple[str, str | None], ...]]  # pool entry, capacity type, labels that stay
 _Kind = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes

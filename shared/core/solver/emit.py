@@ -6,10 +6,11 @@ from operator import attrgetter
 from shared.core.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
 from shared.core.snapshot import PlacedReplicas
 from shared.core.solver.alternatives import Alternatives
+from shared.core.solver.bins import Bin
 from shared.core.solver.groups import Group
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.reasons import Reasons
-from shared.core.solver.state import Bin, State
+from shared.core.solver.state import State
 
 
 class _Members:

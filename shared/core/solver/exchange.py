@@ -11,12 +11,12 @@ from itertools import chain, combinations
 from operator import attrgetter
 
 from shared.core.labels import HOSTNAME
+from shared.core.solver.bins import Bin
 from shared.core.solver.general import ANYWHERE, Placer
 from shared.core.solver.groups import Group
 from shared.core.solver.inversions import has_inversion
 from shared.core.solver.market import Option
 from shared.core.solver.repair import empty_paid_nodes
-from shared.core.solver.state import Bin
 
 # One look is one replica tried on one place, some 15 microseconds.
 _LOOKS_MAX = 10_000

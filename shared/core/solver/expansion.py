@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
+from shared.core.solver.bins import Bin
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import Lot
 from shared.core.solver.packing import Pattern
 from shared.core.solver.shapes import Shape
-from shared.core.solver.state import Bin, State
+from shared.core.solver.state import State
 from shared.core.solver.topology import Constraints
 
 _Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]

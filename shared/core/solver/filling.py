@@ -233,12 +233,7 @@ class Filler:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             ranking = rankings[rate] or self._ranking(style, rate)
-            if rate in waiting_at:
-                waiting = waiting_at[rate]
-            else:
-                waiting = ranking.alive(mask)
-                for number in full:
-                    waiting &= ~ranking.by_host[number]
+            waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask, full)
             waiting &= ranking.by_cpu[bisect_right(cpu_steps, free_cpu)]
             waiting &= ranking.by_memory[bisect_right(memory_steps, free_memory)]
             # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.

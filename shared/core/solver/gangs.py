@@ -4,10 +4,11 @@ Gangs are decided one after the other in queue order, each on what earlier ones 
 it needs, so two gangs cannot block each other for ever.
 """
 
+from shared.core.solver.bins import Bin
 from shared.core.solver.general import ANYWHERE, Placer, Scope
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
-from shared.core.solver.state import Bin, State
+from shared.core.solver.state import State
 
 
 def place_gang(placer: Placer, group: Group) -> bool:

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from shared.core.labels import HOSTNAME
 from shared.core.resources import NODES
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.choices import Choices, Places
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option
 from shared.core.solver.preference import OrderKey, is_tiny, paid_key, reserved_key
-from shared.core.solver.state import Bin, State, total_load
+from shared.core.solver.state import State
 from shared.core.solver.supply import UNLIMITED
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Set
 
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.groups import Group
-from shared.core.solver.state import Bin, State, total_load
+from shared.core.solver.state import State
 
 
 def has_inversion(state: State, moved: Set[int] = frozenset()) -> bool:

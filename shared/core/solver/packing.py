@@ -9,10 +9,10 @@ from heapq import heapify, heappop, heappush
 from math import inf, sqrt
 from typing import NamedTuple
 
+from shared.core.solver.bins import Bin
 from shared.core.solver.filling import MEMORY_UNIT, Contents, Filler
 from shared.core.solver.preference import WORTH_A_SLOT
 from shared.core.solver.shapes import Candidate, Shape
-from shared.core.solver.state import Bin
 from shared.core.solver.supply import Supply
 from shared.core.solver.vectors import Vector
 

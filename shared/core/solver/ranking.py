@@ -1,6 +1,6 @@
 """Shapes in order of attraction, and sets of them as masks in that order: the first that fits is the lowest bit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter, or_
@@ -57,9 +57,12 @@ class Ranking:
             known = self._known[mask] = int(digits or "0", 2)
         return known
 
-    def alive(self, mask: int) -> int:
-        """Return who of a mask over shapes is left, in this order."""
-        return self._ranked(mask) & self._live
+    def alive(self, mask: int, full: Iterable[int] = ()) -> int:
+        """Return who of a mask over shapes is left and carries none of the rules that are ``full``, in this order."""
+        alive = self._ranked(mask) & self._live
+        for number in full:
+            alive &= ~self.by_host[number]
+        return alive
 
     def first(self, mask: int) -> int:
         """Return the first shape of the mask that is left; one must be."""

@@ -9,9 +9,10 @@ from collections.abc import Set
 from functools import partial
 from operator import is_
 
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.general import Placer, Scope
 from shared.core.solver.market import Option
-from shared.core.solver.state import Bin, State, total_load
+from shared.core.solver.state import State
 
 # Trials look at every node, so their number is bounded by work, not by share; 20,000 looks take some 50 ms.
 _LOOKS_MAX = 20_000

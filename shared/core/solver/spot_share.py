@@ -7,11 +7,12 @@ from itertools import chain
 from shared.core.instance_type import CapacityType
 from shared.core.plan import OfferingKey
 from shared.core.solver.alternatives import Alternatives
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.general import Placer
 from shared.core.solver.lots import connected
 from shared.core.solver.market import Option
 from shared.core.solver.repair import empty_paid_nodes, take_off
-from shared.core.solver.state import Bin, State, total_load
+from shared.core.solver.state import State
 
 
 def spread_spot(placer: Placer, place_leftovers: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from shared.core.labels import HOSTNAME
 from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.snapshot import Node
+from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.groups import Demands, Group
 from shared.core.solver.market import Market, Option
 from shared.core.solver.nodes import NodeFacts
@@ -12,70 +12,7 @@ from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.supply import UNLIMITED, Supply
 from shared.core.solver.topology import Constraints, DomainLedger
 from shared.core.solver.vectors import copies_that_fit
-from shared.core.taint import Taint, binding_taints
-
-
-class Bin:
-    """``count`` equal nodes: one existing node, or planned nodes of one option.
-
-    ``contents`` is replicas per node by group, ``levels`` the relaxation level that each group needed there;
-    ``residents`` are (matching, anti mask, count) of what already ran.
-    """
-
-    __slots__ = (
-        "alternatives",
-        "contents",
-        "count",
-        "free",
-        "labels",
-        "levels",
-        "node",
-        "option",
-        "residents",
-        "taints",
-        "uid",
-    )
-
-    def __init__(
-        self,
-        uid: int,
-        *,
-        labels: Mapping[str, str],
-        alternatives: int,
-        free: list[int],
-        taints: tuple[Taint, ...] = (),
-        node: Node | None = None,
-        option: Option | None = None,
-        count: int = 1,
-        residents: tuple[tuple[int, int, int], ...] = (),
-    ) -> None:
-        self.uid = uid
-        self.node = node
-        self.option = option
-        self.count = count
-        self.labels = labels
-        self.alternatives = alternatives
-        self.free = free
-        self.taints = taints
-        self.contents: dict[int, int] = {}
-        self.residents = residents
-        self.levels: dict[int, int] = {}
-
-    def split(self, uid: int, count: int) -> "Bin":
-        """Take ``count`` of the nodes out as a bin of their own."""
-        other = Bin(
-            uid,
-            labels=self.labels,
-            alternatives=self.alternatives,
-            free=list(self.free),
-            taints=self.taints,
-            option=self.option,
-            count=count,
-        )
-        other.contents = dict(self.contents)
-        other.levels = dict(self.levels)
-        self.count -= count
-        return other
+from shared.core.taint import binding_taints
 
 
 class State:
@@ -107,7 +44,7 @@ class State:
             if facts.takes_replicas(node):
                 self.bins.append(
                     Bin(
-                        self._uid(),
+                        uid=self._uid(),
                         labels=node.labels,
                         alternatives=facts.alternatives(node),
                         free=facts.free(node),
@@ -153,7 +90,7 @@ class State:
     def open_bin(self, option: Option, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
         opened = Bin(
-            self._uid(),
+            uid=self._uid(),
             labels=self.labels_of(option),
             alternatives=option.alternatives,
             free=list(option.allocatable),
@@ -241,13 +178,16 @@ class State:
 
         ``room``: what is then left on a node, from whoever has counted it already.
         """
-        groups, remaining, nodes = self.groups, self.remaining, bin_.count
         for index, per_node in who.items():
-            bin_.contents[index] = bin_.contents.get(index, 0) + per_node
-            bin_.levels[index] = max(level, bin_.levels.get(index, level))
-            remaining[index] -= per_node * nodes
+            self.remaining[index] -= per_node * bin_.count
+        if bin_.contents:
+            for index, per_node in who.items():
+                bin_.contents[index] = bin_.contents.get(index, 0) + per_node
+                bin_.levels[index] = max(level, bin_.levels.get(index, level))
+        else:
+            bin_.contents, bin_.levels = dict(who), dict.fromkeys(who, level)
         if room is None:
-            load = total_load(groups, who, len(bin_.free))
+            load = total_load(self.groups, who, len(bin_.free))
             room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
         bin_.free = list(room)
 
@@ -389,12 +329,3 @@ class State:
             if self.groups[index].matching >> term & 1:
                 matched += count
         return matched
-
-
-def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:
-    """Sum what the contents of one node take."""
-    load = [0] * dimensions
-    for index, count in contents.items():
-        for dimension, asked in enumerate(groups[index].request):
-            load[dimension] += asked * count
-    return load

@@ -1,0 +1,55 @@
+"""Nodes of a solve: existing ones and planned ones, equal ones together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.core.snapshot import Node
+from shared.core.solver.groups import Group
+from shared.core.solver.market import Option
+from shared.core.taint import Taint
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Bin:
+    """``count`` equal nodes: one existing node, or planned nodes of one option.
+
+    ``contents`` is replicas per node by group, ``levels`` the relaxation level that each group needed there;
+    ``residents`` are (matching, anti mask, count) of what already ran.
+    """
+
+    uid: int
+    labels: Mapping[str, str]
+    alternatives: int
+    free: list[int]
+    taints: tuple[Taint, ...] = ()
+    node: Node | None = None
+    option: Option | None = None
+    count: int = 1
+    residents: tuple[tuple[int, int, int], ...] = ()
+    contents: dict[int, int] = field(default_factory=dict)
+    levels: dict[int, int] = field(default_factory=dict)
+
+    def split(self, uid: int, count: int) -> "Bin":
+        """Take ``count`` of the nodes out as a bin of their own."""
+        other = Bin(
+            uid=uid,
+            labels=self.labels,
+            alternatives=self.alternatives,
+            free=list(self.free),
+            taints=self.taints,
+            option=self.option,
+            count=count,
+            contents=dict(self.contents),
+            levels=dict(self.levels),
+        )
+        self.count -= count
+        return other
+
+
+def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:
+    """Sum what the contents of one node take."""
+    load = [0] * dimensions
+    for index, count in contents.items():
+        for dimension, asked in enumerate(groups[index].request):
+            load[dimension] += asked * count
+    return load
