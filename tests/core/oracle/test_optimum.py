@@ -134,7 +134,7 @@ def test_order_leaves_few_without_a_domain(family: str) -> None:
     assert len(worse) * 100 <= len(SEEDS) * ORDER_EFFECTS_PERCENT
 
 
-@pytest.mark.parametrize("seed", [108, 151, 194, 199, 253, 294, 2243, 2666, 2791])
+@pytest.mark.parametrize("seed", [151, 194, 199, 253, 294, 2243, 2666, 2791])
 def test_an_order_is_found_in_which_all_have_a_domain(seed: int) -> None:
     """Worlds in which those who went first once left others without a domain."""
     snapshot = instance(seed, TIGHT["tight-topology"])
