@@ -40,8 +40,11 @@ class _Members:
     def take(self, count: int) -> tuple[PlacedReplicas, ...]:
         """Return the next ``count`` replicas."""
         key, left = self._left[-1]
-        if left >= count:  # mostly
-            self._take(count)
+        if left > count:
+            self._left[-1] = (key, left - count)
+            return (PlacedReplicas(key, count),)
+        if left == count:
+            self._left.pop()
             return (PlacedReplicas(key, count),)
         placed = []
         while count:

@@ -12,29 +12,29 @@ from shared.core.solver.shapes import Shape
 from shared.core.solver.state import State
 from shared.core.solver.topology import Constraints
 
-_Signature = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
-_FREE: _Signature = ((), ())  # of replicas that no rule about hosts sees
+# The spread rules about hosts that a replica matches, and those that it carries with their skews.
+_Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+_FREE = 0  # the number of the rules of replicas that have none
 
 
 class _Stock:
-    """What is left of a shape's lots, by group, and by what host rules see in a group."""
+    """What is left of a shape's lots, by group, and by the number of the group's rules."""
 
-    def __init__(self, shape: Shape, signature_of: Callable[[Group], _Signature]) -> None:
-        self.buckets: dict[_Signature, list[list[int]]] = {}
-        self.totals: dict[_Signature, int] = {}
+    def __init__(self, shape: Shape, rules_of: Callable[[Group], int]) -> None:
+        self.buckets: dict[int, list[list[int]]] = {}
+        self.totals: dict[int, int] = {}  # only what is left
         for lot in reversed(shape.lots):
-            signature = signature_of(lot.group)
-            self.buckets.setdefault(signature, []).append([lot.group.index, lot.count])
-            self.totals[signature] = self.totals.get(signature, 0) + lot.count
+            number = rules_of(lot.group)
+            self.buckets.setdefault(number, []).append([lot.group.index, lot.count])
+            self.totals[number] = self.totals.get(number, 0) + lot.count
         self.is_plain = self.buckets.keys() == {_FREE}
 
-    def take(self, signature: _Signature, count: int) -> Iterator[tuple[int, int]]:
-        """Yield (group, count) for ``count`` replicas of one signature, as far as they reach."""
-        stack = self.buckets[signature]
+    def take(self, number: int, count: int) -> Iterator[tuple[int, int]]:
+        """Yield (group, count) for ``count`` replicas with the same rules, as far as they reach."""
+        stack = self.buckets[number]
         while count and stack:
             group, left = stack[-1]
             taken = min(count, left)
-            self.totals[signature] -= taken
             count -= taken
             if taken == left:
                 stack.pop()
@@ -42,34 +42,34 @@ class _Stock:
                 stack[-1][1] = left - taken
             yield group, taken
 
-    def take_one(self, signature: _Signature) -> int:
-        """Return the group of one replica of a signature; there must be one."""
-        self.totals[signature] -= 1
-        stack = self.buckets[signature]
-        group, left = stack[-1]
-        if left > 1:
-            stack[-1][1] = left - 1
+    def take_one(self, number: int) -> int:
+        """Return the group of one replica with these rules; there must be one."""
+        stack = self.buckets[number]
+        last = stack[-1]
+        if last[1] > 1:
+            last[1] -= 1
         else:
             stack.pop()
-            if not stack:
-                del self.totals[signature]
-        return group
+        if stack:
+            self.totals[number] -= 1
+        else:
+            del self.totals[number]
+        return last[0]
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
         """Yield (number of equal nodes, who is on each) for a shape without host rules."""
-        (signature,) = self.buckets
-        stack = self.buckets[signature]
+        stack = self.buckets[_FREE]
         while nodes:
             group, left = stack[-1]
             whole = min(nodes, left // per_node)
             if whole:
-                for _ in self.take(signature, whole * per_node):
+                for _ in self.take(_FREE, whole * per_node):
                     pass
                 nodes -= whole
                 yield whole, ((group, per_node),)
             else:
                 nodes -= 1
-                yield 1, tuple(self.take(signature, per_node))
+                yield 1, tuple(self.take(_FREE, per_node))
 
 
 class Expansion:
@@ -94,16 +94,19 @@ class Expansion:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
         self._placed: dict[int, tuple[Bin, dict[tuple[int, int, int], int]]] = {}  # by kind, per labels of nodes
-        self._signatures: dict[tuple[int, int], _Signature] = {}
-        self._stocks = [_Stock(shape, self._signature) for shape in shapes]
+        self._rules: dict[_Rules, int] = {((), ()): _FREE}
+        self._known: dict[tuple[int, int], int] = {}  # numbers of rules
+        self._stocks = [_Stock(shape, self._number) for shape in shapes]
+        self._by_number = list(self._rules)
 
-    def _signature(self, group: Group) -> _Signature:
-        """Return the spread rules about hosts that a group matches, and those that it carries with their skews."""
+    def _number(self, group: Group) -> int:
+        """Return the number of a group's rules."""
         matching, constraints = group.matching & self._spread_mask, group.constraints[0]
-        known = self._signatures.get((matching, id(constraints)))
+        known = self._known.get((matching, id(constraints)))
         if known is None:
             carried = tuple((item.term, item.max_skew) for item in constraints.spread if item.topology_key == HOSTNAME)
-            known = self._signatures[matching, id(constraints)] = (tuple(iter_bits(matching)), carried)
+            known = self._rules.setdefault((tuple(iter_bits(matching)), carried), len(self._rules))
+            self._known[matching, id(constraints)] = known
         return known
 
     def write(self, pattern: Pattern) -> None:
@@ -177,16 +180,17 @@ class Expansion:
         for index, count in items:
             stock = self._stocks[index]
             for _ in range(count):
-                signature = _FREE if stock.is_plain else _choose(stock, matched, limits)
-                if signature is None:
+                number = _FREE if stock.is_plain else self._choose(stock, matched, limits)
+                if number is None:
                     break
-                group = stock.take_one(signature)
+                group = stock.take_one(number)
                 who[group] = who.get(group, 0) + 1
-                own, carried = signature
-                for term in own:
-                    matched[term] = matched.get(term, 0) + 1
-                for term, skew in carried:
-                    limits[term] = min(skew, limits.get(term, skew))
+                if number != _FREE:
+                    own, carried = self._by_number[number]
+                    for term in own:
+                        matched[term] = matched.get(term, 0) + 1
+                    for term, skew in carried:
+                        limits[term] = min(skew, limits.get(term, skew))
         return who
 
     def _present(self, bin_: Bin) -> tuple[dict[int, int], dict[int, int]]:
@@ -197,28 +201,30 @@ class Expansion:
         for index, count in bin_.contents.items():
             group = self._state.groups[index]
             present.append((group.matching, count))
-            for term, skew in self._signature(group)[1]:
+            for term, skew in self._by_number[self._number(group)][1]:
                 limits[term] = min(skew, limits.get(term, skew))
         for matching, count in present:
             for term in iter_bits(matching & self._spread_mask):
                 matched[term] = matched.get(term, 0) + count
         return matched, limits
 
+    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> int | None:
+        """Return the most plentiful kind of replica that may join the node."""
+        totals, rules = stock.totals, self._by_number
+        if totals:
+            most = max(totals, key=totals.__getitem__)
+            if _may_join(rules[most], matched, limits):
+                return most
+        fitting = [number for number in totals if _may_join(rules[number], matched, limits)]
+        return max(fitting, key=totals.__getitem__, default=None)
 
-def _choose(stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Signature | None:
-    """Return the most plentiful kind of replica that may join the node."""
-    totals = stock.totals
-    if totals:
-        most = max(totals, key=totals.__getitem__)
-        if _may_join(most, matched, limits):
-            return most
-    fitting = [signature for signature in totals if _may_join(signature, matched, limits)]
-    return max(fitting, key=totals.__getitem__, default=None)
 
-
-def _may_join(signature: _Signature, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
-    own, carried = signature
+def _may_join(rules: _Rules, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    own, carried = rules
     for term in own:
         if term in limits and matched.get(term, 0) >= limits[term]:
             return False
-    return not carried or all(matched.get(term, 0) + (term in own) <= skew for term, skew in carried)
+    for term, skew in carried:  # noqa: SIM110 # asked for each replica, and all() takes twice as long
+        if matched.get(term, 0) + (term in own) > skew:
+            return False
+    return True

@@ -250,7 +250,8 @@ class _PartShape:
                 return None
         if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
             return None
-        if any(_multiply_matched(group, spread) for group in part.groups):
+        mask = sum(1 << term for term in spread)
+        if any((group.matching & mask).bit_count() > 1 for group in part.groups):
             return None
         followed = next(iter(affinity), None)
         if followed is not None and not all(_leads_itself(group, followed) for group in part.groups):
@@ -282,10 +283,6 @@ def _are_counted_everywhere(groups: Sequence[Group]) -> bool:
         for group in groups
         if group.matching >> spread.term & 1
     )
-
-
-def _multiply_matched(group: Group, terms: set[int]) -> bool:
-    return sum(1 for term in terms if group.matching >> term & 1) > 1
 
 
 def _leads_itself(group: Group, term: int) -> bool:

@@ -103,7 +103,7 @@ class Packing:
 
     def repeats(self, content: Contents) -> int:
         """How often the demand that is left allows the content."""
-        return min(self.left[index] // count for index, count in content)
+        return min([self.left[index] // count for index, count in content])
 
     def apply(self, candidate: Candidate, content: Contents, count: int) -> None:
         """Plan ``count`` nodes with this content."""
