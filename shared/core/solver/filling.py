@@ -68,6 +68,9 @@ class Filler:
         self.hosts = [_NO_RULE if shape.host is None else shape.host.number for shape in shapes]
         self.is_special = [any(shape.request[3:]) for shape in shapes]
         self.plain = sum([1 << index for index, special in enumerate(self.is_special) if not special])
+        self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
+        for index, number in enumerate(self.hosts):
+            self._carriers[number] |= 1 << index
         self.host_caps = {_NO_RULE: UNLIMITED}
         self.host_caps.update({shape.host.number: shape.host.cap for shape in shapes if shape.host is not None})
         largest = [max([request[k] for request in self.requests], default=0) for k in range(self.dimensions)]
@@ -189,6 +192,9 @@ class Filler:
         best: dict[int, int] = {}
         style, worth = _FEW if base else _MANY, self.worth
         shortlist = self._shortlist(mask, style)
+        for number, cap in caps.items():
+            if cap <= 0:
+                shortlist &= ~self._carriers[number]
         for power in _SHARPNESS:
             found = dict(content)
             cpu, memory = self._fill_plain(shortlist, style, _EDGES[power], room, dict(caps), found)
@@ -221,19 +227,21 @@ class Filler:
         caps: dict[int, int],
         content: dict[int, int],
     ) -> tuple[int, int]:
-        """Add plain shapes of the mask to ``content``, as far as ``caps`` let them; return the CPU and memory left."""
+        """Add plain shapes of the mask to ``content``, as far as ``caps`` let them; return the CPU and memory left.
+
+        No shape of the mask carries a rule of which no place is left.
+        """
         left, hosts, sizes, rankings = self.left, self.hosts, self.sizes, self._rankings[style]
         cpu, memory, pods = sizes.cpu, sizes.memory, sizes.pods
         cpu_steps, memory_steps = sizes.cpu_steps, sizes.memory_steps
         least_cpu, least_memory = cpu_steps[0], memory_steps[0]
-        full = [number for number, cap in caps.items() if cap <= 0]
         waiting_at: dict[int, int] = {}
         free_cpu, free_memory, free_pods = room[:3]
         while free_cpu >= least_cpu and free_memory >= least_memory and free_pods > 0:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
             ranking = rankings[rate] or self._ranking(style, rate)
-            waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask, full)
+            waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask)
             waiting &= ranking.by_cpu[bisect_right(cpu_steps, free_cpu)]
             waiting &= ranking.by_memory[bisect_right(memory_steps, free_memory)]
             # This loop is where the time goes; what is refused once is refused for good, as room only shrinks.
@@ -258,7 +266,7 @@ class Filler:
             count = count // 4 or count
             caps[host] -= count
             if caps[host] == 0:
-                full.append(host)
+                mask &= ~self._carriers[host]
                 for known in waiting_at:
                     waiting_at[known] &= ~self._ranking(style, known).by_host[host]
             content[index] = content.get(index, 0) + count

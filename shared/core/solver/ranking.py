@@ -1,6 +1,6 @@
 """Shapes in order of attraction, and sets of them as masks in that order: the first that fits is the lowest bit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter, or_
@@ -51,18 +51,14 @@ class Ranking:
 
     def _ranked(self, mask: int) -> int:
         """Return a mask over shapes in this order."""
-        known = self._known.get(mask)
-        if known is None:
-            digits = "" if self._digits is None else "".join(self._digits(f"{mask:0{self._shape_count}b}"))
-            known = self._known[mask] = int(digits or "0", 2)
-        return known
+        digits = "" if self._digits is None else "".join(self._digits(f"{mask:0{self._shape_count}b}"))
+        self._known[mask] = ranked = int(digits or "0", 2)
+        return ranked
 
-    def alive(self, mask: int, full: Iterable[int] = ()) -> int:
-        """Return who of a mask over shapes is left and carries none of the rules that are ``full``, in this order."""
-        alive = self._ranked(mask) & self._live
-        for number in full:
-            alive &= ~self.by_host[number]
-        return alive
+    def alive(self, mask: int) -> int:
+        """Return who of a mask over shapes is left, in this order."""
+        known = self._known.get(mask)
+        return (self._ranked(mask) if known is None else known) & self._live
 
     def first(self, mask: int) -> int:
         """Return the first shape of the mask that is left; one must be."""
