@@ -94,10 +94,10 @@ class Expansion:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
         self._placed: dict[int, tuple[Bin, dict[tuple[int, int, int], int]]] = {}  # by kind, per labels of nodes
-        self._rules: dict[_Rules, int] = {((), ()): _FREE}
-        self._known: dict[tuple[int, int], int] = {}  # numbers of rules
+        self._rules: list[_Rules] = [((), ())]
+        self._numbers: dict[_Rules, int] = {((), ()): _FREE}
+        self._known: dict[tuple[int, int], int] = {}  # numbers by what groups match and carry
         self._stocks = [_Stock(shape, self._number) for shape in shapes]
-        self._by_number = list(self._rules)
 
     def _number(self, group: Group) -> int:
         """Return the number of a group's rules."""
@@ -105,8 +105,10 @@ class Expansion:
         known = self._known.get((matching, id(constraints)))
         if known is None:
             carried = tuple((item.term, item.max_skew) for item in constraints.spread if item.topology_key == HOSTNAME)
-            known = self._rules.setdefault((tuple(iter_bits(matching)), carried), len(self._rules))
-            self._known[matching, id(constraints)] = known
+            rules = (tuple(iter_bits(matching)), carried)
+            known = self._known[matching, id(constraints)] = self._numbers.setdefault(rules, len(self._rules))
+            if known == len(self._rules):
+                self._rules.append(rules)
         return known
 
     def write(self, pattern: Pattern) -> None:
@@ -186,7 +188,7 @@ class Expansion:
                 group = stock.take_one(number)
                 who[group] = who.get(group, 0) + 1
                 if number != _FREE:
-                    own, carried = self._by_number[number]
+                    own, carried = self._rules[number]
                     for term in own:
                         matched[term] = matched.get(term, 0) + 1
                     for term, skew in carried:
@@ -201,7 +203,7 @@ class Expansion:
         for index, count in bin_.contents.items():
             group = self._state.groups[index]
             present.append((group.matching, count))
-            for term, skew in self._by_number[self._number(group)][1]:
+            for term, skew in self._rules[self._number(group)][1]:
                 limits[term] = min(skew, limits.get(term, skew))
         for matching, count in present:
             for term in iter_bits(matching & self._spread_mask):
@@ -210,7 +212,7 @@ class Expansion:
 
     def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> int | None:
         """Return the most plentiful kind of replica that may join the node."""
-        totals, rules = stock.totals, self._by_number
+        totals, rules = stock.totals, self._rules
         if totals:
             most = max(totals, key=totals.__getitem__)
             if _may_join(rules[most], matched, limits):
