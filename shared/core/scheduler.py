@@ -100,9 +100,10 @@ def _left_over(state: State) -> tuple[int, ...]:
 
 def _is_worth_retrying(state: State, among: Iterable[int] | None = None) -> bool:
     """Whether few replicas in all, and some of these groups left over (all groups if none are given), leave time."""
-    is_small = sum(group.count for group in state.groups) <= _RETRY_REPLICAS_MAX
     left = state.remaining if among is None else [state.remaining[index] for index in among]
-    return is_small and any(left) and not state.market.policy.expired()
+    if not any(left) or state.market.policy.expired():
+        return False
+    return sum(group.count for group in state.groups) <= _RETRY_REPLICAS_MAX
 
 
 def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> State:

@@ -111,7 +111,7 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
             cost += (bin_.option.price + overhead) * bin_.count
     unplaced: list[UnplacedReplicas] = []
     for group in state.groups:
-        for key, count in members[group.index].rest():
+        for key, count in members[group.index].rest() if state.remaining[group.index] else ():
             unplaced.append(reasons.explain(group, key, count, out_of_time=group.index in state.unlooked))
     return Plan(
         launches=tuple(launches),

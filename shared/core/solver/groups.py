@@ -29,14 +29,10 @@ class Group:
     request: Vector
     levels: tuple[Level, ...]
     matching: int
+    count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
     alternatives: list[int] = field(default_factory=list)
     constraints: list[Constraints] = field(default_factory=list)
-
-    @property
-    def count(self) -> int:
-        """All replicas of the group."""
-        return sum([count for _, count, _ in self.members])
 
     @property
     def is_price_capped(self) -> bool:
@@ -206,6 +202,7 @@ def _grouped(
         if group is None:
             group = by_key[key] = Group(0, workload, workload.priority, request, found, matching)
         group.members.append((workload.key, demand.pending_count, demand.pending_since))
+        group.count += demand.pending_count
     return _in_queue_order(by_key.values())
 
 
@@ -217,7 +214,8 @@ def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
 def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
     """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
     for group in groups:
-        group.members.sort(key=lambda member: (member[2], member[0]))
+        if len(group.members) > 1:
+            group.members.sort(key=lambda member: (member[2], member[0]))
     ordered = sorted(
         groups,
         key=lambda group: (
