@@ -40,11 +40,8 @@ class _Members:
     def take(self, count: int) -> tuple[PlacedReplicas, ...]:
         """Return the next ``count`` replicas."""
         key, left = self._left[-1]
-        if left > count:
-            self._left[-1] = (key, left - count)
-            return (PlacedReplicas(key, count),)
-        if left == count:
-            self._left.pop()
+        if left >= count:  # mostly
+            self._left[-1:] = [(key, left - count)] if left > count else []
             return (PlacedReplicas(key, count),)
         placed = []
         while count:

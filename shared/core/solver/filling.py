@@ -120,7 +120,7 @@ class Filler:
         if known is None:
             plain = list(iter_bits(self.plain))
             plain.sort(key=_attraction(self, _RATES[rate], *style))
-            known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.hosts, self.active)
+            known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.active)
         return known
 
     def _shortlist(self, mask: int, style: _Style) -> int:
@@ -132,7 +132,7 @@ class Filler:
         if known is None:
             if not self._by_worth:
                 most = sorted(iter_bits(self.plain), key=lambda index: (-self.worth[index], index))
-                self._by_worth = [Ranking(order, self.sizes, self.hosts, self.active) for order in (most, most[::-1])]
+                self._by_worth = [Ranking(order, self.sizes, self.active) for order in (most, most[::-1])]
             rankings = [self._ranking(style, rate) for rate in range(0, len(_RATES), 2)]
             known = 0
             for ranking in (*rankings, *self._by_worth):
@@ -268,7 +268,7 @@ class Filler:
             if caps[host] == 0:
                 mask &= ~self._carriers[host]
                 for known in waiting_at:
-                    waiting_at[known] &= ~self._ranking(style, known).by_host[host]
+                    waiting_at[known] &= self._ranking(style, known).alive(mask)
             content[index] = content.get(index, 0) + count
             free_cpu -= cpu[index] * count
             free_memory -= memory[index] * count

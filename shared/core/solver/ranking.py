@@ -29,13 +29,12 @@ class Sizes:
 class Ranking:
     """Some shapes in one order. Bit r of its masks stands for the shape of rank r.
 
-    ``by_cpu`` has, per number of distinct amounts that fit, who asks for no more; so has ``by_memory``. ``by_host`` has
-    who carries each rule about hosts.
+    ``by_cpu`` has, per number of distinct amounts that fit, who asks for no more; so has ``by_memory``.
     """
 
-    __slots__ = ("_digits", "_known", "_live", "_rank", "_shape_count", "by_cpu", "by_host", "by_memory", "order")
+    __slots__ = ("_digits", "_known", "_live", "_rank", "_shape_count", "by_cpu", "by_memory", "order")
 
-    def __init__(self, order: Sequence[int], sizes: Sizes, hosts: Sequence[int], active: int) -> None:
+    def __init__(self, order: Sequence[int], sizes: Sizes, active: int) -> None:
         self.order = order
         self._shape_count = len(sizes.cpu)
         self._rank = {index: rank for rank, index in enumerate(order)}
@@ -44,9 +43,6 @@ class Ranking:
         self._known: dict[int, int] = {}
         self.by_cpu = _upto(order, sizes.cpu, sizes.cpu_steps)
         self.by_memory = _upto(order, sizes.memory, sizes.memory_steps)
-        self.by_host = dict.fromkeys(hosts, 0)
-        for rank, index in enumerate(order):
-            self.by_host[hosts[index]] |= 1 << rank
         self._live = self._ranked(active)
 
     def _ranked(self, mask: int) -> int:
