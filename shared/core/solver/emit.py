@@ -16,45 +16,57 @@ from shared.core.solver.state import State
 class _Members:
     """Hands out the members of a group, oldest first."""
 
+    __slots__ = ("_key", "_last", "_later", "_left")
+
     def __init__(self, group: Group) -> None:
-        self._left: list[tuple[str, int]] = [(key, count) for key, count, _ in reversed(group.members)]
+        self._later = list(group.members[:0:-1])  # mostly a group is one workload
+        self._key, self._left = group.members[0][:2]
+        self._last = PlacedReplicas(self._key, 0)  # shared by all nodes with as many: there are many, and few differ
+
+    def _next(self) -> None:
+        self._key, self._left = self._later.pop()[:2]
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
         """Yield (number of equal nodes, who is on each) until ``nodes`` are served."""
         while nodes:
-            key, count = self._left[-1]
-            whole = min(nodes, count // per_node)
+            if not self._left:
+                self._next()
+            whole = min(nodes, self._left // per_node)
             if whole:
-                self._take(whole * per_node)  # before the yield: whoever asks may not come back
+                self._left -= whole * per_node  # before the yield: whoever asks may not come back
                 nodes -= whole
-                yield whole, (PlacedReplicas(key, per_node),)
+                yield whole, (self._placed(per_node),)
             else:
                 nodes -= 1
                 yield 1, self.take(per_node)
 
-    def _take(self, count: int) -> None:
-        key, left = self._left.pop()
-        if left > count:
-            self._left.append((key, left - count))
+    def _placed(self, count: int) -> PlacedReplicas:
+        """Return so many replicas of the present member as a value."""
+        last = self._last
+        if last.count != count or last.workload_key != self._key:
+            last = self._last = PlacedReplicas(self._key, count)
+        return last
 
     def take(self, count: int) -> tuple[PlacedReplicas, ...]:
         """Return the next ``count`` replicas."""
-        key, left = self._left[-1]
-        if left >= count:  # mostly
-            self._left[-1:] = [(key, left - count)] if left > count else []
-            return (PlacedReplicas(key, count),)
+        if self._left >= count:  # mostly
+            self._left -= count
+            return (self._placed(count),)
         placed = []
         while count:
-            key, left = self._left[-1]
-            taken = min(count, left)
-            placed.append(PlacedReplicas(key, taken))
-            self._take(taken)
+            if not self._left:
+                self._next()
+            taken = min(count, self._left)
+            self._left -= taken
+            placed.append(self._placed(taken))
             count -= taken
         return tuple(placed)
 
     def rest(self) -> Iterator[tuple[str, int]]:
         """Yield who was never placed."""
-        yield from reversed(self._left)
+        if self._left:
+            yield self._key, self._left
+        yield from ((key, count) for key, count, _ in reversed(self._later))
 
 
 _by_key = attrgetter("workload_key")
