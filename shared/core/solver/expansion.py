@@ -1,6 +1,7 @@
 """From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
 
 from shared.core.labels import HOSTNAME
 from shared.core.solver.bins import Bin
@@ -15,19 +16,23 @@ from shared.core.solver.topology import Constraints
 # The spread rules about hosts that a replica matches, and those that it carries with their skews.
 _Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 _FREE = 0  # the number of the rules of replicas that have none
+_Kind = tuple[int, int, int]  # minus how many are left, the place among equals, the number of their rules
 
 
 class _Stock:
-    """What is left of a shape's lots, by group, and by the number of the group's rules."""
+    """What is left of a shape's lots, by the number of the group's rules."""
 
     def __init__(self, shape: Shape, rules_of: Callable[[Group], int]) -> None:
         self.buckets: dict[int, list[list[int]]] = {}
-        self.totals: dict[int, int] = {}  # only what is left
+        totals: dict[int, int] = {}
         for lot in reversed(shape.lots):
             number = rules_of(lot.group)
             self.buckets.setdefault(number, []).append([lot.group.index, lot.count])
-            self.totals[number] = self.totals.get(number, 0) + lot.count
+            totals[number] = totals.get(number, 0) + lot.count
         self.is_plain = self.buckets.keys() == {_FREE}
+        # A heap of the kinds of replicas, the most plentiful first; equals as the lots came.
+        self.kinds = [(-count, position, number) for position, (number, count) in enumerate(totals.items())]
+        heapify(self.kinds)
 
     def take(self, number: int, count: int) -> Iterator[tuple[int, int]]:
         """Yield (group, count) for ``count`` replicas with the same rules, as far as they reach."""
@@ -42,18 +47,27 @@ class _Stock:
                 stack[-1][1] = left - taken
             yield group, taken
 
-    def take_one(self, number: int) -> int:
-        """Return the group of one replica with these rules; there must be one."""
+    def take_one(self, kind: _Kind) -> int:
+        """Return the group of one replica of a kind that is left."""
+        less, position, number = kind
+        if less < -1:
+            fewer = (less + 1, position, number)
+            if kind is self.kinds[0]:
+                heapreplace(self.kinds, fewer)
+            else:
+                self.kinds[self.kinds.index(kind)] = fewer
+                heapify(self.kinds)
+        elif kind is self.kinds[0]:
+            heappop(self.kinds)
+        else:
+            self.kinds.remove(kind)
+            heapify(self.kinds)
         stack = self.buckets[number]
         last = stack[-1]
         if last[1] > 1:
             last[1] -= 1
         else:
             stack.pop()
-        if stack:
-            self.totals[number] -= 1
-        else:
-            del self.totals[number]
         return last[0]
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
@@ -181,18 +195,21 @@ class Expansion:
         who: dict[int, int] = {}
         for index, count in items:
             stock = self._stocks[index]
+            if stock.is_plain:
+                for group, taken in stock.take(_FREE, count):
+                    who[group] = who.get(group, 0) + taken
+                continue
             for _ in range(count):
-                number = _FREE if stock.is_plain else self._choose(stock, matched, limits)
-                if number is None:
+                kind = self._choose(stock, matched, limits)
+                if kind is None:
                     break
-                group = stock.take_one(number)
+                group = stock.take_one(kind)
                 who[group] = who.get(group, 0) + 1
-                if number != _FREE:
-                    own, carried = self._rules[number]
-                    for term in own:
-                        matched[term] = matched.get(term, 0) + 1
-                    for term, skew in carried:
-                        limits[term] = min(skew, limits.get(term, skew))
+                own, carried = self._rules[kind[2]]
+                for term in own:
+                    matched[term] = matched.get(term, 0) + 1
+                for term, skew in carried:
+                    limits[term] = min(skew, limits.get(term, skew))
         return who
 
     def _present(self, bin_: Bin) -> tuple[dict[int, int], dict[int, int]]:
@@ -210,15 +227,12 @@ class Expansion:
                 matched[term] = matched.get(term, 0) + count
         return matched, limits
 
-    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> int | None:
+    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Kind | None:
         """Return the most plentiful kind of replica that may join the node."""
-        totals, rules = stock.totals, self._rules
-        if totals:
-            most = max(totals, key=totals.__getitem__)
-            if _may_join(rules[most], matched, limits):
-                return most
-        fitting = [number for number in totals if _may_join(rules[number], matched, limits)]
-        return max(fitting, key=totals.__getitem__, default=None)
+        kinds, rules = stock.kinds, self._rules
+        if kinds and _may_join(rules[kinds[0][2]], matched, limits):
+            return kinds[0]
+        return min([kind for kind in kinds if _may_join(rules[kind[2]], matched, limits)], default=None)
 
 
 def _may_join(rules: _Rules, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
