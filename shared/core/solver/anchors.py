@@ -122,17 +122,12 @@ def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]], s
         share = sharing.share_out(sharing.anchors_left())
         waiting = [_waiting(packing, takers[family[0].mask]) for family in families]
         family = families[waiting.index(max(waiting))]
-        scored = _scored(packing, shape, family, filled, share)
-        if not scored:
+        best = _best(packing, shape, family, filled, share)
+        if best is None:
             families.remove(family)
             continue
-        score, candidate, content = scored[0]
-        least = _SMALLER_FIRST * family[0].price
-        for other in scored[1:]:
-            if other[0] > score + least:
-                score, candidate, content = other
         wanted = max(1, -(-packing.left[shape.index] // 2))
-        packing.repeat(candidate, content, wanted)
+        packing.repeat(*best, wanted)
 
 
 def _waiting(packing: Packing, takers: Sequence[int]) -> float:
@@ -141,24 +136,31 @@ def _waiting(packing: Packing, takers: Sequence[int]) -> float:
     return sum([urgency[index] * left[index] for index in takers])
 
 
-def _scored(
+def _best(
     packing: Packing, shape: Shape, family: Sequence[Candidate], filled: _Filled, share: int
-) -> list[tuple[float, Candidate, Contents]]:
-    """Return what each size would hold besides one replica of the shape, scored by what the node loses.
+) -> tuple[Candidate, Contents] | None:
+    """Return the size that loses least with one replica of the shape and what else it would hold, and that content.
 
     The node must be opened anyway, so its loss counts, not its worth for money. What was ``filled`` before is as good
-    as then while demand lasts for it: there is less to choose from since, and not more.
+    as then while demand lasts for it: there is less to choose from since, and not more. For the same reason a size is
+    filled anew only if it would be chosen as it was then.
     """
-    scored = []
-    for candidate in family:
-        option = candidate.option
-        if packing.supply.nodes_left(option):
-            worth, content = filled.get((option.index, share), (0.0, ()))
-            if not content or packing.repeats(content) == 0:
-                worth, content = packing.filler.fill(option.allocatable, candidate.mask, ((shape.index, 1),))
-                filled[option.index, share] = worth, content
-            scored.append((worth - candidate.price, candidate, content))
-    return scored
+    open_sizes = [candidate for candidate in family if packing.supply.nodes_left(candidate.option)]
+    least = _SMALLER_FIRST * family[0].price
+    while open_sizes:
+        chosen, score = open_sizes[0], -inf
+        for candidate in open_sizes:
+            about = (candidate.option.index, share)
+            if about not in filled:
+                filled[about] = packing.filler.fill(candidate.option.allocatable, candidate.mask, ((shape.index, 1),))
+            loss = filled[about][0] - candidate.price
+            if loss > score + least:
+                chosen, score = candidate, loss
+        about = (chosen.option.index, share)
+        if packing.repeats(filled[about][1]):
+            return chosen, filled[about][1]
+        del filled[about]
+    return None
 
 
 def _families(shape: Shape, holders: Sequence[_Holder]) -> list[list[Candidate]]:

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
 from math import inf
+from typing import NamedTuple
 
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.ranking import Ranking, Sizes
@@ -21,9 +22,6 @@ from shared.core.solver.vectors import Vector
 # Memory is weighed in units of 4 MiB a millicore (4 GiB a vCPU), the middle of EC2's families: rates lie around 1.
 MEMORY_UNIT = 4 * 2**20
 _RATES = tuple(2.0**step for step in range(-4, 5))
-# Powers of the scarcity ratio that are tried, one after the other, until a node is nearly full.
-_SHARPNESS = (1.0, 0.5, 2.0)
-_EDGES = {power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in _SHARPNESS}
 _NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
 _URGENT = 2.0
 # Of more shapes than this only the best at five rates, and the most and least worthy, are looked at. By trial polished
@@ -31,20 +29,34 @@ _URGENT = 2.0
 _SHAPES_MAX = 96
 _SHAPES_A_RATE = 14
 _NO_RULE = -1  # stands for the rule about hosts of shapes without one
-# How much a shape's own balance, and its size, count beside its worth for what it takes (both found by trial): on
-# nodes that hold many replicas hardly, on nodes that are opened for one replica and hold few, size counts much.
-_MANY = (0.5, 0.1)
-_FEW = (0.7, 0.7)
 
 Contents = tuple[tuple[int, int], ...]
-_Style = tuple[float, float]
 
 
-def _attraction(
-    filler: "Filler", rate: float, own_balance: float, own_size: float
-) -> Callable[[int], tuple[float, int]]:
+class _Style(NamedTuple):
+    """What counts beside a shape's worth for what it takes, and how hard scarcity does (all by trial).
+
+    ``powers`` of the scarcity ratio are tried, one after the other, until a node is nearly full.
+    """
+
+    own_balance: float
+    own_size: float
+    powers: tuple[float, ...]
+
+
+# For nodes that hold many replicas, and for those that are opened for one and hold few: there size counts much, and
+# two ways that differ widely find more than three that are alike.
+_MANY = _Style(0.5, 0.1, (1.0, 0.5, 2.0))
+_FEW = _Style(0.3, 0.7, (0.2, 5.0))
+_EDGES = {
+    power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in (*_MANY.powers, *_FEW.powers)
+}
+
+
+def _attraction(filler: "Filler", rate: float, style: _Style) -> Callable[[int], tuple[float, int]]:
     """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
     urgency, cpu, memory = filler.urgency, filler.sizes.cpu, filler.memory_units
+    own_balance, own_size = style.own_balance, style.own_size
 
     def key(index: int) -> tuple[float, int]:
         first, second = cpu[index], rate * memory[index]
@@ -119,7 +131,7 @@ class Filler:
         known = self._rankings[style][rate]
         if known is None:
             plain = list(iter_bits(self.plain))
-            plain.sort(key=_attraction(self, _RATES[rate], *style))
+            plain.sort(key=_attraction(self, _RATES[rate], style))
             known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.active)
         return known
 
@@ -195,7 +207,7 @@ class Filler:
         for number, cap in caps.items():
             if cap <= 0:
                 shortlist &= ~self._carriers[number]
-        for power in _SHARPNESS:
+        for power in style.powers:
             found = dict(content)
             cpu, memory = self._fill_plain(shortlist, style, _EDGES[power], room, dict(caps), found)
             total = sum([worth[index] * count for index, count in found.items()])
