@@ -35,29 +35,49 @@ def _is_anchor(shape: Shape) -> bool:
     return shape.host is not None and (shape.host.cap == 1 or not shape.host.is_exact)
 
 
-class _Sharing:
-    """How many carriers of inexact rules share a node with each anti-affine replica: no more than its share."""
+class _Waiting:
+    """Who is left, as far as it decides how nodes for anchors are opened: counted once, then kept up by :meth:`took`."""
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
-        self._exact = [shape.index for shape in packing.shapes if _is_exact(shape)]
-        self._inexact = [
-            (shape.index, shape.host.number)
-            for shape in packing.shapes
-            if shape.host is not None and not shape.host.is_exact
-        ]
+        inexact = [shape for shape in packing.shapes if shape.host is not None and not shape.host.is_exact]
+        self._numbers = {shape.host.number for shape in inexact if shape.host is not None}
+        self._is_exact = {shape.index for shape in packing.shapes if _is_exact(shape)}
+        self._is_inexact = {shape.index for shape in inexact}
+        self.anchors = sum([packing.left[index] for index in self._is_exact])  # nodes that anti-affine ones need
+        self._carriers = sum([packing.left[index] for index in self._is_inexact])
+        self._among: dict[int, float] = {}
 
-    def anchors_left(self) -> int:
-        """Return how many nodes anti-affine replicas still need."""
-        left = self._packing.left
-        return sum([left[index] for index in self._exact])
+    def among(self, takers: int) -> float:
+        """How much could share a node with these takers, carriers of host rules counted more."""
+        known = self._among.get(takers)
+        if known is None:
+            urgency, left = self._packing.filler.urgency, self._packing.left
+            known = self._among[takers] = sum(
+                [urgency[index] * left[index] for index in iter_bits(takers & self._packing.active)]
+            )
+        return known
+
+    def took(self, content: Contents, nodes: int) -> None:
+        """Do without what was put on so many nodes."""
+        urgency = self._packing.filler.urgency
+        for index, copies in content:
+            count = copies * nodes
+            if index in self._is_exact:
+                self.anchors -= count
+            elif index in self._is_inexact:
+                self._carriers -= count
+            for takers in self._among:
+                if takers >> index & 1:
+                    self._among[takers] -= urgency[index] * count
 
     def share_out(self, nodes: int) -> int:
-        """Set the caps of inexact rules, given how many nodes will be opened; return the share of each node."""
-        left = self._packing.left
-        carriers = sum([left[index] for index, _ in self._inexact])
-        share = max(1, -(-carriers // nodes) if nodes else 1)
-        self._packing.filler.host_caps.update(dict.fromkeys([number for _, number in self._inexact], share))
+        """Set the caps of inexact rules, given how many nodes will be opened; return the share of each node.
+
+        No more of their carriers than that share a node with each anti-affine replica.
+        """
+        share = max(1, -(-self._carriers // nodes) if nodes else 1)
+        self._packing.filler.host_caps.update(dict.fromkeys(self._numbers, share))
         return share
 
 
@@ -71,8 +91,8 @@ def anchor_reserved(packing: Packing, reserved: Sequence[Candidate], candidates:
     """
     units = {item.option.reservation.id for item in reserved if item.option.reservation is not None}
     free = sum(packing.supply.units[name] for name in units)
-    sharing = _Sharing(packing)
-    sharing.share_out(min(free, sharing.anchors_left()))
+    waiting = _Waiting(packing)
+    waiting.share_out(min(free, waiting.anchors))
     holders = _holders(candidates)
     prices = {shape.index: _price_elsewhere(shape, holders) for shape in packing.shapes if _is_exact(shape)}
     dearest_first = sorted(prices, key=lambda index: (-prices[index], index))
@@ -108,32 +128,25 @@ def open_anchored(packing: Packing, candidates: Candidates) -> None:
         packing.shapes,
         key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
     )
-    holders, sharing = _holders(candidates), _Sharing(packing)
+    holders, waiting = _holders(candidates), _Waiting(packing)
     for shape in ordered:
         if _is_anchor(shape) and packing.left[shape.index]:
-            _open_for(packing, shape, _families(shape, holders), sharing)
+            _open_for(packing, shape, _families(shape, holders), waiting)
 
 
-def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]], sharing: _Sharing) -> None:
+def _open_for(packing: Packing, shape: Shape, families: list[list[Candidate]], waiting: _Waiting) -> None:
     """Open nodes for every replica of one shape. ``families``: candidate sizes by who else may run there."""
-    takers = {family[0].mask: list(iter_bits(family[0].mask & packing.active)) for family in families}
     filled: _Filled = {}
     while packing.left[shape.index] > 0 and families and not packing.expired():
-        share = sharing.share_out(sharing.anchors_left())
-        waiting = [_waiting(packing, takers[family[0].mask]) for family in families]
-        family = families[waiting.index(max(waiting))]
+        share = waiting.share_out(waiting.anchors)
+        family = max(families, key=lambda sizes: waiting.among(sizes[0].mask))
         best = _best(packing, shape, family, filled, share)
         if best is None:
             families.remove(family)
             continue
+        candidate, content = best
         wanted = max(1, -(-packing.left[shape.index] // 2))
-        packing.repeat(*best, wanted)
-
-
-def _waiting(packing: Packing, takers: Sequence[int]) -> float:
-    """How much could share a node with these takers, carriers of host rules counted more."""
-    urgency, left = packing.filler.urgency, packing.left
-    return sum([urgency[index] * left[index] for index in takers])
+        waiting.took(content, packing.repeat(candidate, content, wanted))
 
 
 def _best(
