@@ -36,7 +36,7 @@ def _is_anchor(shape: Shape) -> bool:
 
 
 class _Waiting:
-    """Who is left, as far as it decides how nodes for anchors are opened: counted once, then kept up by :meth:`took`."""
+    """Who is left, as far as it decides which nodes anchors get: counted once, then kept up by :meth:`took`."""
 
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
