@@ -21,7 +21,7 @@ class _Members:
     def __init__(self, group: Group) -> None:
         self._later = list(group.members[:0:-1])  # mostly a group is one workload
         self._key, self._left = group.members[0][:2]
-        self._last = PlacedReplicas(self._key, 0)  # shared by all nodes with as many: there are many, and few differ
+        self._last: PlacedReplicas | None = None  # shared by all nodes with as many: there are many, and few differ
 
     def _next(self) -> None:
         self._key, self._left = self._later.pop()[:2]
@@ -43,7 +43,7 @@ class _Members:
     def _placed(self, count: int) -> PlacedReplicas:
         """Return so many replicas of the present member as a value."""
         last = self._last
-        if last.count != count or last.workload_key != self._key:
+        if last is None or last.count != count or last.workload_key != self._key:
             last = self._last = PlacedReplicas(self._key, count)
         return last
 

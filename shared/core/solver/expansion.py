@@ -95,19 +95,21 @@ class Expansion:
         self._level = shapes[0].lots[0].level  # lots of one level are packed together
         groups = {lot.group.index: lot.group for shape in shapes for lot in shape.lots}
         # Groups are many, and few kinds of them matter to topology; of the others it is not told.
-        self._kinds: dict[tuple[int, int, int], Constraints] = {}
-        self._kind_of: dict[int, tuple[int, int, int]] = {}
+        self._kinds: list[tuple[int, int, Constraints]] = []
+        self._kind_of: dict[int, int] = {}
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
         self._spread_mask = 0
+        numbers: dict[tuple[int, int, int], int] = {}
         for group in groups.values():
-            anti_mask, final = group.constraints[self._level].anti_mask, group.constraints[-1]
-            if group.matching or anti_mask or final.spread:
-                kind = self._kind_of[group.index] = (group.matching, anti_mask, id(final))
-                self._kinds[kind] = final
+            matching, anti_mask, final = group.matching, group.constraints[self._level].anti_mask, group.constraints[-1]
+            if matching or anti_mask or final.spread:
+                number = self._kind_of[group.index] = numbers.setdefault((matching, anti_mask, id(final)), len(numbers))
+                if number == len(self._kinds):
+                    self._kinds.append((matching, anti_mask, final))
             for spread in group.constraints[0].spread:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
-        self._placed: dict[int, tuple[Bin, dict[tuple[int, int, int], int]]] = {}  # by kind, per labels of nodes
+        self._placed: dict[int, tuple[Bin, dict[int, int]]] = {}  # by kind, per labels of nodes
         self._rules: list[_Rules] = [((), ())]
         self._numbers: dict[_Rules, int] = {((), ()): _FREE}
         self._known: dict[tuple[int, int], int] = {}  # numbers by what groups match and carry
@@ -143,7 +145,10 @@ class Expansion:
     def _settle(self, bin_: Bin, who: Mapping[int, int], room: Sequence[int] | None) -> None:
         """Put replicas by group on each node of a bin; ``room`` is what is left there, where that is known."""
         self._state.settle(bin_, who, self._level, room)
-        _, placed = self._placed.setdefault(id(bin_.labels), (bin_, {}))
+        known = self._placed.get(id(bin_.labels))
+        if known is None:
+            known = self._placed[id(bin_.labels)] = (bin_, {})
+        placed = known[1]
         for index, per_node in who.items():
             kind = self._kind_of.get(index)
             if kind is not None:
@@ -154,8 +159,9 @@ class Expansion:
         ledger = self._state.ledger
         for bin_, placed in self._placed.values():
             for kind, count in placed.items():
-                ledger.add(bin_.labels, bin_.taints, *kind[:2], count)
-                ledger.carry(bin_.labels, self._kinds[kind], count)
+                matching, anti_mask, constraints = self._kinds[kind]
+                ledger.add(bin_.labels, bin_.taints, matching, anti_mask, count)
+                ledger.carry(bin_.labels, constraints, count)
         return list(self._leftovers())
 
     def _leftovers(self) -> Iterator[Lot]:
