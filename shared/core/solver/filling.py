@@ -130,7 +130,7 @@ class Filler:
     def _ranking(self, style: _Style, rate: int) -> Ranking:
         known = self._rankings[style][rate]
         if known is None:
-            plain = list(iter_bits(self.plain))
+            plain = list(iter_bits(self.plain & self.active))
             plain.sort(key=_attraction(self, _RATES[rate], style))
             known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.active)
         return known
@@ -143,7 +143,7 @@ class Filler:
         known = self._shortlists.get((mask, style))
         if known is None:
             if not self._by_worth:
-                most = sorted(iter_bits(self.plain), key=lambda index: (-self.worth[index], index))
+                most = sorted(iter_bits(self.plain & self.active), key=lambda index: (-self.worth[index], index))
                 self._by_worth = [Ranking(order, self.sizes, self.active) for order in (most, most[::-1])]
             rankings = [self._ranking(style, rate) for rate in range(0, len(_RATES), 2)]
             known = 0
