@@ -29,6 +29,11 @@ class Bin:
     contents: dict[int, int] = field(default_factory=dict)
     levels: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def is_paid(self) -> bool:
+        """Whether the nodes are being bought."""
+        return self.option is not None and self.option.reservation is None
+
     def split(self, uid: int, count: int) -> "Bin":
         """Take ``count`` of the nodes out as a bin of their own."""
         other = Bin(

@@ -13,7 +13,8 @@ _NEAR_ENOUGH = 0.001
 
 
 def buy_rest(packing: Packing, candidates: Candidates) -> None:
-    """Buy nodes for everything that is left."""
+    """Fill what is being bought already, then buy nodes for everything that is left."""
+    packing.fill_bought()
     if packing.active:
         open_anchored(packing, candidates)
         _buy(packing, candidates)

@@ -1,16 +1,18 @@
 """The fast path: shapes are packed by counts in a few passes, and the best pass becomes nodes (docs/scheduler.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
 from shared.core.policy import SchedulingPolicy
+from shared.core.solver.bins import Bin
 from shared.core.solver.buying import buy_rest
 from shared.core.solver.expansion import Expansion
 from shared.core.solver.feedback import adjusted
 from shared.core.solver.general import Placer
 from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
+from shared.core.solver.min_values import MinValues
 from shared.core.solver.packing import Packing
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.reserved import TRIALS, with_reserved
@@ -48,7 +50,7 @@ def place_by_counts(placer: Placer, groups: Sequence[Group]) -> Counted:
 
 def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
     """Pack lots and return what is left of them."""
-    state, min_values = placer.state, placer.choices.min_values
+    state = placer.state
     shapes = build_shapes(lots)
     market = state.market
     policy = market.policy
@@ -57,13 +59,11 @@ def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
     add_slot_worth(worth, shapes, candidates.unthinned)
     base = Packing(shapes, worth, state.supply, policy.expired)
     base.floor_percent, base.buyable = policy.reserved_floor_percent, candidates.buyable
-    # Whether one more replica leaves enough types to choose from is looked at replica by replica.
-    bins = [bin_ for bin_ in state.bins if bin_.option is None or not min_values.concerns(bin_.option.entry)]
-    accepting = ((bin_, candidates.eligibility.accepting(bin_.alternatives, bin_.labels)) for bin_ in bins)
-    base.fill_existing([item for item in accepting if item[1]], (1 << len(shapes)) - 1)
+    _fill_room(base, state.bins, candidates, placer.choices.min_values)
     passes = _passes(base, worth, candidates, policy)
-    if policy.with_certificate and base.active and not policy.expired():
-        passes.extend(_polished(base, passes, worth, candidates))
+    if policy.with_certificate and not policy.expired():
+        is_last = all(group.priority >= lots[0].group.priority for group in state.groups)
+        passes.extend(_polished(base, passes, worth, candidates, is_last=is_last))
     best = min(passes, key=_quality)
     expansion = Expansion(state, shapes)
     for pattern in best.patterns:
@@ -71,6 +71,22 @@ def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
     leftovers = expansion.finish()
     state.commit()
     return leftovers
+
+
+def _fill_room(base: Packing, bins: Iterable[Bin], candidates: Candidates, min_values: MinValues) -> None:
+    """Fill the room that there is, but on nodes that are being bought only once reserved units are in use.
+
+    Otherwise those who fit there would leave units to the less important.
+    """
+    room, bought = list[tuple[Bin, int]](), list[tuple[Bin, int]]()
+    for bin_ in bins:
+        # Whether one more replica leaves enough types to choose from is looked at replica by replica.
+        if bin_.option is None or not min_values.concerns(bin_.option.entry):
+            mask = candidates.eligibility.accepting(bin_.alternatives, bin_.labels)
+            if mask:
+                (bought if candidates.reserved and bin_.is_paid else room).append((bin_, mask))
+    base.fill_existing(room, (1 << len(base.shapes)) - 1)
+    base.bought = bought
 
 
 def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, policy: SchedulingPolicy) -> list[Packing]:
@@ -95,9 +111,16 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
 
 
 def _polished(
-    base: Packing, passes: Sequence[Packing], worth: Sequence[float], candidates: Candidates
+    base: Packing, passes: Sequence[Packing], worth: Sequence[float], candidates: Candidates, *, is_last: bool
 ) -> list[Packing]:
-    """Return the packing that a linear program makes of the passes, if HiGHS is there and finds one."""
+    """Return the packing that a linear program makes of the passes, if HiGHS is there and finds one.
+
+    Unless these replicas are the last, who has reserved units stays: the program would take the fewest units, whatever
+    they leave to the less important, and fill what is bought before it.
+    """
+    base.follow(min(passes, key=_quality), on_units=not is_last)
+    if not base.active:
+        return []
     try:
         patterns = import_module("shared.core.solver.polish.patterns")
     except ModuleNotFoundError:

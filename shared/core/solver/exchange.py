@@ -139,8 +139,7 @@ class Exchange:
     def _is_loose(self, bin_: Bin) -> bool:
         """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""
         groups = [self._state.groups[index] for index in bin_.contents]
-        is_paid = bin_.option is not None and bin_.option.reservation is None
-        if is_paid and any(group.is_price_capped for group in groups):
+        if bin_.is_paid and any(group.is_price_capped for group in groups):
             return False
         hosts = self._near & self._state.ledger.host_mask
         return not any(group.matching & hosts for group in groups) and not any(

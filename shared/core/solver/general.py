@@ -1,12 +1,12 @@
 """Placing one group at a time under every constraint: exact checks, chosen greedily. The path for what is constrained.
 
-Order (R-44): existing nodes, nodes planned so far, a new node. Replicas that do not fit give up one preference and try
-again (R-47).
+Order (R-44): existing nodes, nodes planned so far, a new node; but free reserved units before nodes that are being
+bought. Replicas that do not fit give up one preference and try again (R-47).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.core.labels import HOSTNAME
 from shared.core.resources import NODES
@@ -83,19 +83,38 @@ class Placer:
 
     def place_at(self, group: Group, level: int, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> None:
         """Place up to ``most`` replicas with the preferences of one level."""
-        remaining = self.state.remaining
-        stop_at = max(0, remaining[group.index] - most)
+        stop_at = max(0, self.state.remaining[group.index] - most)
         if self.state.is_out_of_time(group):
             return
+        bought = self._fill_bins(group, level, stop_at, scope)
+        if bought:
+            # Were these filled first, reserved units would be left to the less important.
+            self._open_bins(group, level, stop_at, replace(scope, is_free=True))
+        for bin_ in bought:
+            self._fill_bin(bin_, group, level, stop_at, scope)
+        self._open_bins(group, level, stop_at, scope)
+
+    def _fill_bins(self, group: Group, level: int, stop_at: int, scope: Scope) -> list[Bin]:
+        """Fill what room there is; return the nodes with room that must wait until reserved units are in use."""
+        waiting: list[Bin] = []
+        remaining = self.state.remaining
         wishes, (cpu, memory) = group.alternatives[level], group.request[:2]
+        has_units_first = bool(self.choices.reserved) and not (scope.is_free or self._is_frugal)
         for bin_ in list(self.state.bins):
             if remaining[group.index] <= stop_at:
-                return
+                break
             # The cheap questions first: most nodes are full.
             has_room = bin_.free[0] >= cpu and bin_.free[1] >= memory
             if has_room and bin_.alternatives & wishes and self.is_open(bin_, group, scope):
-                self._fill_bin(bin_, group, level, stop_at, scope)
-        while remaining[group.index] > stop_at and not self.state.is_out_of_time(group):
+                if has_units_first and bin_.is_paid:
+                    waiting.append(bin_)
+                else:
+                    self._fill_bin(bin_, group, level, stop_at, scope)
+        return waiting
+
+    def _open_bins(self, group: Group, level: int, stop_at: int, scope: Scope) -> None:
+        """Open new nodes as long as there are any for the group."""
+        while self.state.remaining[group.index] > stop_at and not self.state.is_out_of_time(group):
             if not self._open_one(group, level, scope, stop_at):
                 return
 
@@ -106,7 +125,7 @@ class Placer:
             return False
         # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
         is_capped = group.workload.max_price_micro_usd_per_hour is not None
-        return not (is_capped and bin_.option is not None and bin_.option.reservation is None)
+        return not (is_capped and bin_.is_paid)
 
     def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, scope: Scope) -> None:
         """Put as many as possible on the nodes of one bin."""

@@ -22,7 +22,7 @@ def has_inversion(state: State, moved: Set[int] = frozenset()) -> bool:
 
 def _worse_off(state: State, moved: Set[int]) -> list[Group]:
     """Return the groups with replicas that wait or are on nodes that are paid for."""
-    paid = [bin_ for bin_ in state.bins if bin_.option is not None and bin_.option.reservation is None]
+    paid = [bin_ for bin_ in state.bins if bin_.is_paid]
     found = {index for bin_ in paid for index in bin_.contents}
     counted = _counted(state)
     return [

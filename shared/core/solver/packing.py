@@ -1,6 +1,7 @@
 """Packing by counts: patterns (one node's content) chosen by worth for money and repeated while demand lasts.
 
-Existing room first, then reserved units, which go to what is dearest elsewhere, then what must be paid for.
+Existing room first, then reserved units, which go to what is dearest elsewhere, then room on nodes that are bought
+already, then what must be paid for.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,10 @@ class Pattern:
     count: int
     mask: int
     room: list[int]
+
+    def copy(self) -> "Pattern":
+        """Return an independent copy."""
+        return Pattern(self.bin, self.candidate, dict(self.content), self.count, self.mask, list(self.room))
 
 
 class Trial(NamedTuple):
@@ -88,16 +93,29 @@ class Packing:
         self.floor_percent = 0
         self.buyable = 0  # mask of shapes that can be bought, for the floor
         self.trial = Trial(0.0)  # what served best on reserved units
+        self.bought: Sequence[tuple[Bin, int]] = ()  # nodes with room, and who may have it once units are in use
 
     def fork(self, worth: Sequence[float]) -> "Packing":
         """Return a copy that goes on by itself, with other worths."""
         other = Packing(self.shapes, worth, self.supply, self.expired, self.left)
         other.floor_percent, other.buyable = self.floor_percent, self.buyable
-        other.patterns = [
-            Pattern(item.bin, item.candidate, dict(item.content), item.count, item.mask, list(item.room))
-            for item in self.patterns
-        ]
+        other.bought = self.bought
+        other.patterns = [item.copy() for item in self.patterns]
         return other
+
+    def follow(self, other: "Packing", *, on_units: bool) -> None:
+        """Do as another packing does on nodes that are being bought already and, if wanted, on reserved units."""
+        bought = {bin_.uid for bin_, _ in self.bought}
+        self.bought = ()
+        for item in other.patterns:
+            option = None if item.candidate is None else item.candidate.option
+            if option is not None and option.reservation is not None and on_units:
+                self.supply.take(option, item.count)
+            elif item.bin is None or item.bin.uid not in bought:
+                continue
+            for index, copies in item.content.items():
+                self.filler.take(index, copies * item.count)
+            self.patterns.append(item.copy())
 
     # -- bookkeeping
 
@@ -165,6 +183,11 @@ class Packing:
                 smallest.keep(active)
             if not active:
                 return
+
+    def fill_bought(self) -> None:
+        """Fill the room on nodes that are being bought already."""
+        bins, self.bought = self.bought, ()
+        self.fill_existing(bins, (1 << len(self.shapes)) - 1)
 
     def _use(self, room: list[int], content: Contents) -> None:
         for index, copies in content:

@@ -31,7 +31,7 @@ def empty_paid_nodes(placer: Placer) -> None:
 def _empty_some(placer: Placer) -> bool:
     """Try each node once; return whether one could be emptied."""
     state, found = placer.state, False
-    paid = [bin_ for bin_ in state.bins if bin_.option is not None and bin_.option.reservation is None]
+    paid = [bin_ for bin_ in state.bins if bin_.is_paid]
     trials = max(_TRIALS_MIN, _LOOKS_MAX // max(1, len(state.bins)))
     for bin_ in sorted(paid, key=lambda item: (_fullness(item), item.uid))[:trials]:
         while bin_.contents and not state.market.policy.expired():

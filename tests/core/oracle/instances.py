@@ -57,6 +57,7 @@ class Features:
     nodes: bool = False
     bought: bool = True
     tight: bool = False  # two or three pools, each of them with limits
+    ranks: bool = False  # three priorities
 
 
 def instance(seed: int, features: Features) -> Snapshot:
@@ -153,6 +154,8 @@ def _demand(rng: random.Random, name: str, count: int, features: Features) -> De
         changes["gang"] = Gang(rng.choice((None, labels.ZONE)))
     if features.priorities:
         changes["priority"] = rng.choice((0, 0, 10))
+    if features.ranks:
+        changes["priority"] = rng.choice((0, 10, 20))
     if features.taints and rng.random() < 0.6:
         changes["tolerations"] = (Toleration("dedicated", TolerationOperator.EXISTS),)
     if features.ladders and rng.random() < 0.6:

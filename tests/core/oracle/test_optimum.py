@@ -44,7 +44,7 @@ FAMILIES = {
     "nodes": Features(nodes=True),
     "everything": Features(True, True, True, True, True, True, True),
 }
-# Limits on every pool, together with what else decides who may be where; fewer worlds of each.
+# Limits on every pool, or three priorities, together with what else decides who may be where; fewer worlds of each.
 TIGHT = {
     "tight": Features(tight=True),
     "tight-priorities": Features(tight=True, priorities=True),
@@ -56,6 +56,13 @@ TIGHT = {
     "limits-priorities": Features(limits=True, priorities=True),
     "limits-gangs": Features(limits=True, gangs=True),
     "limits-gangs-priorities": Features(limits=True, gangs=True, priorities=True),
+    "ranks": Features(ranks=True),
+    "gangs-ranks": Features(gangs=True, ranks=True),
+    "topology-ranks": Features(topology=True, ranks=True),
+    "ladders-taints-ranks": Features(ladders=True, taints=True, ranks=True),
+    "nodes-ranks": Features(nodes=True, ranks=True),
+    "limits-gangs-ranks": Features(limits=True, gangs=True, ranks=True),
+    "tight-gangs-ranks": Features(tight=True, gangs=True, ranks=True),
 }
 SEEDS = range(PER_FAMILY)
 # Worlds beyond the first ones in which a plan once refused what another plan would have placed, or broke a rule.
@@ -67,11 +74,17 @@ FOUND = (
     *(("tight-priorities", seed) for seed in (108, 115, 282, 338, 550, 579, 633, 718, 857, 935)),
     *(("tight-gangs", seed) for seed in (108, 369, 377)),
     *(("tight-topology-priorities", seed) for seed in (437, 460, 504, 636)),
-    *(("tight-gangs-priorities", seed) for seed in (17, 134, 215, 249)),
+    *(("tight-gangs-priorities", seed) for seed in (17, 134, 215, 249, 2273)),
     *(("tight-nodes", seed) for seed in (50, 287, 350, 363)),
     *(("limits-priorities", seed) for seed in (325, 972)),
     *(("limits-gangs", seed) for seed in (1279, 1502)),
-    *(("limits-gangs-priorities", seed) for seed in (256, 387, 640, 647, 871, 908, 912)),
+    *(("limits-gangs-priorities", seed) for seed in (256, 387, 640, 647, 871, 908, 912, 5080, 6038)),
+    *(("ranks", seed) for seed in (392, 615, 785)),
+    *(("gangs-ranks", seed) for seed in (207, 208, 409)),
+    ("topology-ranks", 1353),
+    ("ladders-taints-ranks", 1569),
+    *(("limits-gangs-ranks", seed) for seed in (956, 2209)),
+    *(("tight-gangs-ranks", seed) for seed in (529, 1537)),
 )
 WORLDS = (*product(FAMILIES, SEEDS), *product(TIGHT, range(PER_FAMILY // 7)), *FOUND)
 

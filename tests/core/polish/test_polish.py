@@ -73,6 +73,25 @@ def test_a_polished_plan_is_right_and_no_dearer(kind: str, seed: int) -> None:
     assert 0 < polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour
 
 
+def ranked(snapshot: Snapshot) -> Snapshot:
+    """Return the world with three priorities."""
+    ranks = enumerate(snapshot.demands)
+    demands = (replace(item, workload=replace(item.workload, priority=10 * (index % 3))) for index, item in ranks)
+    return replace(snapshot, demands=tuple(demands))
+
+
+@pytest.mark.parametrize("seed", [0, 2, 5])
+def test_polishing_leaves_reserved_units_to_the_important_and_is_no_dearer(seed: int) -> None:
+    snapshot = ranked(mix(seed))
+    first = solve(snapshot, now=BENCH_NOW, policy=FIRST)
+    polished = solve(snapshot, now=BENCH_NOW, policy=POLISHED)
+
+    assert check(snapshot, first, now=BENCH_NOW, policy=FIRST) == ()
+    assert check(snapshot, polished, now=BENCH_NOW, policy=POLISHED) == ()
+    assert unplaced(polished) == unplaced(first) == 0
+    assert polished.cost_atto_usd_per_hour <= first.cost_atto_usd_per_hour
+
+
 def test_polishing_gains_and_repeats_itself() -> None:
     first = solve(mix(0), now=BENCH_NOW, policy=FIRST)
     polished = solve(mix(0), now=BENCH_NOW, policy=POLISHED)

@@ -159,3 +159,17 @@ def test_who_pays_does_not_depend_on_how_much_lower_priorities_could_place() -> 
 
     assert launched(plan) == {"medium:r-medium": 1}
     assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/casual", 1)]
+
+
+@pytest.mark.parametrize("gang", [None, Gang()], ids=["counted", "one by one"])
+def test_nobody_joins_a_node_that_is_bought_and_leaves_units_to_the_less_important(gang: Gang | None) -> None:
+    """The node is bought for the most urgent; who would fit there too takes a unit, before the casual one does."""
+    bound = Requirements.of(markets(ON_DEMAND))
+    urgent = workload("urgent", cpu=1000, priority=20, gang=Gang(), node_selector=bound)
+    joining = workload("joining", cpu=800, priority=10, gang=gang)
+    casual = workload("casual", cpu=1000, node_selector=Requirements.of(markets(RESERVED)))
+    plan = planned(with_demand(fx_reserved(), demand(urgent), demand(joining), demand(casual)))
+
+    units = [launch.placements for launch in plan.launches if launch.offering.reservation_id]
+    assert "ns/joining" in {item.workload_key for placements in units for item in placements}
+    assert unplaced_count(plan) == 0
