@@ -12,7 +12,7 @@ from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.market import Option
 from shared.core.solver.state import State
 
-_Market = tuple[int, CapacityType, tuple[tuple[str, str | None], ...]]  # pool entry, capacity type, labels that stay
+_Market = tuple[int, CapacityType, tuple[str, ...]]  # pool entry, capacity type, labels that stay
 _Kind = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes
 
 
@@ -23,7 +23,7 @@ class Alternatives:
         self._state = state
         self._most = state.market.policy.alternatives_max
         self._memo: dict[tuple[object, ...], tuple[OfferingKey, ...]] = {}
-        self._sorted: dict[_Market, tuple[list[int], list[Option]]] = {}
+        self._sorted: dict[_Market, dict[tuple[str | None, ...], tuple[list[int], list[Option]]]] = {}
         self._by_market: dict[object, list[Option]] = {}
         self._kinds: dict[_Kind, int] = {}
         self._bits: dict[tuple[int, int], int] = {}  # by group and level: the bit of its kind
@@ -37,19 +37,19 @@ class Alternatives:
             if option.reservation is None:
                 self._by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
 
-    def _in_price_order(self, market: _Market) -> tuple[list[int], list[Option]]:
-        """Return the prices and the options of a pool's market with these labels."""
+    def _in_price_order(self, market: _Market, domains: tuple[str | None, ...]) -> tuple[list[int], list[Option]]:
+        """Return the prices and the options of a pool's market in these domains of the labels that stay."""
         known = self._sorted.get(market)
         if known is None:
-            entry, capacity_type, labels = market
-            options = [
-                option
-                for option in self._by_market.get((entry, capacity_type), ())
-                if all(self._state.label(option, key) == value for key, value in labels)
-            ]
+            entry, capacity_type, keys = market
+            options = self._by_market.get((entry, capacity_type), [])
             options.sort(key=lambda option: (option.price, option.index))
-            known = self._sorted[market] = [option.price for option in options], options
-        return known
+            known = self._sorted[market] = {}
+            for option in options:
+                prices, same = known.setdefault(tuple([self._state.label(option, key) for key in keys]), ([], []))
+                prices.append(option.price)
+                same.append(option)
+        return known.get(domains, ([], []))
 
     def of(self, bin_: Bin) -> tuple[OfferingKey, ...]:
         """Return offerings on the same market that could replace the bin's, none cheaper."""
@@ -85,17 +85,17 @@ class Alternatives:
         assert option is not None
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
         kept, wishes = self._kept_and_wishes(self._kinds_on(bin_))
-        domains = tuple((key, self._state.label(option, key)) for key in kept)
+        domains = tuple([self._state.label(option, key) for key in kept])
         limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
-        prices, options = self._in_price_order((option.entry.index, capacity_type, domains))
+        prices, options = self._in_price_order((option.entry.index, capacity_type, kept), domains)
         accepted: dict[int, bool] = {}  # options are many, the wishes that they meet alike
         for other in options[bisect_left(prices, option.price) :]:
             if other.alternatives not in accepted:
                 accepted[other.alternatives] = all(other.alternatives & wish for wish in wishes)
             if other is option or not accepted[other.alternatives] or any(map(gt, load, other.allocatable)):
                 continue
-            if all(other.instance_type.capacity[name] <= largest[name] for name in limits):
+            if not limits or all(other.instance_type.capacity[name] <= largest[name] for name in limits):
                 yield other
 
     def _kinds_on(self, bin_: Bin) -> int:
