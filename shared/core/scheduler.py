@@ -17,9 +17,9 @@ from shared.core.solver.gangs import place_gang
 from shared.core.solver.general import Placer, Tactic
 from shared.core.solver.groups import Group, gather
 from shared.core.solver.inversions import has_inversion
-from shared.core.solver.lots import connected, general_groups
 from shared.core.solver.market import Market
 from shared.core.solver.nodes import NodeFacts
+from shared.core.solver.parts import connected_parts, dealt_parts, general_groups, together
 from shared.core.solver.reasons import Reasons
 from shared.core.solver.repair import empty_paid_nodes, take_off
 from shared.core.solver.spot_share import spread_spot
@@ -123,13 +123,12 @@ def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> St
 def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
     """Place everything, heavier priorities first; return the groups that were dealt to domains without room."""
     groups = placer.state.groups
-    general = {group.index for group in groups}
-    if placer.tactic.counts:
-        general = general_groups(groups, one_by_one)
+    parts = connected_parts(groups) if placer.tactic.counts else []
+    general = general_groups(parts, one_by_one) if placer.tactic.counts else {group.index for group in groups}
     for priority in sorted({group.priority for group in groups}, reverse=True):
         level = [group for group in groups if group.priority == priority]
         _place_generally(placer, [group for group in level if group.index in general])
-        counted = place_by_counts(placer, [group for group in level if group.index not in general])
+        counted = place_by_counts(placer, dealt_parts(parts, priority, general))
         if counted.short:
             if not placer.state.is_out_of_time():
                 return counted.short
@@ -146,7 +145,8 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
 
 def _withdraw(state: State, short: Set[int]) -> None:
     """Do without groups that are placed unevenly and cannot be dealt again, and without all whom they concern."""
-    dropped = {index for part in connected(state.groups) if part & short for index in part}
+    parts = together(state.groups)
+    dropped = {index for found in short for index in parts[found]}
     take_off(state, dropped)
     state.unlooked |= dropped
 

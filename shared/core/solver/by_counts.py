@@ -14,6 +14,7 @@ from shared.core.solver.groups import Group
 from shared.core.solver.lots import DomainCosts, Lot, deal
 from shared.core.solver.min_values import MinValues
 from shared.core.solver.packing import Packing
+from shared.core.solver.parts import Part
 from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.reserved import TRIALS, with_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
@@ -28,8 +29,8 @@ class Counted:
     short: set[int]
 
 
-def place_by_counts(placer: Placer, groups: Sequence[Group]) -> Counted:
-    """Place the groups as far as counting can.
+def place_by_counts(placer: Placer, parts: Sequence[Part]) -> Counted:
+    """Place the groups of connected parts, all of one priority, as far as counting can.
 
     Replicas that stay over (preferences that cannot be kept, rules about hosts, limits) are the caller's to place.
     """
@@ -37,8 +38,8 @@ def place_by_counts(placer: Placer, groups: Sequence[Group]) -> Counted:
     domains = DomainCosts(state)
     general: list[Group] = []
     short: set[int] = set()
-    for level in range(max((len(group.levels) for group in groups), default=0)):
-        dealt = deal(state, groups, level, domains)
+    for level in range(max((len(kind.levels) for part in parts for kind in part.kinds), default=0)):
+        dealt = deal(state, parts, level, domains)
         general.extend(dealt.general)
         lots = [lot for lot in dealt.lots if lot.count]
         if lots:

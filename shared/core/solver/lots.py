@@ -1,19 +1,19 @@
 """Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
 
-Groups and terms form a graph (a group that carries or matches a term is its neighbour). A connected part whose terms
-are all *simple* is packed by counts: its replicas are dealt out to domains beforehand so that every spread is even and
-every affinity has one domain. All other parts take the general path, replica by replica.
+A connected part of the groups whose terms are all *simple* is packed by counts: its replicas are dealt out to domains
+beforehand so that every spread is even and every affinity has one domain. All other parts take the general path,
+replica by replica.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf
 from operator import ge, le
 
 from shared.core.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.bits import iter_bits
-from shared.core.solver.groups import Group
-from shared.core.solver.market import Option
+from shared.core.solver.groups import Group, Kind
+from shared.core.solver.parts import Part
 from shared.core.solver.state import State
 from shared.core.solver.topology import SpreadTerm
 from shared.core.solver.vectors import Vector
@@ -32,12 +32,6 @@ class Lot:
     count: int
 
 
-@dataclass(slots=True)
-class _Part:
-    groups: list[Group] = field(default_factory=list)
-    terms: int = 0  # a mask
-
-
 @dataclass(frozen=True, slots=True)
 class Dealt:
     """Lots to pack, and the groups that must take the general path."""
@@ -46,29 +40,11 @@ class Dealt:
     general: list[Group]
 
 
-def general_groups(groups: Sequence[Group], one_by_one: Set[int]) -> set[int]:
-    """Return the groups that must take the general path from the start, with all who are tied to them by terms.
-
-    Those are gangs, price caps, and ``one_by_one``: what could not be dealt out.
-    """
-    found: set[int] = set()
-    for part in _parts(groups):
-        alone = [
-            group
-            for group in part.groups
-            if group.workload.gang is not None or group.is_price_capped or group.index in one_by_one
-        ]
-        # Terms that reach over priorities would have to be kept between two packings.
-        mixed = part.terms and len({group.priority for group in part.groups}) > 1
-        found.update(group.index for group in (part.groups if mixed or (alone and part.terms) else alone))
-    return found
-
-
-def deal(state: State, groups: Sequence[Group], level: int, domains: "DomainCosts") -> Dealt:
-    """Split the groups, as they are after giving up ``level`` preferences, into lots."""
+def deal(state: State, parts: Iterable[Part], level: int, domains: "DomainCosts") -> Dealt:
+    """Split the groups of the parts, as they are after giving up ``level`` preferences, into lots."""
     lots: list[Lot] = []
     general: list[Group] = []
-    for part in _parts(groups):
+    for part in parts:
         if not part.terms:
             lots.extend(
                 Lot(group, level, None, state.remaining[group.index])
@@ -108,21 +84,19 @@ class DomainCosts:
     def _table(self, topology_key: str) -> dict[tuple[int, str], "_Offers"]:
         table = self._tables.get(topology_key)
         if table is None:
-            table = self._tables[topology_key] = {}
             prices: dict[tuple[int, str], dict[Vector, int]] = {}
             for option in self._state.market.options:
                 if option.reservation is None:
-                    sizes = prices.setdefault((option.alternatives, _domain(option, topology_key)), {})
-                    sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
-            table.update({where: _Offers(sizes) for where, sizes in prices.items()})
+                    sizes = prices.setdefault((option.alternatives, option.place_labels[topology_key]), {})
+                    known = sizes.get(option.allocatable)
+                    if known is None or option.price < known:
+                        sizes[option.allocatable] = option.price
+            table = self._tables[topology_key] = {}
+            alike: dict[object, _Offers] = {}  # where prices are on demand, they are mostly the same in all zones
+            for where, sizes in prices.items():
+                about = tuple(sizes.items())
+                table[where] = alike.get(about) or alike.setdefault(about, _Offers(sizes))
         return table
-
-
-def _domain(option: Option, topology_key: str) -> str:
-    """Return the domain of a key that offerings decide."""
-    if topology_key == CAPACITY_TYPE:
-        return str(option.key.capacity_type.value)
-    return option.key.zone if topology_key == ZONE else option.key.zone_id
 
 
 class _Offers:
@@ -145,74 +119,22 @@ class _Offers:
         return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
 
 
-def connected(groups: Sequence[Group]) -> Iterable[frozenset[int]]:
-    """Yield the indices of groups that rules connect; nobody else has to do with where they are."""
-    return (frozenset(group.index for group in part.groups) for part in _parts(groups))
-
-
-def _parts(groups: Sequence[Group]) -> Iterable[_Part]:
-    """Yield the connected parts, in the order of their first group."""
-    touched_by = _touched(groups)
-    kinds = list(dict.fromkeys(touched_by))  # groups are many, combinations of terms few
-    parent = list(range(len(kinds)))
-    owner_of: dict[int, int] = {}
-    for kind, touched in enumerate(kinds):
-        for term in iter_bits(touched):
-            other = owner_of.setdefault(term, kind)
-            parent[_root(parent, kind)] = _root(parent, other)
-    part_of = {touched: _root(parent, kind) for kind, touched in enumerate(kinds)}
-    parts: dict[int, _Part] = {}
-    for position, (group, touched) in enumerate(zip(groups, touched_by, strict=True)):
-        # Who has no terms is alone.
-        part = parts.setdefault(part_of[touched] if touched else ~position, _Part())
-        part.groups.append(group)
-        part.terms |= touched
-    return parts.values()
-
-
-def _root(parent: list[int], item: int) -> int:
-    """Return who stands for the item's part, and shorten the way to it."""
-    while parent[item] != item:
-        parent[item] = parent[parent[item]]
-        item = parent[item]
-    return item
-
-
-def _touched(groups: Sequence[Group]) -> list[int]:
-    """Return, by group, the mask of terms that it carries or matches."""
-    carried: dict[int, int] = {}  # by identity: many groups share their constraints
-    found = []
-    for group in groups:
-        touched = group.matching
-        for constraints in group.constraints:
-            mask = carried.get(id(constraints))
-            if mask is None:
-                mask = 0
-                for spread in constraints.spread:
-                    mask |= 1 << spread.term
-                for near in (*constraints.affinity, *constraints.anti):
-                    mask |= 1 << near.term
-                carried[id(constraints)] = mask
-            touched |= mask
-        found.append(touched)
-    return found
-
-
-def _deal_part(state: State, part: _Part, domains: DomainCosts) -> list[Lot] | None:
+def _deal_part(state: State, part: Part, domains: DomainCosts) -> list[Lot] | None:
     """Return the lots of a part with terms, or None when it needs the general path."""
-    if any(len(group.levels) > 1 for group in part.groups) or _has_residents(state, part):
+    kinds = part.kinds
+    if any(len(kind.levels) > 1 for kind in kinds) or _has_residents(state, part):
         return None
-    shape = _PartShape.of(part)
-    if shape is None or not shape.host_terms_are_simple(part.groups) or not _are_counted_everywhere(part.groups):
+    shape = _PartShape.of(kinds)
+    if shape is None or not shape.host_terms_are_simple(kinds) or not _are_counted_everywhere(kinds):
         return None
     if shape.key is None:
         return [Lot(group, 0, None, state.remaining[group.index]) for group in part.groups]
     if shape.affinity_term is not None:
         return _one_domain(state, part.groups, shape.key, shape.affinity_term, domains)
-    return _even(state, part.groups, shape.key, shape.spread_terms, domains)
+    return _even(state, part, shape.key, shape.spread_terms, domains)
 
 
-def _has_residents(state: State, part: _Part) -> bool:
+def _has_residents(state: State, part: Part) -> bool:
     """Whether a running replica's anti-affinity is about the part: the fast path does not look at those."""
     for term in iter_bits(part.terms):
         counts = state.ledger.by_term.get(term)
@@ -230,13 +152,13 @@ class _PartShape:
     spread_terms: set[int]
 
     @classmethod
-    def of(cls, part: _Part) -> "_PartShape | None":
-        """Return the part's shape, or None when it mixes what cannot be dealt out beforehand."""
+    def of(cls, kinds: Iterable[Kind]) -> "_PartShape | None":
+        """Return the shape of a part, or None when it mixes what cannot be dealt out beforehand."""
         keys: set[str] = set()
         spread: set[int] = set()
         affinity: set[int] = set()
-        for group in part.groups:
-            constraints = group.constraints[0]
+        for kind in kinds:
+            constraints = kind.constraints[0]
             for term in constraints.spread:
                 if term.topology_key != HOSTNAME:
                     keys.add(term.topology_key)
@@ -251,42 +173,42 @@ class _PartShape:
         if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
             return None
         mask = sum(1 << term for term in spread)
-        if any((group.matching & mask).bit_count() > 1 for group in part.groups):
+        if any((kind.matching & mask).bit_count() > 1 for kind in kinds):
             return None
         followed = next(iter(affinity), None)
-        if followed is not None and not all(_leads_itself(group, followed) for group in part.groups):
+        if followed is not None and not all(_leads_itself(kind, followed) for kind in kinds):
             return None
         return cls(next(iter(keys), None), followed, spread)
 
     @staticmethod
-    def host_terms_are_simple(groups: Sequence[Group]) -> bool:
+    def host_terms_are_simple(kinds: Iterable[Kind]) -> bool:
         """Whether host anti-affinity is only of groups against themselves (carriers and matches are the same)."""
-        for group in groups:
-            for near in group.constraints[0].anti:
+        for kind in kinds:
+            for near in kind.constraints[0].anti:
                 bit = 1 << near.term
-                for other in groups:
+                for other in kinds:
                     carries = bool(other.constraints[0].anti_mask & bit)
                     if carries != bool(other.matching & bit):
                         return False
         return True
 
 
-def _are_counted_everywhere(groups: Sequence[Group]) -> bool:
+def _are_counted_everywhere(kinds: Iterable[Kind]) -> bool:
     """Whether each spread counts whoever it counts on every node that may be chosen for them.
 
     Those that honour affinity or taints count only on nodes that their carriers accept.
     """
-    choosy = {spread for group in groups for spread in group.constraints[0].spread if spread.nodes is not None}
+    choosy = {spread for kind in kinds for spread in kind.constraints[0].spread if spread.nodes is not None}
     return all(
-        spread.nodes is None or spread.nodes.covers(group.levels[0].selection, spread.topology_key)
+        spread.nodes is None or spread.nodes.covers(kind.levels[0].selection, spread.topology_key)
         for spread in choosy
-        for group in groups
-        if group.matching >> spread.term & 1
+        for kind in kinds
+        if kind.matching >> spread.term & 1
     )
 
 
-def _leads_itself(group: Group, term: int) -> bool:
-    return bool(group.matching >> term & 1) and any(near.term == term for near in group.constraints[0].affinity)
+def _leads_itself(kind: Kind, term: int) -> bool:
+    return bool(kind.matching >> term & 1) and any(near.term == term for near in kind.constraints[0].affinity)
 
 
 def _one_domain(state: State, groups: Sequence[Group], key: str, term: int, domains: DomainCosts) -> list[Lot] | None:
@@ -318,37 +240,55 @@ def _weight(group: Group) -> float:
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
-def _even(state: State, groups: Sequence[Group], key: str, terms: set[int], domains: DomainCosts) -> list[Lot] | None:
+def _even(state: State, part: Part, key: str, terms: set[int], domains: DomainCosts) -> list[Lot] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
-    counts = {term: dict(state.ledger.by_term[term].matched) for term in terms}
-    spreads = _strictest(groups, key)
+    spreads = _strictest(part.kinds, key)
     universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
+    counts = {term: {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched} for term in terms}
     loads = domains.loads.setdefault(key, {})
+    for domain in universe:
+        loads.setdefault(domain, 0.0)
     lots: list[Lot] = []
     mask = sum(1 << term for term in terms)
-    offers = [(domains.of(group, key), group) for group in groups]
-    offers.sort(key=lambda item: (len(item[0]), item[1].index))
-    for offered, group in offers:
+    for group, (_, allowed, weight) in _choosiest_first(part.groups, key, universe, domains):
         remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
             lots.append(Lot(group, 0, None, remaining))
             continue
-        allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
-        weight = _weight(group)
         for domain, count in _poured(counts[counting.bit_length() - 1], loads, allowed, remaining):
             lots.append(Lot(group, 0, (key, domain), count))
-            loads[domain] = loads.get(domain, 0.0) + count * weight
+            loads[domain] += count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     return lots if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
 
 
-def _strictest(groups: Sequence[Group], key: str) -> dict[object, SpreadTerm]:
+def _choosiest_first(
+    groups: Iterable[Group], key: str, universe: Sequence[str], domains: DomainCosts
+) -> list[tuple[Group, tuple[int, list[str], float]]]:
+    """Return the groups, those first that can be bought in the fewest domains, as queued among equals.
+
+    With each: the number of those domains, which of them the spreads know, and the weight of a replica.
+    """
+    known: dict[tuple[int, Vector], tuple[int, list[str], float]] = {}  # groups are many, what they ask for is not
+    found = []
+    for group in groups:
+        about = (group.alternatives[0], group.request)
+        offer = known.get(about)
+        if offer is None:
+            offered = domains.of(group, key)
+            allowed = [domain for domain in universe if domain in offered]
+            offer = known[about] = (len(offered), allowed, _weight(group))
+        found.append((group, offer))
+    return sorted(found, key=lambda item: item[1][0])
+
+
+def _strictest(kinds: Iterable[Kind], key: str) -> dict[object, SpreadTerm]:
     """Return each distinct spread constraint over the key."""
     found: dict[object, SpreadTerm] = {}
-    for group in groups:
-        for spread in group.constraints[0].spread:
+    for kind in kinds:
+        for spread in kind.constraints[0].spread:
             if spread.topology_key == key:
                 found.setdefault((spread.term, spread.max_skew, spread.min_domains, spread.domains), spread)
     return found
@@ -358,20 +298,22 @@ def _poured(
     counts: dict[str, int], loads: Mapping[str, float], names: Iterable[str], amount: int
 ) -> Sequence[tuple[str, int]]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
-    ordered = sorted([(counts.get(name, 0), loads.get(name, 0.0), name) for name in names])
+    ordered = sorted([(counts[name], loads[name], name) for name in names])
     if amount == 1:  # mostly
         level, _, name = ordered[0]
         counts[name] = level + 1
         return ((name, 1),)
-    width, total = 0, amount
-    for level, _, _ in ordered:
-        if width and level * width >= total:
-            break  # the water does not rise above this one
-        width, total = width + 1, total + level
+    levels = [level for level, _, _ in ordered]
+    width, total = len(levels), amount + sum(levels)
+    while width > 1 and levels[width - 1] * width >= total:  # the water does not rise above the fullest
+        width -= 1
+        total -= levels[width]
     even, rest = divmod(total, width)
     poured = []
-    for position, (level, _, name) in enumerate(ordered[:width]):
-        count = even + (position < rest) - level
+    for level, _, name in ordered[:width]:
+        count = even - level
+        if rest:
+            count, rest = count + 1, rest - 1
         if count:
             counts[name] = level + count
             poured.append((name, count))

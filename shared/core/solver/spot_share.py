@@ -9,8 +9,8 @@ from shared.core.plan import OfferingKey
 from shared.core.solver.alternatives import Alternatives
 from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.general import Placer
-from shared.core.solver.lots import connected
 from shared.core.solver.market import Option
+from shared.core.solver.parts import together
 from shared.core.solver.repair import empty_paid_nodes, take_off
 from shared.core.solver.state import State
 
@@ -124,7 +124,7 @@ def _do_without(state: State, nodes: Mapping[OfferingKey, int], most: int) -> No
     Who belongs together by rules over domains, or to a gang, goes as a whole: the rest alone might break the rule. No
     more go than it takes to have so few spot nodes that shares mean nothing.
     """
-    together = {index: part for part in connected(state.groups) for index in part}
+    parts = together(state.groups)
     too_many = sum(nodes.values()) - state.market.policy.spot_share_from_nodes + 1
     dropped: set[int] = set()
     for key in sorted(nodes, key=_name):
@@ -134,7 +134,7 @@ def _do_without(state: State, nodes: Mapping[OfferingKey, int], most: int) -> No
             count = min(excess, bin_.count)
             if count <= 0:
                 break
-            dropped |= {index for found in _whole(state, bin_) for index in together[found]}
+            dropped |= {index for found in _whole(state, bin_) for index in parts[found]}
             _close(state, state.split_bin(bin_, count))
             excess, too_many = excess - count, too_many - count
     take_off(state, dropped)

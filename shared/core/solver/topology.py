@@ -93,6 +93,15 @@ class Constraints:
         for near in (*self.affinity, *self.anti):
             yield near.topology_key
 
+    def terms(self) -> int:
+        """Return the mask of all terms."""
+        mask = 0
+        for spread in self.spread:
+            mask |= 1 << spread.term
+        for near in (*self.affinity, *self.anti):
+            mask |= 1 << near.term
+        return mask
+
     @property
     def is_free(self) -> bool:
         """Whether nothing is constrained."""
