@@ -9,6 +9,7 @@ from shared.core.instance_type import CapacityType
 from shared.core.plan import OfferingKey
 from shared.core.resources import NODES
 from shared.core.solver.bins import Bin, total_load
+from shared.core.solver.groups import Group, Kind
 from shared.core.solver.market import Option
 from shared.core.solver.state import State
 
@@ -26,7 +27,7 @@ class Alternatives:
         self._sorted: dict[_Market, dict[tuple[str | None, ...], tuple[list[int], list[Option]]]] = {}
         self._by_market: dict[object, list[Option]] = {}
         self._kinds: dict[_Kind, int] = {}
-        self._bits: dict[tuple[int, int], int] = {}  # by group and level: the bit of its kind
+        self._bits: dict[tuple[Group | Kind, int], int] = {}
         self._by_kinds: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self._choosy = {
             entry.index
@@ -101,8 +102,12 @@ class Alternatives:
     def _kinds_on(self, bin_: Bin) -> int:
         """Return the mask of the kinds of replicas on the bin; nodes are many, kinds few."""
         kinds = 0
-        for placed in bin_.levels.items():
-            kinds |= self._bits.get(placed) or self._find_bit(placed)
+        groups, bits = self._state.groups, self._bits
+        for index, level in bin_.levels.items():
+            group = groups[index]
+            # Gangs may insist on one domain, others are as their kind.
+            alike = group if group.is_alone else group.kind
+            kinds |= bits.get((alike, level)) or self._find_bit(alike, group, level)
         return kinds
 
     def _kept_and_wishes(self, kinds: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -114,9 +119,8 @@ class Alternatives:
             known = self._by_kinds[kinds] = tuple(sorted(keys)), tuple(sorted({wish for _, wish in found}))
         return known
 
-    def _find_bit(self, placed: tuple[int, int]) -> int:
+    def _find_bit(self, alike: Group | Kind, group: Group, level: int) -> int:
         """Return a bit for what matters of a group at a level."""
-        group, level = self._state.groups[placed[0]], placed[1]
         kind = (self._state.keys_of(group, level), group.alternatives[level])
-        found = self._bits[placed] = 1 << self._kinds.setdefault(kind, len(self._kinds))
+        found = self._bits[alike, level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
         return found

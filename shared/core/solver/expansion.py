@@ -6,12 +6,11 @@ from heapq import heapify, heappop, heapreplace
 from shared.core.labels import HOSTNAME
 from shared.core.solver.bins import Bin
 from shared.core.solver.bits import iter_bits
-from shared.core.solver.groups import Group
+from shared.core.solver.groups import Kind
 from shared.core.solver.lots import Lot
 from shared.core.solver.packing import Pattern
 from shared.core.solver.shapes import Shape
 from shared.core.solver.state import State
-from shared.core.solver.topology import Constraints
 
 # The spread rules about hosts that a replica matches, and those that it carries with their skews.
 _Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
@@ -22,11 +21,11 @@ _Kind = tuple[int, int, int]  # minus how many are left, the place among equals,
 class _Stock:
     """What is left of a shape's lots, by the number of the group's rules."""
 
-    def __init__(self, shape: Shape, rules_of: Callable[[Group], int]) -> None:
+    def __init__(self, shape: Shape, rules_of: Callable[[Kind], int]) -> None:
         self.buckets: dict[int, list[list[int]]] = {}
         totals: dict[int, int] = {}
         for lot in reversed(shape.lots):
-            number = rules_of(lot.group)
+            number = rules_of(lot.group.kind)
             self.buckets.setdefault(number, []).append([lot.group.index, lot.count])
             totals[number] = totals.get(number, 0) + lot.count
         self.is_plain = self.buckets.keys() == {_FREE}
@@ -93,36 +92,26 @@ class Expansion:
         self._state = state
         self._shapes = shapes
         self._level = shapes[0].lots[0].level  # lots of one level are packed together
-        groups = {lot.group.index: lot.group for shape in shapes for lot in shape.lots}
-        # Groups are many, and few kinds of them matter to topology; of the others it is not told.
-        self._kinds: list[tuple[int, int, Constraints]] = []
-        self._kind_of: dict[int, int] = {}
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
         self._spread_mask = 0
-        numbers: dict[tuple[int, int, int], int] = {}
-        for group in groups.values():
-            matching, anti_mask, final = group.matching, group.constraints[self._level].anti_mask, group.constraints[-1]
-            if matching or anti_mask or final.spread:
-                number = self._kind_of[group.index] = numbers.setdefault((matching, anti_mask, id(final)), len(numbers))
-                if number == len(self._kinds):
-                    self._kinds.append((matching, anti_mask, final))
-            for spread in group.constraints[0].spread:
+        for kind in {lot.group.kind for shape in shapes for lot in shape.lots}:
+            for spread in kind.constraints[0].spread:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
-        self._placed: dict[int, tuple[Bin, dict[int, int]]] = {}  # by kind, per labels of nodes
+        self._placed: dict[int, tuple[Bin, dict[Kind, int]]] = {}  # per labels of nodes: groups are many, kinds few
         self._rules: list[_Rules] = [((), ())]
         self._numbers: dict[_Rules, int] = {((), ()): _FREE}
-        self._known: dict[tuple[int, int], int] = {}  # numbers by what groups match and carry
+        self._known: dict[Kind, int] = {}
         self._stocks = [_Stock(shape, self._number) for shape in shapes]
 
-    def _number(self, group: Group) -> int:
-        """Return the number of a group's rules."""
-        matching, constraints = group.matching & self._spread_mask, group.constraints[0]
-        known = self._known.get((matching, id(constraints)))
+    def _number(self, kind: Kind) -> int:
+        """Return the number of the rules of a kind of groups."""
+        known = self._known.get(kind)
         if known is None:
-            carried = tuple((item.term, item.max_skew) for item in constraints.spread if item.topology_key == HOSTNAME)
-            rules = (tuple(iter_bits(matching)), carried)
-            known = self._known[matching, id(constraints)] = self._numbers.setdefault(rules, len(self._rules))
+            spreads = kind.constraints[0].spread
+            carried = tuple((item.term, item.max_skew) for item in spreads if item.topology_key == HOSTNAME)
+            rules = (tuple(iter_bits(kind.matching & self._spread_mask)), carried)
+            known = self._known[kind] = self._numbers.setdefault(rules, len(self._rules))
             if known == len(self._rules):
                 self._rules.append(rules)
         return known
@@ -148,20 +137,18 @@ class Expansion:
         known = self._placed.get(id(bin_.labels))
         if known is None:
             known = self._placed[id(bin_.labels)] = (bin_, {})
-        placed = known[1]
+        placed, groups = known[1], self._state.groups
         for index, per_node in who.items():
-            kind = self._kind_of.get(index)
-            if kind is not None:
-                placed[kind] = placed.get(kind, 0) + per_node * bin_.count
+            kind = groups[index].kind
+            placed[kind] = placed.get(kind, 0) + per_node * bin_.count
 
     def finish(self) -> list[Lot]:
         """Count in its domains what was placed, and return what found no place."""
         ledger = self._state.ledger
         for bin_, placed in self._placed.values():
             for kind, count in placed.items():
-                matching, anti_mask, constraints = self._kinds[kind]
-                ledger.add(bin_.labels, bin_.taints, matching, anti_mask, count)
-                ledger.carry(bin_.labels, constraints, count)
+                ledger.add(bin_.labels, bin_.taints, kind.matching, kind.constraints[self._level].anti_mask, count)
+                ledger.carry(bin_.labels, kind.constraints[-1], count)
         return list(self._leftovers())
 
     def _leftovers(self) -> Iterator[Lot]:
@@ -226,7 +213,7 @@ class Expansion:
         for index, count in bin_.contents.items():
             group = self._state.groups[index]
             present.append((group.matching, count))
-            for term, skew in self._rules[self._number(group)][1]:
+            for term, skew in self._rules[self._number(group.kind)][1]:
                 limits[term] = min(skew, limits.get(term, skew))
         for matching, count in present:
             for term in iter_bits(matching & self._spread_mask):

@@ -229,7 +229,7 @@ class State:
         """Return the labels that must not change under a group's replicas once they are placed at a level."""
         gang, constraints = group.workload.gang, group.constraints[level]
         single = None if gang is None else gang.single_topology_key
-        memo_key = (group.matching, id(constraints), single)
+        memo_key = (group.kind, level, single)
         known = self._counted_keys.get(memo_key)
         if known is None:
             terms = self.ledger.by_term.items()
