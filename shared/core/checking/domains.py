@@ -44,8 +44,8 @@ class Domains:
         if known not in self._universes:
             terms = facts.terms(carrier)
             if key not in self._existing:
-                hosts = (host for host in facts.hosts if host.node is not None)
-                self._existing[key] = frozenset(domain_of(host, key) for host in hosts)
+                staying = [node for node in facts.snapshot.nodes if not node.deleting]
+                self._existing[key] = frozenset([node.labels.get(key) for node in staying])  # never asked of hosts
             existing = self._existing[key]
             self._universes[known] = frozenset(
                 value

@@ -1,7 +1,7 @@
 """What the checker knows of the final state: every node after the plan, and what is on it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -28,7 +28,9 @@ class Site:
     """What many nodes have in common: everything that decides who may be there, size and topology apart.
 
     ``undefined`` are keys that may be required although the node does not define them: none on a node that exists
-    (R-13). ``fine`` are manners of which nothing speaks against a replica, ``contents`` whether manners may meet.
+    (R-13). ``labels`` are those with one value; of existing nodes, like ``description``, only those that some workload
+    requires something of. ``fine`` are manners of which nothing speaks against a replica, ``contents`` whether manners
+    may meet.
     """
 
     pool: NodePool | None
@@ -36,8 +38,8 @@ class Site:
     taints: tuple[Taint, ...]
     undefined: frozenset[str]
     labels: Mapping[str, str]
-    fine: set[int] = field(default_factory=set)
-    contents: dict[frozenset[int], bool] = field(default_factory=dict)
+    fine: int = 0
+    contents: dict[int, bool] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -45,14 +47,19 @@ class Lot:
     """Launches that differ only in number and in what their nodes carry: there are few, so each is looked at once.
 
     ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
-    node has for replicas, by ``resource_names``.
+    node has for replicas, packed. Once somebody asks, ``listed`` are its alternatives, ``least`` is the room on
+    whatever is launched, and ``is_wide`` whether that may be in another zone. ``fine`` are manners that were together
+    on such a node when nothing spoke against it; size and zones apart, nothing will against others of these manners.
     """
 
     launch: PlannedNodes  # one of them
     site: Site | None
     allocatable: Resources
-    room: Sequence[int]
-    listed: Listed | None = None  # once somebody asks
+    room: int
+    least: int
+    listed: Listed | None = None
+    is_wide: bool = False
+    fine: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True, eq=False)
@@ -65,16 +72,21 @@ class Host:
 
     name: str
     nodes: int
-    pool: NodePool | None
-    allocatable: Resources
     running: Mapping[str, int]
     placed: Mapping[str, int]
     labels: Mapping[str, str]
-    amounts: Sequence[int]  # what the replicas that the plan adds take, per node, by ``resource_names``
+    pool: NodePool | None
+    known_site: Site | None  # of an existing node once somebody asks: see ``Facts.site``
     planned: PlannedNodes | None = None
     lot: Lot | None = None
     node: Node | None = None
-    known_site: Site | None = None  # of an existing node once somebody asks
+
+    @property
+    def allocatable(self) -> Resources:
+        """What a node has for replicas when it is empty."""
+        if self.lot is not None:
+            return self.lot.allocatable
+        return _NOTHING if self.node is None else self.node.allocatable
 
     @property
     def subject(self) -> str:
@@ -88,17 +100,6 @@ class Host:
             return _NOTHING
         pods = max(self.node.used[PODS], sum(self.running.values()))
         return Resources.of({**self.node.used, PODS: pods})
-
-    @property
-    def site(self) -> Site:
-        """What the nodes are."""
-        if self.known_site is None:
-            assert self.node is not None
-            startup = () if self.pool is None else self.pool.startup_taints
-            taints = binding_taints(self.node.taints, startup, initialized=self.node.initialized)
-            description = Requirements.from_labels(self.labels)
-            self.known_site = Site(self.pool, description, taints, frozenset(), self.labels)
-        return self.known_site
 
     @property
     def drain_at(self) -> datetime | None:
@@ -123,51 +124,47 @@ class Facts(Offers):
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
         super().__init__(snapshot, plan, now, policy)
         self._sites: dict[tuple[str, int], list[tuple[Mapping[str, str], Site | None]]] = {}
+        self._existing_sites: dict[Hashable, Site] = {}
+        self._asked: dict[tuple[str, ...], Sequence[str]] = {}
 
     @cached_property
-    def hosts(self) -> tuple[Host, ...]:
+    def contents(self) -> Sequence[Mapping[str, int]]:
+        """What each launch of the plan carries on one of its nodes: replicas by workload."""
+        return [tallied(launch.placements) for launch in self.plan.launches]
+
+    @cached_property
+    def hosts(self) -> Sequence[Host]:
         """The final state: existing nodes that stay, then planned ones. What is wrong with a name is left out."""
+        known = {host.node.claim_id: host for host in self.changed if host.node is not None}
+        existing = [known.get(node.claim_id) or self._existing_host(node, {}) for node in self.snapshot.nodes]
+        planned = [host for host in self.changed if host.node is None]
+        return [host for host in (*existing, *planned) if host is not None]
+
+    @cached_property
+    def changed(self) -> Sequence[Host]:
+        """The hosts that the plan adds to; of thousands of existing nodes they are few."""
         added: dict[str, Counter[str]] = {}
         for placement in self.plan.existing:
             added.setdefault(placement.claim_id, Counter()).update(tallied(placement.placements))
-        existing = [self._existing_host(node, added.get(node.claim_id, {})) for node in self.snapshot.nodes]
-        launches = zip(self.plan.launches, self.lots, strict=True)
-        planned = [self._planned_host(index, launch, lot) for index, (launch, lot) in enumerate(launches)]
-        return tuple(host for host in (*existing, *planned) if host is not None)
+        known = [(self.nodes[name], content) for name, content in added.items() if name in self.nodes]
+        existing = [self._existing_host(node, content) for node, content in known]
+        parts = enumerate(zip(self.plan.launches, self.lots, self.contents, strict=True))
+        planned = [self._planned_host(index, *part) for index, part in parts]
+        return [host for host in (*existing, *planned) if host is not None]
 
     def _existing_host(self, node: Node, added: Mapping[str, int]) -> Host | None:
         if node.deleting:
             return None
-        return Host(
-            name=f"node {node.claim_id}",
-            nodes=1,
-            pool=self.pools.get(node.node_pool_name),
-            allocatable=node.allocatable,
-            running=tallied(node.placements) if node.placements else {},
-            placed=added,
-            labels=node.labels,
-            amounts=self.amounts(added) if added else (),
-            node=node,
-        )
+        running = tallied(node.placements) if node.placements else _NOBODY
+        pool = self.pools.get(node.node_pool_name)
+        return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, None, node=node)
 
-    def _planned_host(self, index: int, launch: PlannedNodes, lot: Lot) -> Host | None:
+    def _planned_host(self, index: int, launch: PlannedNodes, lot: Lot, content: Mapping[str, int]) -> Host | None:
         site = lot.site
         if site is None:
             return None
-        placed = tallied(launch.placements)
-        return Host(
-            name=f"launch {index}",
-            nodes=launch.count,
-            pool=site.pool,
-            allocatable=lot.allocatable,
-            running=_NOBODY,
-            placed=placed,
-            labels=site.labels,
-            amounts=self.amounts(placed),
-            planned=launch,
-            lot=lot,
-            known_site=site,
-        )
+        # Thousands of them: to pass arguments by name takes as long again.
+        return Host(f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, site, launch, lot)
 
     @cached_property
     def lots(self) -> tuple[Lot, ...]:
@@ -187,7 +184,8 @@ class Facts(Offers):
     def _lot(self, launch: PlannedNodes) -> Lot:
         instance_type = self.types.get(launch.offering.instance_type)
         allocatable = _NOTHING if instance_type is None else instance_type.allocatable
-        return Lot(launch, self._planned_site(launch), allocatable, self.by_name(allocatable))
+        room = self.packing.room(self.by_name(allocatable))
+        return Lot(launch, self._planned_site(launch), allocatable, room, room)
 
     def _planned_site(self, launch: PlannedNodes) -> Site | None:
         sites = self._sites.setdefault((launch.node_pool_name, self.offering_numbers.of(launch.offering)), [])
@@ -228,16 +226,49 @@ class Facts(Offers):
             and all(self.accepts(pool, key.instance_type, place_of(key), workload) for workload in carried)
         }
 
+    def list_alternatives(self, pool: NodePool, lot: Lot) -> None:
+        """Find out what a lot's alternatives are."""
+        listed = lot.listed = self.listed(pool, lot.launch)
+        lot.is_wide = not listed.zone_ids <= {lot.launch.offering.zone_id}
+        if listed.problem is None:
+            rooms = zip(self.by_name(lot.allocatable), listed.least, strict=True)
+            lot.least = self.packing.room(min(room) for room in rooms)
+
     # -- one node
 
-    def room(self, host: Host) -> Sequence[int]:
-        """Return what a node has for the replicas that the plan adds, by ``resource_names``."""
+    def site(self, host: Host) -> Site:
+        """Return what the nodes of a host are."""
+        if host.known_site is None:
+            assert host.node is not None
+            host.known_site = self._existing_site(host.node)
+        return host.known_site
+
+    def _existing_site(self, node: Node) -> Site:
+        """Return what a node is as far as somebody asks: few nodes differ in that."""
+        keys = tuple(node.labels)
+        asked = self._asked.get(keys)
+        if asked is None:
+            asked = self._asked[keys] = [key for key in keys if labels.stable_key(key) in self.required_keys]
+        said = {key: node.labels[key] for key in asked}
+        when = (node.initialized, node.drain_at)
+        about = (node.node_pool_name, node.capacity_type, node.taints, *when, *said.items())
+        site = self._existing_sites.get(about)
+        if site is None:
+            pool = self.pools.get(node.node_pool_name)
+            startup = () if pool is None else pool.startup_taints
+            taints = binding_taints(node.taints, startup, initialized=node.initialized)
+            site = Site(pool, Requirements.from_labels(said), taints, frozenset(), said)
+            self._existing_sites[about] = site
+        return site
+
+    def room(self, host: Host) -> int:
+        """Return what a node has for the replicas that the plan adds, packed."""
         if host.lot is not None:
             return host.lot.room
         amounts = zip(self.by_name(host.allocatable), self.by_name(host.used), strict=True)
-        return [whole - taken for whole, taken in amounts]
+        return self.packing.room(whole - taken for whole, taken in amounts)
 
-    def may_meet(self, site: Site, keys: Iterable[str], manners: frozenset[int]) -> bool:
+    def may_meet(self, site: Site, keys: Iterable[str], manners: int) -> bool:
         """Whether one node of the site can meet the requirements of all these workloads (of these manners) at once."""
         known = site.contents.get(manners)
         if known is None:
@@ -263,7 +294,10 @@ class Facts(Offers):
 def _can_meet_all(
     description: Requirements, undefined: frozenset[str], wishes: Sequence[tuple[Requirements, ...]]
 ) -> bool:
-    return not wishes or any(
-        description.admits(term, undefined) and _can_meet_all(description.merged(term), undefined, wishes[1:])
+    if not wishes:
+        return True
+    rest = wishes[1:]
+    return any(
+        description.admits(term, undefined) and (not rest or _can_meet_all(description.merged(term), undefined, rest))
         for term in wishes[0]
     )

@@ -1,13 +1,13 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
-from operator import gt
 
 from shared.core import labels
 from shared.core.checking.facts import Facts, Host, Lot, tallied
 from shared.core.checking.offers import in_words
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
+from shared.core.checking.wishes import STRANGER
 from shared.core.instance_type import CapacityType
 from shared.core.money import ATTO_USD_PER_MICRO_USD
 from shared.core.node_pool import NodePool
@@ -18,28 +18,40 @@ from shared.core.resources import Resources
 
 def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     """Check every launch and every existing node that is given replicas."""
-    problems: dict[Lot, tuple[ViolationCode, str] | None] = {}
+    problems = {lot: _launch_problem(facts, lot.launch) for lot in dict.fromkeys(facts.lots)}
     for index, (launch, lot) in enumerate(zip(facts.plan.launches, facts.lots, strict=True)):
-        if lot not in problems:
-            problems[lot] = _launch_problem(facts, launch)
         problem = problems[lot]
         if launch.count < 1 or not launch.placements:
             problem = ViolationCode.REPLICA_COUNT, "launches no node, or nodes for nothing"
         if problem is not None:
             subject = f"launch {index} ({in_words(launch.offering)})"
             yield Violation(problem[0], subject, problem[1], tuple(tallied(launch.placements)))
-    for host in facts.hosts:
-        if not host.placed and host.lot is None:
-            continue
-        manners = None
-        if host.placed.keys() <= facts.pending.keys():
-            manners = facts.manners(host.placed)
-            yield from _content(facts, host, manners)
-        else:
-            yield _strangers(facts, host)
-        if host.lot is not None:
-            yield from _alternatives(facts, topology, host, host.lot, manners)
+    for host in facts.changed:
+        load, manners = facts.carried(host.placed)
+        if host.lot is None or not _is_fine(facts, topology, host, host.lot, load, manners):
+            yield from _judged(facts, topology, host, load, manners)
     yield from _existing(facts)
+
+
+def _is_fine(facts: Facts, topology: Topology, host: Host, lot: Lot, load: int, manners: int) -> bool:
+    """Whether the node is like one that was judged: nearly every one is."""
+    return (
+        manners in lot.fine
+        and facts.packing.fits(load, lot.least)
+        and not (lot.is_wide and topology.hold_to_zone(host.placed))
+    )
+
+
+def _judged(facts: Facts, topology: Topology, host: Host, load: int, manners: int) -> Iterator[Violation]:
+    """Check one node, and remember that nothing speaks against such a content where nothing does."""
+    found = [_strangers(facts, host)] if manners & STRANGER else [*_content(facts, host, load, manners)]
+    lot, pool = host.lot, host.pool
+    if lot is not None and pool is not None:
+        found.extend(_alternatives(facts, topology, host, pool, lot, load, manners))
+        is_reserved = lot.launch.offering.capacity_type is CapacityType.RESERVED
+        if not found and not (is_reserved and facts.min_values(pool)):  # which depend on sizes too
+            lot.fine.add(manners)
+    yield from found
 
 
 def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
@@ -101,11 +113,12 @@ def _strangers(facts: Facts, host: Host) -> Violation:
     return Violation(ViolationCode.UNKNOWN_NAME, host.subject, message, keys)
 
 
-def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Violation]:
+def _content(facts: Facts, host: Host, load: int, manners: int) -> Iterator[Violation]:
     """Check what the node carries in the final state."""
-    site = host.site
-    room = facts.room(host)
-    if any(map(gt, host.amounts, room)):
+    if not host.placed:
+        return
+    site = facts.site(host)
+    if not facts.packing.fits(load, facts.room(host)):
         lacking = facts.load(host.placed).missing(host.allocatable - host.used)
         message = f"lacks {lacking.formatted()}"
         yield Violation(ViolationCode.RESOURCES, host.subject, message, tuple(sorted(host.placed)))
@@ -114,10 +127,10 @@ def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Viol
         message = f"cannot meet what {', '.join(keys)} require"
         yield Violation(ViolationCode.REQUIREMENTS, host.subject, message, keys)
     for key in host.placed:
-        if manners <= site.fine:
+        if not manners & ~site.fine:
             return  # nearly always before the first
-        manner = facts.manners((key,))
-        found = [] if manner <= site.fine else list(_replicas(facts, host, key))
+        manner = facts.manner(facts.workloads[key])
+        found = [] if manner & site.fine else list(_replicas(facts, host, key))
         yield from found
         if not found:
             site.fine |= manner
@@ -126,7 +139,7 @@ def _content(facts: Facts, host: Host, manners: frozenset[int]) -> Iterator[Viol
 def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     """Check a replica by its manner alone; the answer is the same for all nodes of a site."""
     workload = facts.workloads[key]
-    if not facts.tolerates(host.site.taints, workload):
+    if not facts.tolerates(facts.site(host).taints, workload):
         yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
     launch, node = host.planned, host.node
     market = launch.offering.capacity_type if launch is not None else node.capacity_type if node is not None else None
@@ -154,11 +167,10 @@ def _existing(facts: Facts) -> Iterator[Violation]:
 
 
 def _alternatives(
-    facts: Facts, topology: Topology, host: Host, lot: Lot, manners: frozenset[int] | None
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, load: int, manners: int
 ) -> Iterator[Violation]:
     """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
-    launch, pool = lot.launch, host.pool
-    assert pool is not None
+    launch = lot.launch
     if launch.offering.capacity_type is CapacityType.RESERVED and launch.alternatives:
         message = "a reserved claim is bound to its reservation"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
@@ -166,35 +178,37 @@ def _alternatives(
     if len(launch.alternatives) > facts.policy.alternatives_max:
         message = f"{len(launch.alternatives)} alternatives"
         yield Violation(ViolationCode.ALTERNATIVE, host.subject, message, tuple(host.placed))
-    problem = _alternative_problem(facts, topology, host, pool, lot, manners) if launch.alternatives else None
-    if problem is not None:
-        yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
+    if launch.alternatives:
+        if lot.listed is None:
+            facts.list_alternatives(pool, lot)
+        problem = _alternative_problem(facts, topology, host, pool, lot, load, manners)
+        if problem is not None:
+            yield Violation(ViolationCode.ALTERNATIVE, host.subject, problem, tuple(host.placed))
     wanted = facts.min_values(pool)
     if wanted and facts.policy.min_values_policy is MinValuesPolicy.STRICT:
         yield from _min_values(facts, host, pool, wanted)
 
 
 def _alternative_problem(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, manners: frozenset[int] | None
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, load: int, manners: int
 ) -> str | None:
     """Say what is wrong with the alternatives, if anything."""
     listed = lot.listed
-    if listed is None:
-        listed = lot.listed = facts.listed(pool, lot.launch)
+    assert listed is not None
     if listed.problem is not None:
         return listed.problem
-    if not listed.zone_ids <= {lot.launch.offering.zone_id} and topology.hold_to_zone(host.placed):
+    if lot.is_wide and topology.hold_to_zone(host.placed):
         return "an alternative is in another zone, which topology forbids"
-    if any(map(gt, host.amounts, listed.least)):
+    if not facts.packing.fits(load, facts.packing.room(listed.least)):
         least = dict(zip(facts.resource_names, listed.least, strict=True))
         return f"an alternative lacks {next(iter(facts.load(host.placed).missing(Resources.of(least))))}"
     for key in host.placed:
-        if manners is not None and manners <= listed.fine:
+        if not manners & ~listed.fine:
             return None  # nearly always before the first
         if key not in facts.workloads:
             continue
-        manner = facts.manners((key,))
-        if not manner <= listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
+        manner = facts.manner(facts.workloads[key])
+        if not manner & listed.fine and not facts.all_accept(pool, listed, facts.workloads[key]):
             return f"an alternative does not meet what {key} requires"
         listed.fine |= manner
     return None

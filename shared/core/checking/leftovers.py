@@ -129,20 +129,20 @@ class Leftovers:
 
     def _hosting(self, workload: Workload) -> Iterator[Room]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
-        needs = self._facts.needs(workload)
+        facts, needs = self._facts, self._facts.needs(workload)
         for host, free in self._free_on_hosts():
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
                 continue
             node, launch = host.node, host.planned
             if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
                 continue  # whether it may join a node that will drain depends on more than leftovers
-            if tolerates_all(host.site.taints, workload.tolerations) is None:
+            if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
                 yield Room(
                     subject=host.subject,
                     units=host.nodes,
                     free=free,
-                    description=host.site.description,
-                    undefined=host.site.undefined,
+                    description=facts.site(host).description,
+                    undefined=facts.site(host).undefined,
                     carried=tuple(sorted(host.placed)),
                     capacity_type=node.capacity_type if node is not None else _market(host),
                     domains=domains_of(host.labels, host.name),
@@ -186,8 +186,8 @@ class Leftovers:
         rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
         labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
         is_capped = workload.max_price_micro_usd_per_hour is not None
-        manners, needs = self._facts.manners((workload.key,)), self._facts.needs(workload)
-        alike = (manners, needs, is_capped, workload.namespace, labels_seen, rules)
+        manner, needs = self._facts.manner(workload), self._facts.needs(workload)
+        alike = (manner, needs, is_capped, workload.namespace, labels_seen, rules)
         if alike not in self._rooms_found:
             self._rooms_found[alike] = self._room(workload)
         return self._rooms_found[alike]
@@ -236,7 +236,7 @@ class Leftovers:
             if self._free_units[key.reservation_id or ""] > 0
         ]
         able: dict[str, frozenset[int]] = {}
-        for host in facts.hosts if units else ():
+        for host in facts.changed if units else ():
             if host.planned is None or host.planned.offering.reservation_id is not None or not host.placed:
                 continue
             for key in host.placed:
@@ -345,10 +345,11 @@ class Leftovers:
     def _priority_inversions(self) -> Iterator[Violation]:
         """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
         facts = self._facts
-        if len({facts.workloads[key].priority for key in facts.pending}) < 2:
+        pending = [alike.first for alike in facts.alike if not facts.pending.keys().isdisjoint(alike.workloads)]
+        if len({workload.priority for workload in pending}) < 2:
             return
         waiting = self._waiting()
-        for host in facts.hosts:
+        for host in facts.changed:
             launch = host.planned
             if launch is None or launch.offering.reservation_id is None or not host.placed:
                 continue
@@ -362,7 +363,7 @@ class Leftovers:
     def _waiting(self) -> list[Workload]:
         facts = self._facts
         keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
-        for host in facts.hosts:
+        for host in facts.changed:
             if host.planned is not None and host.planned.offering.reservation_id is None:
                 keys.update(host.placed)
         found = (facts.workloads[key] for key in sorted(keys) if key in facts.workloads)
@@ -381,7 +382,7 @@ class Leftovers:
         return (
             self._tolerates(workload, pool)
             and self._may_run(workload, unit)
-            and facts.together(host.site.description, host.site.undefined, (*sorted(kept), workload.key))
+            and facts.together(facts.site(host).description, facts.site(host).undefined, (*sorted(kept), workload.key))
         )
 
 

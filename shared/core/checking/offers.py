@@ -1,7 +1,7 @@
 """What can be launched: offerings by name, their prices, and lists of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
@@ -32,10 +32,10 @@ class Listed:
     """A list of alternatives as a pool sees it: usually few lists serve many launches, so it is looked at once."""
 
     problem: str | None
-    least: Sequence[int]  # over all of them, by ``resource_names``
+    least: Sequence[int]  # room over all of them, by ``resource_names``
     zone_ids: frozenset[str]
     places: Mapping[str, tuple[Place, ...]]  # by instance type
-    fine: set[int] = field(default_factory=set)  # manners of workloads that all of them may run
+    fine: int = 0  # manners of workloads that all of them may run
 
 
 class _Bought(NamedTuple):

@@ -1,48 +1,46 @@
 """The topology rules themselves: what breaks one in the final state, and whether one more replica would."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from shared.core import labels
+from shared.core.checking.domains import domain_of
 from shared.core.checking.facts import Facts
-from shared.core.checking.topology import Evenness, Rules, Selected, Topology, rules_of
+from shared.core.checking.topology import Evenness, Group, Rules, Selected, Topology, rules_of
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
 
 
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
-    """Report every spread, affinity and anti-affinity rule that the plan's additions break."""
+    """Report every spread, affinity and anti-affinity rule that the plan's additions break.
+
+    Whoever carries a rule is many, the hosts where one may be broken are few: only who is on these is looked at.
+    """
     anchors: dict[tuple[str, AffinityTerm], _Anchors] = {}
-    for rules, workloads in topology.groups:
-        there = [workload for workload in workloads if workload.key in topology.present]
-        placed = [workload for workload in there if any(count for _, _, count in topology.present[workload.key])]
-        for constraint in rules.spread:
-            yield from _spread(facts, topology, placed, constraint)
-        for term in rules.affinity if placed else ():
-            about = (placed[0].namespace, term)
+    for group in topology.groups:
+        for constraint in group.rules.spread:
+            yield from _spread(topology, group, constraint)
+        for term in group.rules.affinity:
+            about = (group.first.namespace, term)
             if about not in anchors:
-                anchors[about] = _anchors(facts, topology, placed[0], term)
-            for workload in placed:
-                yield from _affinity(topology, workload, term, anchors[about])
-        for term in rules.anti_affinity:
-            for workload in there:
-                yield from _anti_affinity(topology, workload, term)
+                anchors[about] = _anchors(facts, topology, group.first, term)
+            yield from _affinities(topology, group, term, anchors[about])
+        for term in group.rules.anti_affinity:
+            yield from _anti_affinities(topology, group, term)
 
 
-def _spread(
-    facts: Facts, topology: Topology, workloads: Sequence[Workload], constraint: TopologySpreadConstraint
-) -> Iterator[Violation]:
-    """Check the workloads of a group."""
-    is_everywhere = topology.is_everywhere(constraint.topology_key)
-    known: dict[tuple[object, ...], Evenness] = {}
-    for workload in workloads:
-        alike = (id(workload.requests), facts.kind(workload), workload.tolerations)
-        evenness = known.get(alike)
-        if evenness is None:
-            evenness = known[alike] = topology.evenness(workload, constraint)
-        if evenness.crowded or not is_everywhere:
-            yield from _uneven(topology, workload, constraint, evenness)
+def _spread(topology: Topology, group: Group, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
+    """Check the workloads of a group, of which those of one size are judged alike."""
+    sizes = {id(workload.requests): workload for workload in group.workloads.values()}
+    evenness = {size: topology.evenness(workload, constraint) for size, workload in sizes.items()}
+    key = constraint.topology_key
+    for crowded in {even.crowded for even in evenness.values()}:
+        added = set[str]().union(*[host.placed for host in topology.hosts_in(key, crowded)])
+        for workload in map(group.workloads.__getitem__, group.workloads.keys() & added):
+            even = evenness[id(workload.requests)]
+            if even.crowded == crowded:
+                yield from _uneven(topology, workload, constraint, even)
 
 
 def _uneven(
@@ -77,54 +75,73 @@ class _Anchors:
     is_running: bool  # some were there before the plan
 
     @cached_property
-    def openings(self) -> int:
-        """How many domains followers opened where nobody else is."""
-        return sum(number for domain, number in self.opened.items() if domain not in self.anchored)
+    def is_kept(self) -> bool:
+        """Whether those who follow may be where they are: they opened one domain at most, and nobody was anywhere."""
+        openings = sum(number for domain, number in self.opened.items() if domain not in self.anchored)
+        return not self.is_running and openings <= 1
 
 
 def _anchors(facts: Facts, topology: Topology, workload: Workload, term: AffinityTerm) -> _Anchors:
-    selected = topology.selected(workload, term)
-    there = (running for key in selected.keys for _, running, _ in topology.present.get(key, ()))
-    found = _Anchors(selected, set(), {}, topology.has_running and any(there))
+    selected, by = topology.selected(workload, term), term.topology_key
+    found = _Anchors(selected, set(), {}, is_running=False)
     carrying: dict[tuple[str, int], bool] = {}
     for key in selected.keys:
+        for host, count in topology.running.get(key, ()):
+            if count:
+                found.is_running = True
+                found.anchored.add(domain_of(host, by))
         other = facts.workloads[key]
         alike = (other.namespace, id(other.affinity))
         follows = carrying.get(alike)
         if follows is None:
             follows = carrying[alike] = _carries(other, term, workload.namespace)
-        for domain, tally in topology.tallies(key, term.topology_key).items():
-            if not follows or tally.running:
-                found.anchored.add(domain)
-            else:  # equal planned nodes are one host here but as many host names
-                found.opened[domain] = tally.nodes if term.topology_key == labels.HOSTNAME else 1
+        if follows:  # equal planned nodes are one host here but as many host names
+            for host, _ in topology.placed.get(key, ()):
+                found.opened[domain_of(host, by)] = host.nodes if by == labels.HOSTNAME else 1
+        else:
+            found.anchored.update(topology.domains(key, by))
     return found
+
+
+def _affinities(topology: Topology, group: Group, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
+    """Check the workloads of a group."""
+    # Who matches himself is where he may be then, whatever he is.
+    are_fine = anchors.is_kept and topology.is_everywhere(term.topology_key)
+    for key in group.workloads.keys() - (anchors.selected.members if are_fine else ()):
+        yield from _affinity(topology, group.workloads[key], term, anchors)
 
 
 def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
     """Each domain needs a matching replica; replicas that match themselves may open one domain, if none has any."""
     own = topology.added(workload.key, term.topology_key)
     alone = own - anchors.anchored
-    if workload.key in anchors.selected:
-        is_kept = not anchors.is_running and anchors.openings <= 1
-    else:
-        is_kept = alone <= anchors.opened.keys()
+    is_kept = anchors.is_kept if workload.key in anchors.selected else alone <= anchors.opened.keys()
     if None in own or (alone and not is_kept):
         where = ", ".join(sorted(str(domain) for domain in alone or own))
         message = f"no matching replica by {term.topology_key} in {where}"
         yield Violation(ViolationCode.AFFINITY, workload.key, message, (workload.key,))
 
 
-def _anti_affinity(topology: Topology, workload: Workload, term: AffinityTerm) -> Iterator[Violation]:
+def _anti_affinities(topology: Topology, group: Group, term: AffinityTerm) -> Iterator[Violation]:
+    """Check the workloads of a group."""
+    selected, keys = topology.selected(group.first, term), group.workloads.keys()
+    for allowed, carriers in ((1, keys & selected.members), (0, keys - selected.members)):
+        crowded = topology.crowded(selected, term.topology_key, allowed) if carriers else frozenset()
+        if crowded:
+            hosts = topology.hosts_in(term.topology_key, crowded)
+            there = set[str]().union(*[side for host in hosts for side in (host.placed, host.running)])
+            for key in carriers & there:
+                yield from _anti_affinity(topology, group.workloads[key], term, selected, crowded)
+
+
+def _anti_affinity(
+    topology: Topology, workload: Workload, term: AffinityTerm, selected: Selected, crowded: frozenset[str]
+) -> Iterator[Violation]:
     """No domain has a carrier and another matching replica, where at least one of the two is new (inverse included)."""
-    selected = topology.selected(workload, term)
-    crowded = topology.crowded(selected, term.topology_key, 1 if workload.key in selected else 0)
-    if not crowded:
-        return
     matching = topology.counts(selected, term.topology_key)
     fresh = topology.fresh(selected, term.topology_key)
     added = topology.added(workload.key, term.topology_key)
-    for domain in topology.tallies(workload.key, term.topology_key):
+    for domain in topology.domains(workload.key, term.topology_key):
         if domain is not None and domain in crowded and (fresh[domain] or domain in added):
             message = f"{matching[domain]} matching replicas in {domain} by {term.topology_key}"
             keys = sorted(
@@ -158,7 +175,7 @@ def admits(topology: Topology, workload: Workload, domains: Mapping[str, str]) -
         and all(
             _tolerates(topology, other, theirs, workload, domains)
             for theirs, others in topology.groups
-            for other in others
+            for other in others.values()
         )
     )
 

@@ -5,7 +5,7 @@ and only about domains that the plan adds to: what was uneven or conflicting bef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -14,6 +14,7 @@ from shared.core import labels
 from shared.core.checking.domains import Domains, domain_of
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.numbering import Numbering
+from shared.core.checking.wishes import Alike
 from shared.core.workload import (
     AffinityTerm,
     LabelSelector,
@@ -24,8 +25,8 @@ from shared.core.workload import (
 
 _OF_A_ZONE: Final = frozenset({labels.ZONE, labels.ZONE_ID})
 
-# Replicas of one workload on one host, per node: those that ran there before the plan, those that it adds.
-Presence = tuple[Host, int, int]
+# Replicas of one workload on one host, per node.
+Presence = tuple[Host, int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,15 +48,6 @@ class Evenness(NamedTuple):
     crowded: frozenset[str]
 
 
-@dataclass(slots=True)
-class Tally:
-    """Replicas of one workload in one domain, per node."""
-
-    running: int = 0
-    placed: int = 0
-    nodes: int = 0  # of the largest host
-
-
 class Rules(NamedTuple):
     """What of a workload's topology binds: no preferences."""
 
@@ -74,10 +66,26 @@ def rules_of(workload: Workload) -> Rules:
 
 
 class Group(NamedTuple):
-    """Workloads with the same rules about the same others: of one namespace, and alike in ``matchLabelKeys``."""
+    """Workloads with the same rules about the same others: of one namespace, and alike in ``matchLabelKeys``.
+
+    What they require, tolerate and reach is the same too.
+    """
 
     rules: Rules
-    workloads: list[Workload]
+    workloads: Mapping[str, Workload]
+
+    @property
+    def first(self) -> Workload:
+        """One of them."""
+        return next(iter(self.workloads.values()))
+
+
+class Labelled(NamedTuple):
+    """Workloads of one namespace with equal labels."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    keys: list[str]
 
 
 _NO_RULES: Final = Rules((), (), ())
@@ -88,28 +96,11 @@ class Topology:
 
     def __init__(self, facts: Facts) -> None:
         self._facts, self._domains = facts, Domains(facts)
-        present: defaultdict[str, list[Presence]] = defaultdict(list)
-        self.has_running = False  # replicas that were there before the plan
-        for host in facts.hosts:
-            running = host.running
-            for key, count in host.placed.items():
-                present[key].append((host, running.get(key, 0), count))
-            for key, count in running.items():
-                self.has_running = True
-                if key not in host.placed:
-                    present[key].append((host, count, 0))
-        self.present: Mapping[str, Sequence[Presence]] = {
-            key: found for key, found in present.items() if key in facts.workloads
-        }
-        self._by_label: dict[tuple[str, str], list[str]] = {}
-        for key, workload in facts.workloads.items():
-            for label in workload.labels.items():
-                self._by_label.setdefault(label, []).append(key)
         self._of_terms: dict[tuple[str, int], Selected] = {}
         self._of_constraints: dict[tuple[object, ...], Selected] = {}
         self._selected: dict[tuple[frozenset[str], LabelSelector], Selected] = {}
-        self._tallies: dict[tuple[str, str], dict[str | None, Tally]] = {}
-        self._on_hosts: dict[tuple[Selected, bool], dict[Host, int]] = {}
+        self._reached: dict[tuple[str, str], frozenset[str | None]] = {}
+        self._on_hosts: dict[tuple[Selected, bool], Mapping[str, int]] = {}
         self._counts: dict[tuple[object, ...], Counter[str]] = {}
         self._crowded: dict[tuple[Selected, str, int], frozenset[str]] = {}
         self._evenness: dict[tuple[object, ...], Evenness] = {}
@@ -119,57 +110,76 @@ class Topology:
         self._zonal: frozenset[str] | None = None
         self._all_counted: frozenset[str] | None = None
 
-    # -- who and where
+    # -- the final state
 
     @cached_property
-    def groups(self) -> Sequence[Group]:
-        """All workloads with rules."""
-        known: dict[tuple[int, int, int], Rules] = {}  # most have one of a few, in the same tuples
-        found: dict[tuple[object, ...], Group] = {}
-        for workload in self._facts.workloads.values():
-            tuples = (id(workload.topology_spread), id(workload.affinity), id(workload.anti_affinity))
-            rules = known.get(tuples)
-            if rules is None:
-                rules = known[tuples] = rules_of(workload)
-            if rules == _NO_RULES:
-                continue
-            own = [workload.labels.get(key) for one in rules.spread for key in one.match_label_keys]
-            about = (workload.namespace, id(rules), *own)
-            group = found.get(about)
-            if group is None:
-                group = found[about] = Group(rules, [])
-            group.workloads.append(workload)
-        return tuple(found.values())
+    def placed(self) -> Mapping[str, Sequence[Presence]]:
+        """Where the plan adds replicas, by workload."""
+        found: defaultdict[str, list[Presence]] = defaultdict(list)
+        for host in self._facts.changed:
+            for key, count in host.placed.items():
+                found[key].append((host, count))
+        return dict(found)
+
+    @cached_property
+    def running(self) -> Mapping[str, Sequence[Presence]]:
+        """Where replicas were before the plan, by workload."""
+        found: defaultdict[str, list[Presence]] = defaultdict(list)
+        for host in self._facts.hosts if any(node.placements for node in self._facts.snapshot.nodes) else ():
+            for key, count in host.running.items():
+                found[key].append((host, count))
+        return dict(found)
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Host]:
+        return {host.name: host for host in self._facts.hosts}
 
     def is_everywhere(self, topology_key: str) -> bool:
         """Whether every host has a value of the topology key."""
         known = self._everywhere.get(topology_key)
         if known is None:
-            known = all(domain_of(host, topology_key) is not None for host in self._facts.hosts)
+            # Thousands of planned hosts have the labels of a few sites.
+            unlike = {id(host.labels): host.labels for host in self._facts.hosts}
+            known = topology_key == labels.HOSTNAME or all(topology_key in found for found in unlike.values())
             self._everywhere[topology_key] = known
         return known
 
-    def tallies(self, workload_key: str, topology_key: str) -> dict[str | None, Tally]:
-        """Count the replicas of one workload by domain; None stands for nodes that have none."""
-        known = self._tallies.get((workload_key, topology_key))
+    def domains(self, workload_key: str, topology_key: str) -> frozenset[str | None]:
+        """Return the domains where replicas of the workload are; None stands for nodes that have none."""
+        known = self._reached.get((workload_key, topology_key))
         if known is None:
-            known = self._tallies[workload_key, topology_key] = {}
-            for host, running, placed in self.present.get(workload_key, ()):
-                domain = domain_of(host, topology_key)
-                tally = known.get(domain)
-                if tally is None:
-                    tally = known[domain] = Tally()
-                tally.running += running
-                tally.placed += placed
-                tally.nodes = max(tally.nodes, host.nodes)
+            there = (*self.placed.get(workload_key, ()), *self.running.get(workload_key, ()))
+            known = frozenset([domain_of(host, topology_key) for host, _ in there])
+            self._reached[workload_key, topology_key] = known
         return known
 
     def added(self, workload_key: str, topology_key: str) -> set[str | None]:
         """Return the domains to which the plan adds replicas of the workload."""
-        there = self.present.get(workload_key, ())
+        there = self.placed.get(workload_key, ())
         if topology_key == labels.HOSTNAME:
-            return {host.name for host, _, placed in there if placed}
-        return {host.labels.get(topology_key) for host, _, placed in there if placed}
+            return {host.name for host, count in there if count}
+        return {host.labels.get(topology_key) for host, count in there if count}
+
+    def is_at(self, workload_key: str, topology_key: str, domains: Mapping[str, str]) -> bool:
+        """Whether replicas of the workload are in the domain that a node with these domains is in."""
+        domain = domains.get(topology_key)
+        return domain is not None and domain in self.domains(workload_key, topology_key)
+
+    def hosts_in(self, topology_key: str, domains: frozenset[str]) -> Iterable[Host]:
+        """Return the hosts in these domains, and those without a domain."""
+        if topology_key == labels.HOSTNAME:
+            return [self._by_name[domain] for domain in domains]
+        if not domains and self.is_everywhere(topology_key):
+            return ()
+        found = ((host, host.labels.get(topology_key)) for host in self._facts.hosts)
+        return [host for host, domain in found if domain is None or domain in domains]
+
+    # -- who and where
+
+    @cached_property
+    def groups(self) -> Sequence[Group]:
+        """All workloads with rules."""
+        return [group for alike in self._facts.alike for group in _groups_of(alike)]
 
     def selected(self, carrier: Workload, term: AffinityTerm) -> Selected:
         """Return the workloads that a term of ``carrier`` is about."""
@@ -196,32 +206,47 @@ class Topology:
     def _matching(self, namespaces: frozenset[str], selector: LabelSelector) -> Selected:
         known = self._selected.get((namespaces, selector))
         if known is None:
-            candidates = min(
-                (self._by_label.get(label, []) for label in selector.match_labels),
-                key=len,
-                default=sorted(self._facts.workloads),
-            )
-            workloads = self._facts.workloads
-            keys = tuple([key for key in candidates if workloads[key].namespace in namespaces])
-            if len(selector.match_labels) != 1 or selector.match_expressions:  # else all candidates match
-                keys = tuple([key for key in keys if selector.matches(workloads[key].labels)])
-            known = self._selected[namespaces, selector] = Selected(keys, frozenset(keys))
+            found = (self._by_label.get(label, ()) for label in selector.match_labels)
+            candidates = min(found, key=len, default=self._labelled)
+            is_sure = len(selector.match_labels) == 1 and not selector.match_expressions
+            keys = [
+                key
+                for one in candidates
+                if one.namespace in namespaces and (is_sure or selector.matches(one.labels))
+                for key in one.keys
+            ]
+            known = self._selected[namespaces, selector] = Selected(tuple(keys), frozenset(keys))
         return known
+
+    @cached_property
+    def _labelled(self) -> Sequence[Labelled]:
+        found: dict[Hashable, Labelled] = {}
+        for key, workload in self._facts.workloads.items():
+            about = (workload.namespace, *workload.labels.items())
+            one = found.get(about)
+            if one is None:
+                one = found[about] = Labelled(workload.namespace, workload.labels, [])
+            one.keys.append(key)
+        return [*found.values()]
+
+    @cached_property
+    def _by_label(self) -> Mapping[tuple[str, str], Sequence[Labelled]]:
+        found: defaultdict[tuple[str, str], list[Labelled]] = defaultdict(list)
+        for one in self._labelled:
+            for label in one.labels.items():
+                found[label].append(one)
+        return dict(found)
 
     def is_counted(self, workload_key: str) -> bool:
         """Whether somebody's anti-affinity or hard spread is about this workload."""
         if self._all_counted is None:
             selections: set[Selected] = set()
-            for rules, workloads in self.groups:
-                selections.update(self.selected(workloads[0], term) for term in rules.anti_affinity)
-                selections.update(self.spread_selected(workloads[0], constraint) for constraint in rules.spread)
+            for group in self.groups:
+                rules, first = group.rules, group.first
+                selections.update(self.selected(first, term) for term in rules.anti_affinity)
+                selections.update(self.spread_selected(first, constraint) for constraint in rules.spread)
             self._all_counted = frozenset().union(*(item.members for item in selections))
         return workload_key in self._all_counted
-
-    def is_at(self, workload_key: str, topology_key: str, domains: Mapping[str, str]) -> bool:
-        """Whether replicas of the workload are in the domain that a node with these domains is in."""
-        domain = domains.get(topology_key)
-        return domain is not None and domain in self.tallies(workload_key, topology_key)
 
     def counts(self, selected: Selected, topology_key: str) -> Counter[str]:
         """Count the replicas of these workloads by domain; for hosts per node, since each node is a domain."""
@@ -232,7 +257,7 @@ class Topology:
 
     def fresh(self, selected: Selected, topology_key: str) -> Counter[str]:
         """Count by domain only what the plan adds."""
-        if not self.has_running:
+        if not self.running:
             return self.counts(selected, topology_key)
         known = ("fresh", selected, topology_key)
         if known not in self._counts:
@@ -242,22 +267,25 @@ class Topology:
     def _summed(self, selected: Selected, topology_key: str, *, with_running: bool) -> Counter[str]:
         by_host = self._by_host(selected, with_running=with_running)
         if topology_key == labels.HOSTNAME:
-            return Counter({host.name: count for host, count in by_host.items()})
-        counts: Counter[str] = Counter()
-        for host, count in by_host.items():
+            return Counter(by_host)
+        counts: defaultdict[str, int] = defaultdict(int)
+        for name, count in by_host.items():
+            host = self._by_name[name]
             domain = host.labels.get(topology_key)
             if domain is not None:
                 counts[domain] += count * host.nodes
-        return counts
+        return Counter(counts)
 
-    def _by_host(self, selected: Selected, *, with_running: bool) -> Mapping[Host, int]:
+    def _by_host(self, selected: Selected, *, with_running: bool) -> Mapping[str, int]:
         """Count replicas per node: once for all topology keys, since most of the time is spent here."""
         known = self._on_hosts.get((selected, with_running))
         if known is None:
-            known = self._on_hosts[selected, with_running] = {}
-            for key in selected.keys:
-                for host, running, placed in self.present.get(key, ()):
-                    known[host] = known.get(host, 0) + (placed + running if with_running else placed)
+            found: defaultdict[str, int] = defaultdict(int)
+            for presences in (self.placed, self.running) if with_running else (self.placed,):
+                for key in selected.keys:
+                    for host, count in presences.get(key, ()):
+                        found[host.name] += count
+            known = self._on_hosts[selected, with_running] = found
         return known
 
     def spread_counts(self, carrier: Workload, constraint: TopologySpreadConstraint) -> Counter[str]:
@@ -287,14 +315,14 @@ class Topology:
         counts: Counter[str] = Counter()
         of_hosts = constraint.topology_key == labels.HOSTNAME
         for key in selected.keys:
-            for host, running, placed in self.present.get(key, ()):
+            for host, count in (*self.placed.get(key, ()), *self.running.get(key, ())):
                 domain = domain_of(host, constraint.topology_key)
                 if domain is not None and self._counts_there(host, carrier, constraint):
-                    counts[domain] += (running + placed) * (1 if of_hosts else host.nodes)
+                    counts[domain] += count * (1 if of_hosts else host.nodes)
         return counts
 
     def _counts_there(self, host: Host, carrier: Workload, constraint: TopologySpreadConstraint) -> bool:
-        facts, site = self._facts, host.site
+        facts, site = self._facts, self._facts.site(host)
         if constraint.node_affinity_policy_honor and not facts.meets(site.description, site.undefined, carrier):
             return False
         return not constraint.node_taints_policy_honor or facts.tolerates(site.taints, carrier)
@@ -306,18 +334,20 @@ class Topology:
         return not self._zonal.isdisjoint(keys)
 
     def _found_zonal(self) -> Iterator[str]:
-        for key, workload in self._facts.workloads.items():
-            if workload.gang is not None and workload.gang.single_topology_key in _OF_A_ZONE:
-                yield key
-        for rules, workloads in self.groups:
+        for alike in self._facts.alike:
+            gang = alike.first.gang
+            if gang is not None and gang.single_topology_key in _OF_A_ZONE:
+                yield from alike.workloads
+        for group in self.groups:
+            rules, first = group.rules, group.first
             constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
             terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in _OF_A_ZONE]
             if constraints or terms:
-                yield from (workload.key for workload in workloads)
+                yield from group.workloads
             for constraint in constraints:
-                yield from self.spread_selected(workloads[0], constraint).keys
+                yield from self.spread_selected(first, constraint).keys
             for term in terms:
-                yield from self.selected(workloads[0], term).keys
+                yield from self.selected(first, term).keys
 
     # -- how even it is
 
@@ -352,3 +382,15 @@ class Topology:
             return 0
         counts = self.spread_counts(carrier, constraint)
         return min((counts[domain] for domain in domains), default=0)
+
+
+def _groups_of(alike: Alike) -> Iterator[Group]:
+    rules = rules_of(alike.first)
+    if rules == _NO_RULES:
+        return
+    own_labels = [key for one in rules.spread for key in one.match_label_keys]
+    parts: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
+    for key, workload in alike.workloads.items() if own_labels else ():
+        parts[tuple(workload.labels.get(label) for label in own_labels)][key] = workload
+    for workloads in parts.values() if own_labels else (alike.workloads,):
+        yield Group(rules, workloads)

@@ -1,9 +1,8 @@
 """Rules about the plan as a whole: counts, reservations, gangs, limits, money."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
 
-from shared.core.checking.domains import domain_of
 from shared.core.checking.facts import Facts
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
@@ -16,15 +15,14 @@ from shared.core.workload import Workload
 
 def placed_counts(facts: Facts) -> Counter[str]:
     """Count the replicas that the plan places, by workload."""
-    placed: dict[str, int] = {}
-    for launch in facts.plan.launches:
+    placed: defaultdict[str, int] = defaultdict(int)
+    for launch, content in zip(facts.plan.launches, facts.contents, strict=True):
         nodes = launch.count
-        for item in launch.placements:
-            key = item.workload_key
-            placed[key] = placed.get(key, 0) + item.count * nodes
+        for key, count in content.items():
+            placed[key] += count * nodes
     for placement in facts.plan.existing:
         for item in placement.placements:
-            placed[item.workload_key] = placed.get(item.workload_key, 0) + item.count
+            placed[item.workload_key] += item.count
     return Counter(placed)
 
 
@@ -45,10 +43,12 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
     unplaced: Counter[str] = Counter()
     for refusal in plan.unplaced:
         unplaced[refusal.workload_key] += refusal.count
-    of_nodes = (item.count for part in (plan.launches, plan.existing) for nodes in part for item in nodes.placements)
-    if min(of_nodes, default=1) < 1 or min((refusal.count for refusal in plan.unplaced), default=1) < 1:
+    if min([*facts.counts, *[refusal.count for refusal in plan.unplaced]], default=1) < 1:
         yield Violation(ViolationCode.REPLICA_COUNT, "plan", "a placement or a refusal of no replicas")
-    for key in placed.keys() | unplaced.keys() | facts.pending.keys():
+    told = dict(placed)
+    for key, count in unplaced.items():
+        told[key] = told.get(key, 0) + count
+    for key in {key for key, _ in told.items() ^ facts.pending.items()} if told != facts.pending else ():
         wanted, got, left = facts.pending.get(key, 0), placed.get(key, 0), unplaced.get(key, 0)
         if key not in facts.workloads:
             yield Violation(ViolationCode.UNKNOWN_NAME, key, "is no workload")
@@ -58,26 +58,29 @@ def _replicas(facts: Facts, placed: Mapping[str, int]) -> Iterator[Violation]:
 
 
 def _gangs(facts: Facts, topology: Topology, placed: Mapping[str, int]) -> Iterator[Violation]:
-    for key in sorted(facts.pending):
-        workload = facts.workloads[key]
-        count = placed.get(key, 0)
-        if workload.gang is None or not count:
+    for alike in facts.alike:
+        gang = alike.first.gang
+        if gang is None:
             continue
-        if count < facts.pending[key]:
-            message = f"{count} of {facts.pending[key]} replicas of a gang"
-            yield Violation(ViolationCode.GANG, key, message, (key,))
-        domains = gang_domains(topology, workload)
-        if len(domains) > 1 or None in domains:
-            message = f"is in {', '.join(sorted(map(str, domains)))} instead of one {workload.gang.single_topology_key}"
-            yield Violation(ViolationCode.GANG, key, message, (key,))
+        for key in alike.workloads.keys() & facts.pending.keys() & placed.keys():
+            count, wanted = placed[key], facts.pending[key]
+            if not count:
+                continue
+            if count < wanted:
+                yield Violation(ViolationCode.GANG, key, f"{count} of {wanted} replicas of a gang", (key,))
+            domains = gang_domains(topology, alike.workloads[key])
+            if len(domains) > 1 or None in domains:
+                where = ", ".join(sorted(map(str, domains)))
+                message = f"is in {where} instead of one {gang.single_topology_key}"
+                yield Violation(ViolationCode.GANG, key, message, (key,))
 
 
-def gang_domains(topology: Topology, workload: Workload) -> set[str | None]:
+def gang_domains(topology: Topology, workload: Workload) -> Set[str | None]:
     """Return the domains of a gang's wanted single topology key in the final state; nothing without one."""
     key = None if workload.gang is None else workload.gang.single_topology_key
     if key is None:
-        return set()
-    return {domain_of(host, key) for host, _, _ in topology.present.get(workload.key, ())}
+        return frozenset()
+    return topology.domains(workload.key, key)
 
 
 def used_units(facts: Facts) -> Counter[str]:
@@ -146,7 +149,7 @@ def _limits(facts: Facts) -> Iterator[Violation]:
 
 def _prices(facts: Facts) -> Iterator[Violation]:
     """Charge a workload with the new nodes that carry nothing else: any fair sharing of the others charges more."""
-    if all(facts.workloads[key].max_price_micro_usd_per_hour is None for key in facts.workloads):
+    if all(alike.first.max_price_micro_usd_per_hour is None for alike in facts.alike):
         return
     charged: Counter[str] = Counter()
     for launch in facts.plan.launches:

@@ -4,13 +4,17 @@ All checker modules are written from the rules (DESIGN section 3), never from th
 the two can disagree.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.checking.packing import Packing
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
@@ -25,6 +29,17 @@ _ALL_MARKETS: Final = frozenset(CapacityType)
 _NO_REQUIREMENTS: Final = (Requirements.of(),)
 _NOTHING: Final = Resources.of({})
 
+# The manner of whoever is on a node and not pending.
+STRANGER: Final = 1
+
+
+@dataclass(slots=True, eq=False)
+class Alike:
+    """Workloads by key that differ in name, size and labels only; what else is true of one is true of all."""
+
+    first: Workload  # one of them
+    workloads: Mapping[str, Workload]
+
 
 class Wishes:
     """Lookups over one snapshot and one plan by name. Unknown names give None; the checks report them."""
@@ -36,24 +51,50 @@ class Wishes:
         self.classes: dict[str, NodeClass] = {item.name: item for item in snapshot.node_classes}
         self.reservations: dict[str, CapacityReservation] = {item.id: item for item in snapshot.reservations}
         self.nodes: dict[str, Node] = {item.claim_id: item for item in snapshot.nodes}
-        self.workloads: dict[str, Workload] = dict(snapshot.workloads)
-        self.pending: Counter[str] = Counter()
-        self.pending_since: dict[str, datetime] = {}
-        for demand in snapshot.demands:
-            key = demand.workload.key
-            self.workloads[key] = demand.workload
-            self.pending[key] = self.pending.get(key, 0) + demand.pending_count
-            self.pending_since[key] = min(demand.pending_since, self.pending_since.get(key, demand.pending_since))
-        self._terms: dict[str, tuple[Requirements, ...]] = {}
+        pending = {demand.workload.key: demand.workload for demand in snapshot.demands}
+        self.workloads: dict[str, Workload] = {**snapshot.workloads, **pending}
+        self.pending: dict[str, int] = {demand.workload.key: demand.pending_count for demand in snapshot.demands}
+        if len(pending) < len(snapshot.demands):  # some workload has several
+            self.pending = dict.fromkeys(pending, 0)
+            for demand in snapshot.demands:
+                self.pending[demand.workload.key] += demand.pending_count
+        self._terms: dict[tuple[int, int], tuple[Requirements, ...]] = {}
         self._markets: dict[str, frozenset[CapacityType]] = {}
         self._needs: dict[int, Resources] = {}
-        self._rows: dict[str, Sequence[int]] = {}
-        self._row_of: dict[int | None, Sequence[int]] = {}
-        self._kinds: dict[tuple[object, ...], int] = {}
-        self._kind_of: dict[str, int] = {}
-        self._manners: dict[tuple[object, ...], int] = {}
-        self._manner_of: dict[str, int] = {}
-        self._alike: dict[tuple[object, ...], tuple[int, int]] = {}
+
+    @cached_property
+    def pending_since(self) -> Mapping[str, datetime]:
+        """Since when each workload waits, which starts the clock of its ladder."""
+        since: dict[str, datetime] = {}
+        for demand in self.snapshot.demands:
+            key = demand.workload.key
+            since[key] = min(demand.pending_since, since.get(key, demand.pending_since))
+        return since
+
+    @cached_property
+    def alike(self) -> Sequence[Alike]:
+        """All workloads: thousands may be pending that only a few rules are said of."""
+        found: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
+        for key, workload in self.workloads.items():
+            # To compare long parts takes time, and the snapshot keeps them alive: equal ones that are not the same
+            # only make two where one would do.
+            about = (
+                workload.namespace,
+                workload.priority,
+                workload.duration_s,
+                workload.checkpoint_period_s,
+                workload.max_price_micro_usd_per_hour,
+                workload.gang,
+                id(workload.node_selector),
+                id(workload.required_node_terms),
+                id(workload.tolerations),
+                id(workload.topology_spread),
+                id(workload.affinity),
+                id(workload.anti_affinity),
+                key if workload.fallback else "",  # a ladder counts from when its workload came
+            )
+            found[about][key] = workload
+        return [Alike(next(iter(workloads.values())), workloads) for workloads in found.values()]
 
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
@@ -74,28 +115,14 @@ class Wishes:
         return Resources.of(total)
 
     @cached_property
+    def _sizes(self) -> Mapping[int, Workload]:
+        """A workload for each of the requests; few differ, and equal ones are the same."""
+        return {id(workload.requests): workload for workload in self.workloads.values()}
+
+    @cached_property
     def resource_names(self) -> tuple[str, ...]:
         """The resources that replicas take."""
-        unlike = {id(workload.requests): workload.requests for workload in self.workloads.values()}
-        return tuple(sorted({PODS}.union(*unlike.values())))
-
-    def amounts(self, placed: Mapping[str, int]) -> Sequence[int]:
-        """Return the load as a number for each of ``resource_names``: there are thousands of nodes to sum it for."""
-        rows = []
-        for key, count in placed.items():
-            row = self._rows.get(key)
-            if row is None:
-                row = self._rows[key] = self._row(key)
-            rows.append(row if count == 1 else [amount * count for amount in row])
-        return [*map(sum, zip(*rows, strict=True))]
-
-    def _row(self, key: str) -> Sequence[int]:
-        workload = self.workloads.get(key)
-        about = None if workload is None else id(workload.requests)
-        known = self._row_of.get(about)
-        if known is None:
-            known = self._row_of[about] = self.by_name(_NOTHING if workload is None else self.needs(workload))
-        return known
+        return tuple(sorted({PODS}.union(*[workload.requests for workload in self._sizes.values()])))
 
     def by_name(self, amounts: Resources) -> Sequence[int]:
         """Return amounts as a number for each of ``resource_names``."""
@@ -103,15 +130,22 @@ class Wishes:
 
     def terms(self, workload: Workload) -> tuple[Requirements, ...]:
         """Return the requirement sets of which one must hold: the node selector with each ORed term (R-15)."""
-        known = self._terms.get(workload.key)
+        about = (id(workload.node_selector), id(workload.required_node_terms))  # which the snapshot keeps alive
+        known = self._terms.get(about)
         if known is None:
             selector = workload.node_selector
             if workload.required_node_terms:
                 known = tuple(selector.merged(term) for term in workload.required_node_terms)
             else:
                 known = (selector,) if selector else _NO_REQUIREMENTS
-            self._terms[workload.key] = known
+            self._terms[about] = known
         return known
+
+    @cached_property
+    def required_keys(self) -> frozenset[str]:
+        """The label keys that some workload requires something of."""
+        unlike = {term for alike in self.alike for term in self.terms(alike.first)}
+        return frozenset().union(*unlike)
 
     def markets(self, workload: Workload) -> frozenset[CapacityType]:
         """Return the capacity types that the workload's ladder has reached by now; all of them without a ladder."""
@@ -143,25 +177,60 @@ class Wishes:
 
     def kind(self, workload: Workload) -> int:
         """Return a number for requirements and markets; workloads of one kind may go to the same offerings."""
-        known = self._kind_of.get(workload.key)
-        return self._numbered(workload)[0] if known is None else known
+        return self._numbers[0][workload.key]
 
-    def manners(self, keys: Iterable[str]) -> frozenset[int]:
-        """Return numbers for all but size and topology; replicas of one manner may be on the same nodes."""
-        known = self._manner_of.get
-        return frozenset([known(key) or self._numbered(self.workloads[key])[1] for key in keys])
+    def manner(self, workload: Workload) -> int:
+        """Return a bit for all but size and topology; replicas of one manner may be on the same nodes."""
+        return self._numbers[1][workload.key]
 
-    def _numbered(self, workload: Workload) -> tuple[int, int]:
-        """Return numbers for the workload's kind and manner, the latter from 1."""
-        rest = (workload.tolerations, workload.duration_s, workload.checkpoint_period_s)
-        # Most workloads have the one selector that says nothing, so by identity most are told apart from few others.
-        alike = (id(workload.node_selector), workload.required_node_terms, *rest)
-        numbers = None if workload.fallback else self._alike.get(alike)
-        if numbers is None:
-            kinds = (self.terms(workload), self.markets(workload))
-            kind = self._kinds.setdefault(kinds, len(self._kinds))
-            numbers = kind, self._manners.setdefault((kind, *rest), len(self._manners) + 1)
-            if not workload.fallback:  # whose markets depend on when it came
-                self._alike[alike] = numbers
-        self._kind_of[workload.key], self._manner_of[workload.key] = numbers
-        return numbers
+    @cached_property
+    def _numbers(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The kind and the manner of each workload."""
+        kinds: dict[Hashable, int] = {}
+        manners: dict[Hashable, int] = {}
+        kind_of: dict[str, int] = {}
+        manner_of: dict[str, int] = {}
+        for alike in self.alike:
+            first, keys = alike.first, alike.workloads
+            kind = kinds.setdefault((self.terms(first), self.markets(first)), len(kinds))
+            about = (kind, first.tolerations, first.duration_s, first.checkpoint_period_s)
+            manner = manners.setdefault(about, STRANGER << 1 + len(manners))
+            kind_of.update(dict.fromkeys(keys, kind))
+            manner_of.update(dict.fromkeys(keys, manner))
+        return kind_of, manner_of
+
+    # -- what many replicas are together
+
+    def carried(self, placed: Mapping[str, int]) -> tuple[int, int]:
+        """Return the packed load of replicas and the bits of their manners."""
+        load, manners, known = 0, 0, self._carried
+        for key, count in placed.items():  # the innermost loop of all: once for each workload on each node
+            amounts, manner = known[key]
+            load += amounts * count
+            manners |= manner
+        return load, manners
+
+    @cached_property
+    def _carried(self) -> Mapping[str, tuple[int, int]]:
+        """What one replica of each workload adds: its packed load, and the bit of its manner."""
+        pack, manners = self.packing.load, self._numbers[1]
+        loads = {size: pack(self.by_name(self.needs(workload))) for size, workload in self._sizes.items()}
+        known = {key: (loads[id(workload.requests)], manners[key]) for key, workload in self.workloads.items()}
+        for key in self.workloads.keys() - self.pending.keys():
+            known[key] = (known[key][0], STRANGER)
+        return defaultdict(lambda: (0, STRANGER), known)
+
+    @cached_property
+    def packing(self) -> Packing:
+        """How loads are packed: no node can carry more than the plan counts, each as large as the largest replica."""
+        counts = self.counts
+        replicas = max(max(counts, default=0), -min(counts, default=0)) * len(counts)
+        needs = [self.needs(workload).values() for workload in self._sizes.values()]
+        largest = max(map(abs, chain.from_iterable(needs)), default=0)
+        return Packing(largest * replicas, len(self.resource_names))
+
+    @cached_property
+    def counts(self) -> Sequence[int]:
+        """The replicas of every placement of the plan."""
+        of_nodes = map(attrgetter("placements"), chain(self.plan.launches, self.plan.existing))
+        return [*map(attrgetter("count"), chain.from_iterable(of_nodes))]
