@@ -173,8 +173,14 @@ class Facts(Offers):
         found: dict[tuple[object, ...], Lot] = {}
         lots = []
         for launch in self.plan.launches:
-            names = (launch.node_pool_name, launch.node_class_name, launch.price_atto_usd_per_hour)
-            about = (*names, id(launch.offering), id(launch.alternatives), id(launch.labels))
+            about = (
+                launch.node_pool_name,
+                launch.node_class_name,
+                launch.price_atto_usd_per_hour,
+                id(launch.offering),
+                id(launch.alternatives),
+                id(launch.labels),
+            )
             lot = found.get(about)
             if lot is None:
                 lot = found[about] = self._lot(launch)
@@ -203,10 +209,13 @@ class Facts(Offers):
         described = self.description(pool, launch.offering)
         if described is None:
             return None
-        chosen = {key: value for key, value in launch.labels.items() if key in described}
+        known = described.labels()
+        # What the labels say that the description does not: usually nothing.
+        said = launch.labels.items() - known.items()
+        chosen = {key: value for key, value in said if key in described}
         description = described.merged(Requirements.from_labels(chosen))
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        return Site(pool, description, taints, labels.WELL_KNOWN, description.labels())
+        return Site(pool, description, taints, labels.WELL_KNOWN, description.labels() if chosen else known)
 
     def _is_known(self, key: OfferingKey) -> bool:
         return key.instance_type in self.types and (

@@ -7,7 +7,8 @@ from functools import cached_property
 from shared.core import labels
 from shared.core.checking.domains import domain_of
 from shared.core.checking.facts import Facts
-from shared.core.checking.topology import Evenness, Group, Rules, Selected, Topology, rules_of
+from shared.core.checking.selections import Group, Rules, Selected, rules_of
+from shared.core.checking.topology import Evenness, Topology
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
 

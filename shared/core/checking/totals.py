@@ -1,7 +1,9 @@
 """Rules about the plan as a whole: counts, reservations, gangs, limits, money."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import chain
+from typing import Final
 
 from shared.core.checking.facts import Facts
 from shared.core.checking.topology import Topology
@@ -12,18 +14,21 @@ from shared.core.plan import OfferingKey, PlannedNodes
 from shared.core.resources import NODES
 from shared.core.workload import Workload
 
+_ONE: Final = frozenset({1})
+
 
 def placed_counts(facts: Facts) -> Counter[str]:
     """Count the replicas that the plan places, by workload."""
-    placed: defaultdict[str, int] = defaultdict(int)
+    placed = Counter(chain.from_iterable(facts.contents))  # as if one node of each launch carried one replica of each
     for launch, content in zip(facts.plan.launches, facts.contents, strict=True):
         nodes = launch.count
-        for key, count in content.items():
-            placed[key] += count * nodes
+        if nodes != 1 or not _ONE.issuperset(content.values()):
+            for key, count in content.items():
+                placed[key] += count * nodes - 1
     for placement in facts.plan.existing:
         for item in placement.placements:
             placed[item.workload_key] += item.count
-    return Counter(placed)
+    return placed
 
 
 def total_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:

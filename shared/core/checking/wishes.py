@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 from typing import Final
 
 from shared.core.capacity_reservation import CapacityReservation
@@ -232,5 +231,5 @@ class Wishes:
     @cached_property
     def counts(self) -> Sequence[int]:
         """The replicas of every placement of the plan."""
-        of_nodes = map(attrgetter("placements"), chain(self.plan.launches, self.plan.existing))
-        return [*map(attrgetter("count"), chain.from_iterable(of_nodes))]
+        parts = (self.plan.launches, self.plan.existing)
+        return [item.count for part in parts for nodes in part for item in nodes.placements]
