@@ -80,7 +80,7 @@ class Domains:
                 for place in places:
                     is_there = topology_key not in _OF_OFFERINGS
                     is_there = is_there or value in self._values(topology_key, instance_type, (place,))
-                    if is_there and facts.accepts(pool, name, place, carrier):
+                    if is_there and facts.accepts(pool, name, (place,), carrier):
                         return True
         return False
 

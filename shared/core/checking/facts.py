@@ -232,7 +232,7 @@ class Facts(Offers):
             key.instance_type
             for key in self.open_offerings(pool)
             if load.fits_in(self.types[key.instance_type].allocatable)
-            and all(self.accepts(pool, key.instance_type, place_of(key), workload) for workload in carried)
+            and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 
     def list_alternatives(self, pool: NodePool, lot: Lot) -> None:

@@ -96,7 +96,9 @@ class Leftovers:
                 if (key.capacity_type is CapacityType.RESERVED) is not reserved:
                     continue
                 name = key.instance_type
-                if needs.fits_in(facts.types[name].allocatable) and facts.accepts(pool, name, place_of(key), workload):
+                if needs.fits_in(facts.types[name].allocatable) and facts.accepts(
+                    pool, name, (place_of(key),), workload
+                ):
                     units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
                     yield self._new_room(pool, key, units if pool.limits is None else 1)
 

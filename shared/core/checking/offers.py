@@ -58,7 +58,7 @@ class Offers(Places):
         self._zone_ids: dict[str, frozenset[str]] = {}
         self._imaged: dict[tuple[str, str], bool] = {}
         self._min_values: dict[str, Mapping[str, int]] = {}
-        self._sold: dict[tuple[str, int], tuple[str | None, int]] = {}
+        self._sold: dict[str, dict[int, tuple[int, str | None, int]]] = {}
         self._bought: dict[str, _Bought] = {}
         self._open: dict[str, tuple[OfferingKey, ...]] = {}
         self._rooms: dict[str, Sequence[int]] = {}
@@ -263,12 +263,13 @@ class Offers(Places):
     def _list_problem(self, pool: NodePool, launch: PlannedNodes) -> str | None:
         seen, lowest = {self.offering_numbers.of(launch.offering)}, launch.price_atto_usd_per_hour
         node_class = self.classes[pool.node_class_name]
+        sold = self._sold.setdefault(node_class.name, {})
         for key in launch.alternatives:
-            number = self.offering_numbers.of(key)
-            known = (node_class.name, number)
-            if known not in self._sold:
-                self._sold[known] = self._sale_problem(node_class, key), self.price_atto_usd(key)
-            problem, price = self._sold[known]
+            known = sold.get(id(key))  # which the plan keeps alive
+            if known is None:
+                number = self.offering_numbers.of(key)
+                known = sold[id(key)] = number, self._sale_problem(node_class, key), self.price_atto_usd(key)
+            number, problem, price = known
             if problem is not None:
                 return f"{in_words(key)}{problem}"
             if number in seen or price < lowest:
@@ -286,9 +287,7 @@ class Offers(Places):
 
     def all_accept(self, pool: NodePool, listed: Listed, workload: Workload) -> bool:
         """Whether every alternative of the list may run the workload."""
-        return all(
-            self.accepts(pool, name, place, workload) for name, places in listed.places.items() for place in places
-        )
+        return all(self.accepts(pool, name, places, workload) for name, places in listed.places.items())
 
     def min_values(self, pool: NodePool) -> Mapping[str, int]:
         """Return how many distinct values the pool asks for, by label."""

@@ -1,6 +1,6 @@
 """What a node would be: of a pool, of a type, in a place. Answers are remembered by type and by place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -45,7 +45,7 @@ class Places(Wishes):
         self._labels: dict[str | None, tuple[Requirement, ...]] = {}
         self._wishes: dict[int, tuple[Requirements, ...]] = {}
         self._fitting: dict[tuple[str, str, int], int] = {}
-        self._accepted: dict[tuple[str, int, int, Place], bool] = {}
+        self._accepted: dict[tuple[str, int, int], dict[Place, bool]] = {}
 
     # -- types
 
@@ -146,21 +146,28 @@ class Places(Wishes):
 
     # -- who may run there
 
-    def accepts(self, pool: NodePool, type_name: str, place: Place, workload: Workload) -> bool:
-        """Whether requirements and ladder let a replica run on a node of the pool, of the type, in the place."""
-        if place.capacity_type not in self.markets(workload):
-            return False
+    def accepts(self, pool: NodePool, type_name: str, places: Iterable[Place], workload: Workload) -> bool:
+        """Whether requirements and ladder let a replica run on a node of the pool and type in each of the places."""
         kind = self.kind(workload)
         fitting = self._fitting.get((pool.name, type_name, kind))
         if fitting is None:
             fitting = self._fitting[pool.name, type_name, kind] = self._fitting_terms(pool, type_name, workload, kind)
-        about = (pool.name, kind, fitting, place)
-        known = self._accepted.get(about)
-        if known is None:
-            met = (term for index, term in enumerate(self.terms(workload)) if fitting >> index & 1)
-            known = any(self.place_allows(term, place) for term in met)
-            known = self._accepted[about] = known and self.place_allows(pool.requirements, place)
-        return known
+        accepted = self._accepted.setdefault((pool.name, kind, fitting), {})
+        for place in places:
+            known = accepted.get(place)
+            if known is None:
+                known = accepted[place] = self._accepts_place(pool, place, workload, fitting)
+            if not known:
+                return False
+        return True
+
+    def _accepts_place(self, pool: NodePool, place: Place, workload: Workload, fitting: int) -> bool:
+        met = [term for index, term in enumerate(self.terms(workload)) if fitting >> index & 1]
+        return (
+            place.capacity_type in self.markets(workload)
+            and any(self.place_allows(term, place) for term in met)
+            and self.place_allows(pool.requirements, place)
+        )
 
     def _fitting_terms(self, pool: NodePool, type_name: str, workload: Workload, kind: int) -> int:
         """Return which terms the pool's nodes of this type meet, wherever they are: a bit each."""
