@@ -3,16 +3,16 @@
 When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
 free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
 reservations accept is then preferred to work of equal worth that has more choice; how strongly depends on how short
-units are, and so does which slots should choose first. So a few ways are tried and the one that leaves the least to
-pay for is kept.
+units are, and so does which slots should choose first. So a few ways are tried, and from the contents that they found
+the best mix is made; whichever leaves the least to pay for is kept.
 """
 
 from collections.abc import Sequence
-from math import inf
 from operator import le
 
 from shared.core.solver.anchors import anchor_reserved, has_anchors
 from shared.core.solver.bits import iter_bits
+from shared.core.solver.mixing import deal_mixed
 from shared.core.solver.packing import Packing, Trial
 from shared.core.solver.preference import OrderKey, reserved_key
 from shared.core.solver.shapes import Candidate, Candidates, Shape
@@ -45,16 +45,24 @@ def use_reserved(
         best.use_reserved_in_order([item for item, _ in ordered], everyone)
         if not any(left and reach for left, reach in zip(best.left, access, strict=True)):
             return best
-    least = inf
+    dealt = []
     for trial in trials:
-        dealt = packing.fork(_preferring(worth, access, trial.strength))
-        dealt.trial = trial
-        dealt.use_reserved(ordered, everyone)
-        left = round(dealt.left_worth(worth), 9)
-        if left < least:
-            best, least = dealt, left
+        dealt.append(_started(packing, worth, access, trial))
+        dealt[-1].use_reserved(ordered, everyone)
+    best = min(dealt, key=lambda item: round(item.left_worth(worth), 9))
+    if len(dealt) > 1 and not packing.expired():
+        mixed = _started(packing, worth, access, best.trial)
+        deal_mixed(mixed, dealt, worth)
+        mixed.use_reserved(ordered, everyone)
+        best = min(best, mixed, key=lambda item: round(item.left_worth(worth), 9))
     best.filler.reprice(worth)
     return best
+
+
+def _started(packing: Packing, worth: Sequence[float], access: Sequence[float], trial: Trial) -> Packing:
+    started = packing.fork(_preferring(worth, access, trial.strength))
+    started.trial = trial
+    return started
 
 
 def _may_suffice(packing: Packing, reserved: Sequence[Candidate], access: Sequence[float]) -> bool:

@@ -1,12 +1,14 @@
 """Scarce reserved units: which slots should choose first depends on the world, so more than one order is tried."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from bench.mix import Mix, mix_snapshot
 from shared.core.policy import SchedulingPolicy
 from shared.core.scheduler import solve
-from shared.core.solver import by_counts
-from shared.core.solver.packing import Trial
+from shared.core.solver import by_counts, mixing, reserved
+from shared.core.solver.packing import Packing, Trial
 from shared.core.solver.reserved import TRIALS
 from tests.core.scheduler.world import NOW
 
@@ -26,3 +28,22 @@ def test_the_price_of_a_slot_goes_first_elsewhere(monkeypatch: pytest.MonkeyPatc
     found = cost(seed=0)
     monkeypatch.setattr(by_counts, "TRIALS", (Trial(0.1, by_size=True),))
     assert found < cost(seed=0)
+
+
+def test_the_best_of_all_orders_is_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
+    mixed: list[Packing] = []
+
+    def deal(packing: Packing, trials: Sequence[Packing], worth: Sequence[float]) -> None:
+        mixing.deal_mixed(packing, trials, worth)
+        mixed.append(packing)
+
+    def deal_nothing(_packing: Packing, _trials: Sequence[Packing], _worth: Sequence[float]) -> None:
+        """Leave everything to the order that served best."""
+
+    monkeypatch.setattr(reserved, "deal_mixed", deal)
+    found = cost(seed=17)
+    monkeypatch.setattr(reserved, "deal_mixed", deal_nothing)
+    assert found < cost(seed=17) * 0.97
+    assert len(mixed) == 1
+    assert min(mixed[0].left) >= 0
+    assert min(mixed[0].supply.units.values()) >= 0
