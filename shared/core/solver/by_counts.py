@@ -100,7 +100,8 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
         if candidates.reserved and packing.active:
             # What served the first pass serves the others.
             trials = (passes[0].trial,) if passes else TRIALS
-            variants = with_reserved(packing, candidates, adjusting, trials)
+            # The polish combines contents better than that, and starts best from what one trial found.
+            variants = with_reserved(packing, candidates, adjusting, trials, may_mix=not policy.with_certificate)
         for variant in variants:
             buy_rest(variant, candidates)
         packing = min(variants, key=_quality)

@@ -21,19 +21,24 @@ TRIALS = (Trial(0.2), Trial(0.8), Trial(0.1, by_size=True))
 
 
 def with_reserved(
-    packing: Packing, candidates: Candidates, worth: Sequence[float], trials: Sequence[Trial]
+    packing: Packing, candidates: Candidates, worth: Sequence[float], trials: Sequence[Trial], *, may_mix: bool
 ) -> list[Packing]:
     """Return packings with reserved units in use; which is the cheapest shows when the rest is bought."""
-    found = [use_reserved(packing, candidates.reserved, worth, trials)]
+    found = [use_reserved(packing, candidates.reserved, worth, trials, may_mix=may_mix)]
     if has_anchors(packing):
         anchored = packing.fork(worth)
         anchor_reserved(anchored, [item for item, _ in _ordered(anchored, candidates.reserved)], candidates)
-        found.append(use_reserved(anchored, candidates.reserved, worth, trials))
+        found.append(use_reserved(anchored, candidates.reserved, worth, trials, may_mix=may_mix))
     return found
 
 
 def use_reserved(
-    packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float], trials: Sequence[Trial]
+    packing: Packing,
+    reserved: Sequence[Candidate],
+    worth: Sequence[float],
+    trials: Sequence[Trial],
+    *,
+    may_mix: bool = False,
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     everyone = (1 << len(packing.shapes)) - 1
@@ -50,7 +55,7 @@ def use_reserved(
         dealt.append(_started(packing, worth, access, trial))
         dealt[-1].use_reserved(ordered, everyone)
     best = min(dealt, key=lambda item: round(item.left_worth(worth), 9))
-    if len(dealt) > 1 and not packing.expired():
+    if may_mix and len(dealt) > 1 and not packing.expired():
         mixed = _started(packing, worth, access, best.trial)
         deal_mixed(mixed, dealt, worth)
         mixed.use_reserved(ordered, everyone)
