@@ -16,7 +16,7 @@ from shared.core.solver.min_values import MinValues
 from shared.core.solver.packing import Packing
 from shared.core.solver.parts import Part
 from shared.core.solver.preference import overhead_atto_usd
-from shared.core.solver.reserved import TRIALS, with_reserved
+from shared.core.solver.reserved import TRIALS, TRIALS_TO_MIX, with_reserved
 from shared.core.solver.shapes import Candidates, build_shapes
 from shared.core.solver.worth import add_slot_worth, worths
 
@@ -99,9 +99,10 @@ def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, polic
         variants = [packing]
         if candidates.reserved and packing.active:
             # What served the first pass serves the others.
-            trials = (passes[0].trial,) if passes else TRIALS
-            # The polish combines contents better than that, and starts best from what one trial found.
-            variants = with_reserved(packing, candidates, adjusting, trials, may_mix=not policy.with_certificate)
+            # The polish combines contents better than mixing does, and starts best from what one trial found.
+            may_mix = not policy.with_certificate
+            trials = (passes[0].trial,) if passes else TRIALS_TO_MIX if may_mix else TRIALS
+            variants = with_reserved(packing, candidates, adjusting, trials, may_mix=may_mix)
         for variant in variants:
             buy_rest(variant, candidates)
         packing = min(variants, key=_quality)
