@@ -59,7 +59,7 @@ def _fit_sizes(packing: Packing, candidates: Candidates) -> None:
     supply = packing.supply
     prices = [item.price for item in candidates.unthinned]
     # The cheap questions first: most that cost less are too small.
-    sizes = [(*item.option.allocatable[:2], item.mask, item) for item in candidates.unthinned]
+    sizes = [(item.option.allocatable, item.mask, item) for item in candidates.unthinned]
     for pattern in packing.patterns:
         candidate = pattern.candidate
         if candidate is None or candidate.option.reservation is not None:
@@ -68,10 +68,8 @@ def _fit_sizes(packing: Packing, candidates: Candidates) -> None:
         load = [whole - free for whole, free in zip(size, pattern.room, strict=True)]
         content = sum(1 << index for index in pattern.content)
         cpu, memory = load[:2]
-        for other_cpu, other_memory, mask, other in sizes[: bisect_left(prices, candidate.price)]:
-            if cpu > other_cpu or memory > other_memory or content & ~mask:
-                continue
-            if any(map(gt, load, other.option.allocatable)):
+        for room, mask, other in sizes[: bisect_left(prices, candidate.price)]:
+            if room[0] < cpu or room[1] < memory or content & ~mask or any(map(gt, load, room)):
                 continue
             supply.take(candidate.option, -pattern.count)
             if supply.nodes_left(other.option) < pattern.count:
