@@ -14,7 +14,7 @@ from shared.core.solver.market import Option
 from shared.core.solver.state import State
 
 _Market = tuple[int, CapacityType, tuple[str, ...]]  # pool entry, capacity type, labels that stay
-_Kind = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes
+_Needs = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes
 
 
 class Alternatives:
@@ -26,7 +26,7 @@ class Alternatives:
         self._memo: dict[tuple[object, ...], tuple[OfferingKey, ...]] = {}
         self._sorted: dict[_Market, dict[tuple[str | None, ...], tuple[list[int], list[Option]]]] = {}
         self._by_market: dict[object, list[Option]] = {}
-        self._kinds: dict[_Kind, int] = {}
+        self._kinds: dict[_Needs, int] = {}
         self._bits: dict[tuple[Group | Kind, int], int] = {}
         self._by_kinds: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self._choosy = {

@@ -15,7 +15,7 @@ from shared.core.solver.state import State
 # The spread rules about hosts that a replica matches, and those that it carries with their skews.
 _Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 _FREE = 0  # the number of the rules of replicas that have none
-_Kind = tuple[int, int, int]  # minus how many are left, the place among equals, the number of their rules
+_Sort = tuple[int, int, int]  # minus how many are left, the place among equals, the number of their rules
 
 
 class _Stock:
@@ -33,9 +33,9 @@ class _Stock:
         self.kinds = [(-count, position, number) for position, (number, count) in enumerate(totals.items())]
         heapify(self.kinds)
 
-    def take(self, number: int, count: int) -> Iterator[tuple[int, int]]:
-        """Yield (group, count) for ``count`` replicas with the same rules, as far as they reach."""
-        stack = self.buckets[number]
+    def take(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield (group, count) for ``count`` replicas without rules, as far as they reach."""
+        stack = self.buckets[_FREE]
         while count and stack:
             group, left = stack[-1]
             taken = min(count, left)
@@ -46,7 +46,7 @@ class _Stock:
                 stack[-1][1] = left - taken
             yield group, taken
 
-    def take_one(self, kind: _Kind) -> int:
+    def take_one(self, kind: _Sort) -> int:
         """Return the group of one replica of a kind that is left."""
         less, position, number = kind
         if less < -1:
@@ -76,13 +76,13 @@ class _Stock:
             group, left = stack[-1]
             whole = min(nodes, left // per_node)
             if whole:
-                for _ in self.take(_FREE, whole * per_node):
+                for _ in self.take(whole * per_node):
                     pass
                 nodes -= whole
                 yield whole, ((group, per_node),)
             else:
                 nodes -= 1
-                yield 1, tuple(self.take(_FREE, per_node))
+                yield 1, tuple(self.take(per_node))
 
 
 class Expansion:
@@ -189,7 +189,7 @@ class Expansion:
         for index, count in items:
             stock = self._stocks[index]
             if stock.is_plain:
-                for group, taken in stock.take(_FREE, count):
+                for group, taken in stock.take(count):
                     who[group] = who.get(group, 0) + taken
                 continue
             for _ in range(count):
@@ -220,7 +220,7 @@ class Expansion:
                 matched[term] = matched.get(term, 0) + count
         return matched, limits
 
-    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Kind | None:
+    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Sort | None:
         """Return the most plentiful kind of replica that may join the node."""
         kinds, rules = stock.kinds, self._rules
         if kinds and _may_join(rules[kinds[0][2]], matched, limits):

@@ -35,6 +35,7 @@ class Group:
 
     ``members`` are (workload key, replicas, pending since), oldest first. ``alternatives`` has one mask of acceptable
     wishes per level. Gangs and workloads with a price cap are alone in their group (``is_alone``).
+    Levels, matching and constraints are those of the kind, kept here too because they are asked for all the time.
     """
 
     index: int
