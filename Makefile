@@ -8,6 +8,8 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
+# Which settings file: the NAME of deployments/NAME.yaml, or a path; nothing: the only one there is.
+DEPLOYMENT ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
@@ -42,14 +44,14 @@ check: setup ## formatting, lint, types, import contracts, tidiness
 	@echo '== tidiness';        python -m pytest -q tests/test_tidy.py
 
 synth: setup ## write the CloudFormation templates and assets to cdk.out
-	@python app.py
+	@CDK_CONTEXT_JSON='{"deployment": "$(DEPLOYMENT)"}' python app.py
 	@echo "cdk.out: $$(ls cdk.out/*.template.json)"
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)
 
-deploy: setup $(CDK_CLI) ## deploy to the AWS account of your credentials; ARGS go to `cdk deploy`
-	@$(NODE) node_modules/aws-cdk/bin/cdk deploy $(ARGS)
+deploy: setup $(CDK_CLI) ## deploy deployments/NAME.yaml, DEPLOYMENT=NAME (or the only one); ARGS go to `cdk deploy`
+	@$(NODE) node_modules/aws-cdk/bin/cdk deploy --context deployment=$(DEPLOYMENT) $(ARGS)
 
 lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrite the lock files
 	@$(LOCK) --upgrade --group dev --output-file requirements/dev.txt

@@ -1,8 +1,13 @@
 """Entry point of the CDK: ``python app.py`` and the CDK command line both end here."""
 
 import os
+import sys
 from pathlib import Path
 
 from infra.app import build_app
+from shared.manifests.problems import ManifestError
 
-build_app(outdir=Path(os.environ.get("CDK_OUTDIR", "cdk.out"))).synth()
+try:
+    build_app(outdir=Path(os.environ.get("CDK_OUTDIR", "cdk.out"))).synth()
+except ManifestError as error:
+    sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""Writes what follows from the models: JSON Schemas and the reference of manifests, messages and events.
+"""Writes what follows from the models: JSON Schemas and the reference of manifests, settings, messages and events.
 
 ``python docs/generate.py`` after a model changed; a test compares what is committed with what this would write.
 """
@@ -15,6 +15,7 @@ DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
 # The path must be known first.
+from shared.deployment.settings import DeploymentSettings  # noqa: E402 - see above
 from shared.manifests.events import EVENTS  # noqa: E402 - see above
 from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage  # noqa: E402 - see above
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
@@ -34,6 +35,7 @@ def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     for kind, (_, model) in KINDS.items():
         yield f"{kind.lower()}.json", model.model_json_schema(mode="validation")
     yield "manifest.json", TypeAdapter(Manifest).json_schema(mode="validation")
+    yield "deployment.json", DeploymentSettings.model_json_schema(mode="validation")
     yield "demand-message.json", TypeAdapter(DemandMessage).json_schema(mode="validation")
     for event in EVENTS:
         name = event.detail_type.lower().replace(" ", "-")
@@ -47,7 +49,7 @@ def _json(schema: Mapping[str, Any]) -> str:
 
 def _reference() -> str:
     lines = [
-        "# Reference: manifests, messages, events",
+        "# Reference: manifests, settings, messages, events",
         "",
         "Generated from the models by `python docs/generate.py`. How to use them: [manifests.md](manifests.md).",
         "JSON Schemas: [schemas/](schemas/).",
@@ -56,6 +58,7 @@ def _reference() -> str:
     lines += ["## Manifests", ""]
     for kind, (version, model) in KINDS.items():
         lines += [f"### {kind} (`{version}`)", "", *_model_lines(model), ""]
+    lines += ["## The settings file of a deployment", "", *_model_lines(DeploymentSettings), ""]
     lines += ["## Messages of the demand queue", ""]
     for message in (SubmitMessage, WithdrawMessage, ReleaseMessage):
         lines += [f"### {message.__name__.removesuffix('Message')}", "", *_model_lines(message, stop=("workload",)), ""]

@@ -18,8 +18,8 @@ from botocore.config import Config
 
 from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
-from infra.naming import function_name
-from shared.names import DEPLOYMENT, Function, output_name
+from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, function_name
+from shared.names import DEFAULT_STACK, DEPLOYMENT, Function, output_name
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NETWORK_TAG: Final = {"Key": "network", "Value": "private"}  # what the examples' classes select
@@ -28,6 +28,14 @@ IMAGE_PARAMETER: Final = "/images/node/{}"  # as teams publish their own images;
 _TRUST_EC2: Final = {
     "Version": "2012-10-17",
     "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+}
+Settings = Mapping[str, object]  # as in a settings file
+# Nothing outlives the embedded AWS, and examples/demo names the role.
+EPHEMERAL: Final = {
+    "stack": DEFAULT_STACK,
+    "retain": False,
+    "terminationProtection": False,
+    "instanceRole": NODE_ROLE,
 }
 # Assets are uploaded from where they were built: copying the thousands of files of a layer takes longer than all else
 # in a synthesis.
@@ -44,17 +52,17 @@ class DeployedReservoir:
     ----------
     report
         Called with a line of progress before each step.
-    context
-        CDK context beside what the embedded run needs, e.g. ``{"manifests": "examples/policy"}``.
+    settings
+        What its settings file says beside what suits an embedded run, e.g. ``{"spotPoolSharePercent": 50}``.
     assembly
-        A folder that :func:`synthesise` has filled from the same context; without one it is made anew.
+        A folder that :func:`synthesise` has filled from the same settings; without one it is made anew.
     """
 
-    def __init__(self, report: Report, context: Mapping[str, str] | None = None, assembly: Path | None = None) -> None:
+    def __init__(self, report: Report, settings: Settings | None = None, assembly: Path | None = None) -> None:
         self.aws = EmbeddedAws()
         self.outputs: Mapping[str, str] = {}
         self._report = report
-        self._context = context or {}
+        self._settings = settings or {}
         self._assembly = assembly
 
     def __enter__(self) -> Self:
@@ -75,7 +83,7 @@ class DeployedReservoir:
             return
         with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
             self._report("synthesising the stack")
-            synthesis = _start_synthesis(Path(folder), self._context)
+            synthesis = _start_synthesis(Path(folder), self._settings)
             try:
                 self._report("starting the embedded AWS")
                 self.aws.start()
@@ -101,16 +109,16 @@ class DeployedReservoir:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which the command line speaks to this deployment."""
-        return {**os.environ, **self.aws.environment()}
+        return {**os.environ, **self.aws.environment(), "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)]}
 
     def stop(self) -> None:
         """End everything."""
         self.aws.stop()
 
 
-def synthesise(folder: Path, context: Mapping[str, str] | None = None) -> None:
-    """Write the assembly that is deployed here, with the context given on top of what the embedded run needs."""
-    failure = _failure_of(_start_synthesis(folder, context or {}))
+def synthesise(folder: Path, settings: Settings | None = None) -> None:
+    """Write the assembly that is deployed here, with the settings given on top of what suits an embedded run."""
+    failure = _failure_of(_start_synthesis(folder, settings or {}))
     if failure is not None:
         raise RuntimeError(failure)
 
@@ -121,10 +129,19 @@ def _failure_of(synthesis: "subprocess.Popen[str]") -> str | None:
     return f"app.py failed:\n{log}" if synthesis.returncode else None
 
 
-def _start_synthesis(folder: Path, context: Mapping[str, str]) -> "subprocess.Popen[str]":
+def write_settings(folder: Path, settings: Settings) -> Path:
+    """Write the settings file of a deployment that lives as long as its embedded AWS."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "embedded.yaml"
+    path.write_text(json.dumps({**EPHEMERAL, **settings}), encoding="utf-8")  # JSON is YAML
+    return path
+
+
+def _start_synthesis(folder: Path, settings: Settings) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
-    whole = {"embedded": "true", "retain": "false", **LEAVE_ASSETS, **context}
-    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(whole)}
+    path = write_settings(folder, settings)
+    context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS}
+    environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(context)}
     return subprocess.Popen(
         [sys.executable, "app.py"],
         cwd=ROOT,

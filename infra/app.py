@@ -7,8 +7,11 @@ from typing import Any
 
 from aws_cdk import App
 
-from infra.config import StackConfig
+from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from infra.stack import ReservoirStack
+from shared.deployment.deployment import FOLDER, find, read
+from shared.deployment.settings import DeploymentSettings
+from shared.manifests.problems import ManifestError, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -18,8 +21,23 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None) -> App:
 
     The context is cdk.json's, below ``context``, below what the CDK command line hands over. It is read here because
     only the command line would read cdk.json by itself, and feature flags must not depend on who starts the app.
+
+    Raises
+    ------
+    ManifestError
+        The settings file is missing or wrong.
     """
     flags = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = App(outdir=str(outdir), context={**flags, **(context or {})}, analytics_reporting=False)
-    ReservoirStack(app, StackConfig.from_context(app.node))
+    _refuse_choices(app)
+    deployment = read(find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER))
+    ReservoirStack(app, deployment, embedded=app.node.try_get_context(EMBEDDED_CONTEXT) in (True, "true"))
     return app
+
+
+def _refuse_choices(app: App) -> None:
+    """Refuse a setting that is given as context: it would hold for this once, and the next deployment undo it."""
+    message = "is a setting of the deployment, not context: write it into its settings file"
+    given = [name for name in DeploymentSettings.wire_fields() if app.node.try_get_context(name) is not None]
+    if given:
+        raise ManifestError([Problem(name, "context", message) for name in given])

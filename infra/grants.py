@@ -10,8 +10,8 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sqs as sqs
 
-from infra.config import StackConfig
 from shared import names
+from shared.deployment.deployment import Deployment
 from shared.names import Queue, Table
 
 
@@ -37,7 +37,7 @@ class Resources:
     """What statements name."""
 
     stack: Stack
-    config: StackConfig
+    deployment: Deployment
     tables: Mapping[Table, dynamodb.ITable]
     queues: Mapping[Queue, sqs.IQueue]
     dead_letters: Mapping[Queue, sqs.IQueue]
@@ -54,7 +54,7 @@ class Resources:
     @property
     def instance_roles_arn(self) -> str:
         """Return the ARN (pattern) of the roles that launches may hand to instances."""
-        return f"arn:{self.stack.partition}:iam::{self.stack.account}:role/{self.config.instance_role}"
+        return f"arn:{self.stack.partition}:iam::{self.stack.account}:role/{self.deployment.instance_role}"
 
     @property
     def reservation_groups_arn(self) -> str:
@@ -64,9 +64,9 @@ class Resources:
     @property
     def owner_requested(self) -> dict[str, object]:
         """Return the test that what is about to be created gets our owner tag; for ``StringEquals``."""
-        return {f"aws:RequestTag/{names.OWNER_TAG}": self.config.stack}
+        return {f"aws:RequestTag/{names.OWNER_TAG}": self.deployment.stack}
 
     @property
     def owner_present(self) -> dict[str, object]:
         """Return the test that what is to be changed carries our owner tag; for ``StringEquals``."""
-        return {f"aws:ResourceTag/{names.OWNER_TAG}": self.config.stack}
+        return {f"aws:ResourceTag/{names.OWNER_TAG}": self.deployment.stack}

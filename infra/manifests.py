@@ -1,5 +1,6 @@
-"""The manifests folder: applied at deployment by the function that ``reservoir apply`` shares its code with."""
+"""The policy of a deployment: applied at deployment by the function that ``reservoir apply`` shares its code with."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -33,15 +34,20 @@ def read_manifests(folder: Path) -> list[dict[str, str]]:
     ]
 
 
-class AppliedManifests(Construct):
+class AppliedPolicy(Construct):
     """A custom resource; its properties change with the files, so a deployment applies every change."""
 
-    def __init__(self, scope: Construct, construct: str, *, folder: Path, apply: lambda_.IFunction) -> None:
+    def __init__(
+        self, scope: Construct, construct: str, *, folder: Path | None, removed: Sequence[str], apply: lambda_.IFunction
+    ) -> None:
         super().__init__(scope, construct)
         CustomResource(
             self,
             "Resource",
             service_token=apply.function_arn,
             resource_type="Custom::ReservoirManifests",
-            properties={names.MANIFESTS_PROPERTY: read_manifests(folder)},
+            properties={
+                names.MANIFESTS_PROPERTY: [] if folder is None else read_manifests(folder),
+                names.REMOVED_PROPERTY: list(removed),
+            },
         )

@@ -1,6 +1,12 @@
-"""How functions are called, in one place."""
+"""How functions and what synthesis is told are called, in one place."""
+
+from typing import Final
 
 from shared.names import Function
+
+# Context is what synthesis needs to know, and no choice of a deployment.
+DEPLOYMENT_CONTEXT: Final = "deployment"  # name or path of the settings file
+EMBEDDED_CONTEXT: Final = "embedded"  # build for this machine's Python: the stack will run on the embedded AWS
 
 
 def function_name(stack: str, function: Function) -> str:

@@ -138,7 +138,7 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
         ["ssm:GetParameters"],
         [
             f"arn:{stack.partition}:ssm:{stack.region}:*:parameter/aws/service/*",  # public ones have no account
-            f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{resources.config.image_parameters}",
+            f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{resources.deployment.settings.image_parameters}",
         ],
     )
     yield Grant(

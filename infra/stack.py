@@ -10,28 +10,37 @@ from constructs import Construct
 
 from infra.acknowledgements import acknowledge_no_access_log
 from infra.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
-from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS, StackConfig
+from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS
 from infra.events import AwsEvents, DrainTimers, Schedules
 from infra.function import FunctionBundle, ReservoirFunction
 from infra.grants import Resources
-from infra.manifests import AppliedManifests
+from infra.manifests import AppliedPolicy
 from infra.observability import Observability
 from infra.permissions import grants
 from infra.queues import WorkQueues
+from infra.scheduling import planner_environment
 from infra.tables import StateTables
 from shared import names
+from shared.deployment.deployment import Deployment
 from shared.names import Function, Queue, Table, output_name
 
 
 class ReservoirStack(Stack):
     """One deployment of Reservoir, in one account and region."""
 
-    def __init__(self, scope: Construct, config: StackConfig) -> None:
-        super().__init__(scope, config.stack, description="Puts workloads onto reserved EC2 capacity first")
-        self.config = config
+    def __init__(self, scope: Construct, deployment: Deployment, *, embedded: bool) -> None:
+        config = deployment.settings
+        super().__init__(
+            scope,
+            deployment.stack,
+            description="Puts workloads onto reserved EC2 capacity first",
+            termination_protection=config.termination_protection,
+        )
+        self.deployment = deployment
+        self.embedded = embedded
         self.tables = StateTables(self, "State", retain=config.retain)
         self.queues = WorkQueues(self, "Queues")
-        self.bus = events.EventBus(self, "Outbound", event_bus_name=config.event_bus_name)
+        self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
         self.snapshots = self._snapshots()
         self.timers = DrainTimers(self, "DrainTimers")
         self.settings = self._settings()
@@ -53,12 +62,19 @@ class ReservoirStack(Stack):
             queues=self.queues.by_name,
             dead_letters=self.queues.dead_letters,
         )
-        if config.manifests is not None:
-            AppliedManifests(self, "Manifests", folder=config.manifests, apply=self.functions[Function.APPLY])
+        if deployment.manifests is not None or config.removed:
+            AppliedPolicy(
+                self,
+                "Manifests",
+                folder=deployment.manifests,
+                removed=config.removed,
+                apply=self.functions[Function.APPLY],
+            )
         if config.spot_service_linked_role:
             iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
         for variable, value in self.settings.items():
             CfnOutput(self, output_name(variable), value=value)
+        CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=deployment.name)
 
     def _snapshots(self) -> s3.Bucket:
         bucket = s3.Bucket(
@@ -75,7 +91,7 @@ class ReservoirStack(Stack):
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 )
             ],
-            removal_policy=RemovalPolicy.RETAIN if self.config.retain else RemovalPolicy.DESTROY,
+            removal_policy=RemovalPolicy.RETAIN if self.deployment.settings.retain else RemovalPolicy.DESTROY,
         )
         acknowledge_no_access_log(bucket)
         return bucket
@@ -92,12 +108,12 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
             names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
             names.DEPLOYMENT: self.stack_name,
-            names.REBALANCE_POLICY: self.config.rebalance_policy,
-            names.INSTANCE_STATUS_POLICY: self.config.instance_status_policy,
+            names.REBALANCE_POLICY: self.deployment.settings.rebalance_policy,
+            names.INSTANCE_STATUS_POLICY: self.deployment.settings.instance_status_policy,
         }
 
     def _functions(self) -> dict[Function, lambda_.Function]:
-        target = THIS_MACHINE if self.config.embedded else LAMBDA
+        target = THIS_MACHINE if self.embedded else LAMBDA
         layer = lambda_.LayerVersion(
             self,
             "Dependencies",
@@ -112,13 +128,13 @@ class ReservoirStack(Stack):
             target=target,
             environment={
                 **self.settings,
-                **self.config.scheduling.environment(),
+                **planner_environment(self.deployment.settings),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
         )
         resources = Resources(
             stack=self,
-            config=self.config,
+            deployment=self.deployment,
             tables=self.tables.by_name,
             queues=self.queues.by_name,
             dead_letters=self.queues.dead_letters,

@@ -1,13 +1,14 @@
 """The application: global options, and the list of commands."""
 
 import os
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from reservoir.commands import apply, delete, diff, explain, get, validate
 from reservoir.connection import Session
-from shared.names import DEFAULT_STACK
+
+STACK_VARIABLE: Final = "RESERVOIR_STACK"
 
 app = typer.Typer(
     name="reservoir",
@@ -21,8 +22,16 @@ app = typer.Typer(
 @app.callback()
 def main(
     context: typer.Context,
-    stack: Annotated[str, typer.Option(help="Name of the deployed stack.", envvar="RESERVOIR_STACK")] = DEFAULT_STACK,
-    region: Annotated[str | None, typer.Option(help="AWS region; default: that of your AWS settings.")] = None,
+    deployment: Annotated[
+        str | None,
+        typer.Option(help="Deployment: name or path of its settings file. Default: the only one in deployments/."),
+    ] = None,
+    stack: Annotated[
+        str | None, typer.Option(help="Name of the deployed stack, instead of a deployment.", envvar=STACK_VARIABLE)
+    ] = None,
+    region: Annotated[
+        str | None, typer.Option(help="AWS region; default: the deployment's, else that of your AWS settings.")
+    ] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""
@@ -31,7 +40,9 @@ def main(
     if region is not None:
         os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = region
     if context.obj is None:
-        context.obj = Session(stack)
+        # A deployment that is named is meant, whatever stack the environment knows.
+        named = stack if deployment is None or stack != os.environ.get(STACK_VARIABLE) else None
+        context.obj = Session(named, deployment)
 
 
 for module in (apply, diff, delete, get, explain, validate):

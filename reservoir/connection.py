@@ -1,9 +1,11 @@
 """The deployed stack as the command line sees it."""
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from reservoir.console import fail
+from reservoir.target import Target, choose
 from shared.names import output_name
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
@@ -61,8 +63,14 @@ class Connection(Protocol):
 class Session:
     """Connects to a stack by its outputs, which carry what its functions have in their environment."""
 
-    def __init__(self, stack: str) -> None:
-        self.stack = stack
+    def __init__(self, stack: str | None, deployment: str | None) -> None:
+        self._stack = stack
+        self._deployment = deployment
+
+    @cached_property
+    def target(self) -> Target:
+        """The stack that is meant, chosen when a command first needs one."""
+        return choose(self._stack, self._deployment, Path())
 
     @cached_property
     def adapters(self) -> "Adapters":
@@ -72,12 +80,12 @@ class Session:
         from shared.runtime.environment import SettingsError
         from shared.runtime.settings import REGION, REQUIRED, Settings
 
-        outputs, region = _outputs_of(self.stack)
+        outputs, region = _outputs_of(self.target)
         environment = {name: outputs[output_name(name)] for name in REQUIRED if output_name(name) in outputs}
         try:
             return Adapters(Settings.from_environment({**environment, REGION: region}))
         except SettingsError as error:
-            fail(f"the stack {self.stack} is not a Reservoir of this version: {error}")
+            fail(f"the stack {self.target.stack} is not a Reservoir of this version: {error}")
 
     @property
     def policy(self) -> PolicyStore:
@@ -120,7 +128,7 @@ class Session:
         return self.adapters.clock
 
 
-def _outputs_of(stack: str) -> tuple[dict[str, str], str]:
+def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
     """Return a stack's outputs and the region that it was found in."""
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -128,8 +136,11 @@ def _outputs_of(stack: str) -> tuple[dict[str, str], str]:
 
     try:
         client = make_client("cloudformation")
-        (found,) = client.describe_stacks(StackName=stack)["Stacks"]
+        (found,) = client.describe_stacks(StackName=target.stack)["Stacks"]
     except (BotoCoreError, ClientError) as error:
-        fail(f"cannot read the stack {stack}: {error}")
+        fail(f"cannot read the stack {target.stack}: {error}")
     outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
+    contradiction = target.contradiction(found["StackId"].split(":")[4], outputs)
+    if contradiction is not None:
+        fail(contradiction)
     return outputs, client.meta.region_name

@@ -18,7 +18,7 @@ class Function(StrEnum):
     EXPIRE = "expire"
     DISRUPT = "disrupt"
     COLLECT = "collect"
-    APPLY = "apply"  # custom resource: applies the manifests folder at `cdk deploy`
+    APPLY = "apply"  # custom resource: applies the manifests folder of a deployment
 
 
 class Table(StrEnum):
@@ -100,8 +100,13 @@ NODE_POOL_TAG: Final = "karpenter.sh/nodepool"
 NODE_CLASS_TAG: Final = "karpenter.k8s.aws/ec2nodeclass"
 DEPLOYMENT: Final = "RESERVOIR_DEPLOYMENT"  # environment variable: value of OWNER_TAG, the stack's name
 
-# Properties of the custom resource that hands the manifests folder to the apply function: a list of name and text.
+# The stack's output that names its settings file: production of deployments/production.yaml.
+DEPLOYMENT_NAME_OUTPUT: Final = "DeploymentName"
+
+# Properties of the custom resource that hands policy to the apply function: the manifests folder, a list of name and
+# text, and what is to be removed, a list of KIND/NAME.
 MANIFESTS_PROPERTY: Final = "Manifests"
+REMOVED_PROPERTY: Final = "Removed"
 MANIFEST_NAME: Final = "Name"
 MANIFEST_TEXT: Final = "Text"
 

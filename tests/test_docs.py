@@ -15,6 +15,7 @@ import typer.main
 
 from reservoir.app import app as command_line
 from shared.core.conditions import ConditionType
+from shared.deployment.settings import DeploymentSettings
 from shared.manifests.events import EVENTS
 from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
@@ -84,6 +85,10 @@ def test_manifests_are_valid(block: Block) -> None:
     header = re.match(r"# yaml-language-server: \$schema=(\S+)", block.text)
     if header:
         assert (ROOT / "docs" / header[1]).resolve().is_file()
+        return
+    if re.match(r"# deployments/[\w-]+\.yaml\n", block.text):
+        (settings,) = load_documents(block.text)
+        DeploymentSettings.model_validate(settings.value)
         return
     for document in load_documents(block.text.replace(", …}", "}")):
         if set(document.value) == {"status"}:  # printed by the product, not read
@@ -162,13 +167,16 @@ def test_the_command_line_takes_what_documents_type(block: Block) -> None:
     command.make_context(name, rest, parent=context)
 
 
+GLOBAL_OPTION = re.compile(r"--(?:deployment|profile|region|stack) \S+")
+
+
 def test_commands_that_sentences_name_exist() -> None:
     group: Any = typer.main.get_command(command_line)
     told = {
         (name_of(page), words[0])
         for page in PAGES
         for named in re.findall(r"`(?:python -m )?reservoir ([^`]+)`", page.read_text(encoding="utf-8"))
-        for words in [[word for word in named.split() if not word.startswith("-")]]
+        for words in [[word for word in re.sub(GLOBAL_OPTION, "", named).split() if not word.startswith("-")]]
         if words
     }
     assert {(page, word) for page, word in told if word not in group.commands} == set()

@@ -73,22 +73,18 @@ class ApplyPolicy:
         return self.replace(files, (), dry_run=dry_run)
 
     def replace(
-        self,
-        files: Iterable[tuple[str, str | bytes]],
-        former: Iterable[tuple[str, str | bytes]],
-        *,
-        dry_run: bool = False,
+        self, files: Iterable[tuple[str, str | bytes]], removed: Sequence[Name], *, dry_run: bool = False
     ) -> Outcome:
-        """Apply ``files`` and delete what ``former`` files named and ``files`` do not, in the same transaction."""
+        """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone."""
         reading = read_files(files)
         problems = [*reading.problems, *_not_policy(reading.manifests)]
         if errors_of(problems):
             raise ManifestError(problems)
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
         wanted = {_name(read.manifest): read for read in reading.manifests}
-        gone = [name for name in names_in(former) if name not in wanted and name in stored]
+        _check_removed(removed, wanted)
         changes = [_put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
-        changes += [_delete_change(stored[name]) for name in gone]
+        changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
         problems += _doubts(changes, stored, reading.manifests)
         _check_versions(wanted, stored)
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
@@ -162,6 +158,24 @@ def _write(change: PolicyChange) -> PolicyWrite:
     if change.after is None:
         return DeletePolicy(change.kind, change.name, change.revision or 0)
     return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision)
+
+
+def _check_removed(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> None:
+    both = [
+        Problem(
+            "metadata.name",
+            "removed",
+            "is to be removed, and is given",
+            read.document.line_of(("metadata", "name")),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
+        for name in removed
+        for read in [wanted.get(name)]
+        if read is not None
+    ]
+    if both:
+        raise ManifestError(both)
 
 
 def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:

@@ -1,19 +1,24 @@
-"""Policy that a deployment brings along: the manifests folder as a CloudFormation custom resource."""
+"""Policy that a deployment brings along: the manifests folder as a CloudFormation custom resource.
+
+A folder only adds and changes. A file that is missing, a folder that is not given, a stack that is deleted say nothing
+about the nodes that run by that policy: only what the deployment names as removed is deleted.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from shared.manifests.problems import ManifestError
-from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
 from shared.ports.errors import AccessDeniedError
+from shared.ports.policy import PolicyKind
 from shared.ports.state import ConflictError
-from shared.usecases.apply_policy import ApplyPolicy, Outcome
+from shared.usecases.apply_policy import ApplyPolicy, Name, Outcome
 
 Files = list[tuple[str, str]]
 
 APPLIED: Final = "reservoir-policy"
-# CloudFormation deletes what it failed to create; the id tells that there is nothing of ours to delete.
+# The id of a creation that failed, which CloudFormation then deletes.
 NOT_APPLIED: Final = "reservoir-policy-not-applied"
 _ATTEMPTS_MAX: Final = 6
 # The function runs moments after its role was given its permissions, and IAM takes seconds to spread them.
@@ -33,31 +38,27 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class DeployPolicy:
-    """Applies the folder of a deployment, and deletes what an earlier deployment applied and this one left out."""
+    """Applies the folder of a deployment, and deletes what the deployment says is removed."""
 
     applier: ApplyPolicy
     pause: Callable[[float], None]  # seconds
 
     def handle(self, request: Mapping[str, Any]) -> Deployment:
         """Serve a custom resource request: Create, Update or Delete. Repeats change nothing."""
-        kind = request["RequestType"]
         before = request.get("PhysicalResourceId", NOT_APPLIED)
-        if kind == "Delete" and before == NOT_APPLIED:
+        if request["RequestType"] == "Delete":
             return Deployment(True, before)
-        given, former = files_of(request, "ResourceProperties"), files_of(request, "OldResourceProperties")
-        if kind == "Delete":
-            given, former = [], given
         repeated: list[str] = []
         try:
-            outcome = self._replace(given, former, repeated)
+            outcome = self._replace(files_of(request), removed_of(request), repeated)
         except (ManifestError, ConflictError) as error:
             return Deployment(False, before, str(error), repeated=tuple(repeated))
         return Deployment(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
 
-    def _replace(self, given: Files, former: Files, repeated: list[str]) -> Outcome:
+    def _replace(self, given: Files, removed: Sequence[Name], repeated: list[str]) -> Outcome:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
-                return self.applier.replace(given, former)
+                return self.applier.replace(given, removed)
             except (ConflictError, AccessDeniedError) as error:
                 if attempt == _ATTEMPTS_MAX:
                     raise
@@ -67,7 +68,13 @@ class DeployPolicy:
         raise AssertionError("the last attempt returns or raises")
 
 
-def files_of(request: Mapping[str, Any], properties: str) -> Files:
+def files_of(request: Mapping[str, Any]) -> Files:
     """Return the files that a request carries."""
-    listed: Sequence[Mapping[str, str]] = request.get(properties, {}).get(MANIFESTS_PROPERTY, [])
+    listed: Sequence[Mapping[str, str]] = request["ResourceProperties"].get(MANIFESTS_PROPERTY, [])
     return [(file[MANIFEST_NAME], file[MANIFEST_TEXT]) for file in listed]
+
+
+def removed_of(request: Mapping[str, Any]) -> list[Name]:
+    """Return the objects that a request says are removed."""
+    listed: Sequence[str] = request["ResourceProperties"].get(REMOVED_PROPERTY, [])
+    return [(PolicyKind(kind), name) for kind, _, name in (text.partition("/") for text in listed)]

@@ -1,6 +1,6 @@
 """One deployment a test module: each plays its stories on its own world, and none may lack a permission.
 
-A module that deploys with CDK context of its own names it ``CONTEXT``.
+A module that deploys with settings of its own names them ``SETTINGS``.
 """
 
 import hashlib
@@ -19,10 +19,10 @@ __all__ = ["make_once"]
 @pytest.fixture(scope="module")
 def world(request: pytest.FixtureRequest, make_once: MakeOnce) -> Iterator[World]:
     """Deploy; when the module's tests are done, no function may have been denied anything."""
-    context = getattr(request.module, "CONTEXT", {})
-    name = hashlib.sha256(json.dumps(context, sort_keys=True).encode()).hexdigest()[:8]
-    assembly = make_once(f"deployed-{name}", lambda folder: synthesise(folder, context))
-    with DeployedReservoir(report=print, context=context, assembly=assembly) as reservoir:
+    settings = getattr(request.module, "SETTINGS", {})
+    name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+    assembly = make_once(f"deployed-{name}", lambda folder: synthesise(folder, settings))
+    with DeployedReservoir(report=print, settings=settings, assembly=assembly) as reservoir:
         world = World(reservoir)
         yield world
         denials = world.denials()

@@ -4,7 +4,7 @@ The tests tell one story in their order, on one deployment, which brought ``exam
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from shared.names import (
     MANIFEST_NAME,
     MANIFEST_TEXT,
     MANIFESTS_PROPERTY,
+    REMOVED_PROPERTY,
     Function,
     Queue,
 )
@@ -26,8 +27,8 @@ from tests.deployed.world import World
 
 pytestmark = pytest.mark.embedded
 
-CONTEXT: Final = {"manifests": "examples/policy"}
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+SETTINGS: Final = {"manifests": str(EXAMPLES / "policy")}
 OBJECTS: Final = ["ec2nodeclass/default", "ec2nodeclass/gpu-training", "nodepool/default", "nodepool/gpu-training"]
 
 
@@ -263,16 +264,28 @@ def test_a_full_reservation_is_limit_exceeded_until_a_unit_is_free(world: World)
 # -- the folder of the next deployment
 
 
-def redeployed(world: World, change: Callable[[dict[str, str]], None]) -> str:
+def redeployed(world: World, change: Callable[[dict[str, str]], None], removed: Sequence[str] = ()) -> str:
     """Update the stack with a changed folder (name -> text); return how that ended."""
-    cloudformation, stack = world.aws.client("cloudformation"), world.output(DEPLOYMENT)
-    template = cloudformation.get_template(StackName=stack)["TemplateBody"]
+    template = template_of(world)
     (applied,) = (
         each["Properties"] for each in template["Resources"].values() if each["Type"] == "Custom::ReservoirManifests"
     )
     files = {each[MANIFEST_NAME]: each[MANIFEST_TEXT] for each in applied[MANIFESTS_PROPERTY]}
     change(files)
     applied[MANIFESTS_PROPERTY] = [{MANIFEST_NAME: name, MANIFEST_TEXT: text} for name, text in sorted(files.items())]
+    applied[REMOVED_PROPERTY] = list(removed)
+    return updated(world, template)
+
+
+def template_of(world: World) -> dict[str, Any]:
+    """Return what is deployed."""
+    found = world.aws.client("cloudformation").get_template(StackName=world.output(DEPLOYMENT))["TemplateBody"]
+    return dict(found)
+
+
+def updated(world: World, template: Mapping[str, Any]) -> str:
+    """Update the stack to a template; return how that ended."""
+    cloudformation, stack = world.aws.client("cloudformation"), world.output(DEPLOYMENT)
     s3, bucket = world.aws.client("s3"), "changed-template"
     if bucket not in [each["Name"] for each in s3.list_buckets()["Buckets"]]:
         s3.create_bucket(Bucket=bucket)
@@ -296,15 +309,33 @@ def test_a_folder_with_an_error_is_rolled_back_and_changes_nothing(world: World)
     assert list(stored(world)) == OBJECTS
 
 
-def test_what_left_the_folder_is_deleted_and_what_came_by_hand_stays(world: World) -> None:
+def test_what_left_the_folder_stays_until_it_is_said_to_be_removed(world: World) -> None:
     by_hand = {**stored(world)["nodepool/gpu-training"], "metadata": {"name": "by-hand"}}
     apply(world, by_hand)
 
     def drop(files: dict[str, str]) -> None:
         files["default.yaml"] = files["default.yaml"].replace("weight: 10", "weight: 20")
-        del files["gpu-training.yaml"]
+        files.pop("gpu-training.yaml", None)
 
     assert redeployed(world, drop) == "UPDATE_COMPLETE"
     after = stored(world)
-    assert list(after) == ["ec2nodeclass/default", "nodepool/by-hand", "nodepool/default"]
+    assert list(after) == [*OBJECTS[:2], "nodepool/by-hand", *OBJECTS[2:]]
     assert after["nodepool/default"]["spec"]["weight"] == 20
+
+    assert redeployed(world, drop, ["NodePool/gpu-training", "EC2NodeClass/gpu-training"]) == "UPDATE_COMPLETE"
+    assert list(stored(world)) == ["ec2nodeclass/default", "nodepool/by-hand", "nodepool/default"]
+
+
+def test_a_deployment_without_a_folder_over_a_live_fleet_changes_neither_policy_nor_fleet(world: World) -> None:
+    policy, running = stored(world), {each.id for each in world.look().live()}
+    assert running
+    template = template_of(world)
+    template["Resources"] = {
+        name: each for name, each in template["Resources"].items() if each["Type"] != "Custom::ReservoirManifests"
+    }
+    assert updated(world, template) == "UPDATE_COMPLETE"
+    for function in (Function.DISRUPT, Function.COLLECT):
+        world.reservoir.invoke(function)
+    assert list(stored(world)) == list(policy)
+    assert {each.id for each in world.look().live()} == running
+    assert world.events("Node Draining") == []

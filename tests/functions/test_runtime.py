@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.scheduling import SchedulingConfig
+from infra.scheduling import planner_environment
 from shared import names
 from shared.core.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from shared.deployment.settings import DeploymentSettings
 from shared.manifests.messages import parse_demand
 from shared.manifests.problems import ManifestError
 from shared.names import Queue, Table
@@ -83,11 +84,21 @@ def test_the_planner_decides_as_the_stack_says() -> None:
     assert all(tuple(kind) == offered for offered, kind in kinds.items())
     untold = Settings.from_environment(ENVIRONMENT)
     assert untold.scheduling == SchedulingPolicy()
-    told = Settings.from_environment(ENVIRONMENT | SchedulingConfig().environment())
+    told = Settings.from_environment(ENVIRONMENT | planner_environment(DeploymentSettings()))
     assert (told.scheduling, told.solve_budget) == (untold.scheduling, untold.solve_budget)
 
-    config = SchedulingConfig("Ignore", "BestEffort", "Avoid", 30, 25, 5_000, 20)
-    settings = Settings.from_environment(ENVIRONMENT | config.environment())
+    chosen = DeploymentSettings.model_validate(
+        {
+            "preferencePolicy": "Ignore",
+            "minValuesPolicy": "BestEffort",
+            "noDurationPolicy": "Avoid",
+            "spotPoolSharePercent": 30,
+            "reservedFloorPercent": 25,
+            "nodeOverheadMicroUsdPerHour": 5_000,
+            "solveBudgetS": 20,
+        }
+    )
+    settings = Settings.from_environment(ENVIRONMENT | planner_environment(chosen))
 
     assert settings.solve_budget.total_seconds() == 20
     assert settings.scheduling == SchedulingPolicy(
@@ -100,7 +111,7 @@ def test_the_planner_decides_as_the_stack_says() -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted(SchedulingConfig().environment()))
+@pytest.mark.parametrize("name", sorted(planner_environment(DeploymentSettings())))
 def test_a_setting_of_the_planner_that_makes_no_sense_is_refused(name: str) -> None:
     with pytest.raises(SettingsError, match=name):
         Settings.from_environment(ENVIRONMENT | {name: "-1"})

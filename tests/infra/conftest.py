@@ -24,7 +24,7 @@ def assembly(make_once: MakeOnce) -> Path:
 @pytest.fixture(scope="session")
 def embedded_assembly(make_once: MakeOnce) -> Path:
     """Return the assembly whose assets are built for the Python that runs these tests."""
-    return make_once("embedded-cdk.out", lambda folder: template_app(folder, {"embedded": True}).synth())
+    return make_once("embedded-cdk.out", lambda folder: template_app(folder, embedded=True).synth())
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,23 @@
 """Synthesis for tests, which leave assets where they were built."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aws_cdk import App
 
 from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
+from infra.naming import DEPLOYMENT_CONTEXT
+from shared.names import DEFAULT_STACK
+
+NAME: Final = "production"  # of the deployment whose template is tested
 
 
-def template_app(folder: Path, context: Mapping[str, Any] | None = None) -> App:
+def template_app(folder: Path, settings: Mapping[str, Any] | None = None, **context: Any) -> App:
     """Return the app whose ``synth()`` writes everything as ever but the copies of assets."""
-    return build_app(outdir=folder, context={**LEAVE_ASSETS, **(context or {})})
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{NAME}.yaml"
+    path.write_text(json.dumps({"stack": DEFAULT_STACK, **(settings or {})}))
+    return build_app(outdir=folder, context={**LEAVE_ASSETS, DEPLOYMENT_CONTEXT: str(path), **context})

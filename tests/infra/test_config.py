@@ -1,81 +1,42 @@
 import json
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App
 
-from infra.config import StackConfig
+from embedded.reservoir import LEAVE_ASSETS
+from infra.app import build_app
 from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
-from infra.scheduling import SchedulingConfig
+from infra.naming import DEPLOYMENT_CONTEXT
 from shared import names
-from tests.infra.reading import as_list, of_type
+from shared.manifests.problems import ManifestError
+from shared.names import DEFAULT_STACK
+from tests.infra.reading import as_list, of_type, statements
 from tests.infra.synthesis import template_app
 
 
-def config_of(context: Mapping[str, Any]) -> StackConfig:
-    return StackConfig.from_context(App(context=dict(context)).node)
-
-
-def synthesise(folder: Path, context: Mapping[str, Any]) -> dict[str, Any]:
-    template_app(folder, context).synth()
+def synthesise(folder: Path, settings: Mapping[str, Any], **context: Any) -> dict[str, Any]:
+    template_app(folder, settings, **context).synth()
     (template,) = folder.glob("*.template.json")
     result: dict[str, Any] = json.loads(template.read_text())
     return result
 
 
-def test_nothing_given_is_the_default() -> None:
-    assert config_of({}) == StackConfig()
-
-
-def test_the_command_lines_text_is_understood() -> None:
-    config = config_of({"stack": "Staging", "retain": "false", "embedded": "true", "instanceRole": "ml/node-*"})
-    assert config == StackConfig(stack="Staging", retain=False, embedded=True, instance_role="ml/node-*")
-    assert config.event_bus_name == "Staging-reservoir"
-    assert StackConfig().event_bus_name == "reservoir"
-
-
-@pytest.mark.parametrize(
-    "context",
-    [
-        {"retain": "yes"},
-        {"stack": "has space"},
-        {"stack": "x" * 41},
-        {"instanceRole": "*"},
-        {"instanceRole": "a*"},
-        {"instanceRole": "*-node"},
-        {"imageParameters": "/*"},
-        {"imageParameters": "images/*"},
-        {"manifests": "no/such/folder"},
-        {"rebalancePolicy": "drain"},
-        {"instanceStatusPolicy": "off"},
-        {"preferencePolicy": "respect"},
-        {"minValuesPolicy": "Lax"},
-        {"noDurationPolicy": "Refuse"},
-        {"spotPoolSharePercent": "0"},
-        {"spotPoolSharePercent": 50.5},
-        {"reservedFloorPercent": "101"},
-        {"nodeOverheadMicroUsdPerHour": "0.002"},
-        {"solveBudgetS": "90"},
-        {"solveBudgetS": True},
-    ],
-)
-def test_a_wrong_choice_names_its_key(context: Mapping[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(context))):
-        config_of(context)
-
-
 def test_the_planners_functions_are_told_how_to_decide(tmp_path: Path) -> None:
-    context = {"spotPoolSharePercent": "30", "minValuesPolicy": "BestEffort", "solveBudgetS": 20.0}
-    assert config_of(context).scheduling == SchedulingConfig(
-        spot_pool_share_percent=30, min_values_policy="BestEffort", solve_budget_s=20
-    )
-    functions = of_type(synthesise(tmp_path, {"embedded": True, **context})["Resources"], "AWS::Lambda::Function")
+    settings = {"spotPoolSharePercent": 30, "minValuesPolicy": "BestEffort", "solveBudgetS": 20}
+    functions = of_type(synthesise(tmp_path, settings, embedded=True)["Resources"], "AWS::Lambda::Function")
     planners = ("functions.provision.handler.handler", "functions.disrupt.handler.handler")
     told = [item["Environment"]["Variables"] for item in functions.values() if item["Handler"] in planners]
     assert [variables[names.SPOT_POOL_SHARE_PERCENT] for variables in told] == ["30", "30"]
     assert [variables[names.SOLVE_BUDGET_S] for variables in told] == ["20", "20"]
+
+
+def test_a_setting_that_is_given_as_context_is_refused(tmp_path: Path) -> None:
+    """It would hold for one deployment, and the next would undo it."""
+    with pytest.raises(ManifestError, match="stack: is a setting of the deployment, not context"):
+        template_app(tmp_path, stack="Staging")
 
 
 def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
@@ -93,15 +54,52 @@ def test_another_stack_shares_no_name_with_the_default(tmp_path: Path) -> None:
         assert table["DeletionProtectionEnabled"] is False
 
 
+def test_a_stack_is_protected_from_deletion_unless_the_settings_say_otherwise(tmp_path: Path) -> None:
+    def is_protected(settings: Mapping[str, Any]) -> bool:
+        folder = tmp_path / str(len(settings))
+        synthesise(folder, settings)
+        artifact = json.loads((folder / "manifest.json").read_text())["artifacts"][DEFAULT_STACK]
+        return bool(artifact["properties"].get("terminationProtection", False))
+
+    assert is_protected({})
+    assert not is_protected({"terminationProtection": False})
+
+
 def test_rebalance_recommendations_are_asked_for_only_when_they_do_something(tmp_path: Path) -> None:
-    def rules(context: Mapping[str, Any]) -> list[list[str]]:
-        resources = synthesise(tmp_path / str(len(context)), {"embedded": True, **context})["Resources"]
+    def rules(settings: Mapping[str, Any]) -> list[list[str]]:
+        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)["Resources"]
         found = of_type(resources, "AWS::Events::Rule").values()
         return [kinds for rule in found for kinds in [rule.get("EventPattern", {}).get("detail-type")] if kinds]
 
     recommended = ["EC2 Instance Rebalance Recommendation"]
     assert recommended not in rules({})
     assert recommended in rules({"rebalancePolicy": "launch-before-drain"})
+
+
+def test_removal_alone_reaches_the_apply_function_too(tmp_path: Path) -> None:
+    template = synthesise(tmp_path, {"removed": ["NodePool/old"]})
+    ((_, applied),) = of_type(template["Resources"], "Custom::ReservoirManifests").items()
+    assert (applied[names.MANIFESTS_PROPERTY], applied[names.REMOVED_PROPERTY]) == ([], ["NodePool/old"])
+
+
+def test_staging_cannot_pass_a_role_of_production(tmp_path: Path) -> None:
+    """Nor can production pass one of production-eu: no deployment's pattern matches the default role of another."""
+    names_of_deployments = ("production", "production-eu", "production-node", "staging")
+    for name in names_of_deployments:
+        path = tmp_path / f"{name}.yaml"
+        path.write_text("{}")
+        context = {**LEAVE_ASSETS, DEPLOYMENT_CONTEXT: str(path)}
+        build_app(outdir=tmp_path / name, context=context).synth()
+        (template,) = (tmp_path / name).glob("*.template.json")
+        (passed,) = (
+            arn
+            for statement in statements(json.loads(template.read_text())["Resources"])
+            if statement.sid == "HandRoleToInstances"
+            for arn in statement.resources
+        )
+        role = passed.rpartition(":role/")[2]
+        matched = [other for other in names_of_deployments if fnmatchcase(f"reservoir-{other}-node", role)]
+        assert matched == [name]
 
 
 def test_manifests_reach_the_apply_function(tmp_path: Path) -> None:

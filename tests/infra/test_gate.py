@@ -12,6 +12,7 @@ from aws_cdk import aws_lambda as lambda_
 from cdk_nag import AwsSolutionsChecks
 
 from infra.app import ROOT
+from infra.naming import DEPLOYMENT_CONTEXT
 from tests.infra.synthesis import template_app
 
 
@@ -43,25 +44,39 @@ def test_a_template_that_cloudformation_would_refuse_is_stopped(tmp_path: Path) 
         app.synth()
 
 
-def test_synthesis_needs_no_account_no_network_and_no_node(tmp_path: Path) -> None:
-    """``app.py`` as the CDK's command line starts it, in an environment that knows nothing of AWS."""
+def run_app(folder: Path, deployment: str) -> subprocess.CompletedProcess[str]:
+    """Run ``app.py`` as the CDK's command line starts it, in an environment that knows nothing of AWS."""
     environment = {
         "HOME": str(Path.home()),  # jsii keeps its unpacked modules there
         "PATH": "/nowhere",
-        "CDK_OUTDIR": str(tmp_path / "out"),
+        "CDK_OUTDIR": str(folder / "out"),
+        "CDK_CONTEXT_JSON": json.dumps({DEPLOYMENT_CONTEXT: deployment}),
         "CDK_VALIDATION": "false",  # the tests above have it on; it costs most of the time
         "http_proxy": "http://127.0.0.1:9",
         "https_proxy": "http://127.0.0.1:9",
     }
-    done = subprocess.run(  # noqa: S603 - our own entry point
+    return subprocess.run(  # noqa: S603 - our own entry point
         [sys.executable, str(ROOT / "app.py")],
         env=environment,
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=240,
     )
+
+
+def test_wrong_settings_stop_the_synthesis_with_a_sentence_and_no_traceback(tmp_path: Path) -> None:
+    path = tmp_path / "production.yaml"
+    path.write_text("retian: true")
+    done = run_app(tmp_path, str(path))
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False)
+    assert f"{path}:1: error: retian: is not a known field (did you mean retain?)" in done.stderr
+    assert not list((tmp_path / "out").glob("*.template.json"))
+
+
+def test_synthesis_needs_no_account_no_network_and_no_node(tmp_path: Path) -> None:
+    done = run_app(tmp_path, "examples/deployments/production.yaml")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "Reservoir.template.json").is_file()
     files = json.loads((tmp_path / "out" / "Reservoir.assets.json").read_text())["files"].values()

@@ -9,10 +9,12 @@ from infra.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS, MAX_RECEIVE_COUNT
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.observability import COUNTED
-from infra.scheduling import SchedulingConfig
+from infra.scheduling import planner_environment
 from shared import names
+from shared.deployment.settings import DeploymentSettings
 from shared.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, of_type
+from tests.infra.synthesis import NAME
 
 
 def queue_policies(resources: Resources) -> dict[str, list[dict[str, Any]]]:
@@ -146,7 +148,8 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
 
 def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, Any], resources: Resources) -> None:
     variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))["Environment"]["Variables"]
-    of_functions_alone = SchedulingConfig().environment()
+    of_functions_alone = planner_environment(DeploymentSettings())
+    assert template["Outputs"][names.DEPLOYMENT_NAME_OUTPUT]["Value"] == NAME
     for variable, value in variables.items():
         if not variable.startswith("POWERTOOLS_") and variable not in of_functions_alone:
             assert template["Outputs"][output_name(variable)]["Value"] == value

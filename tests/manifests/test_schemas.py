@@ -61,8 +61,9 @@ def test_a_schema_accepts_what_is_valid_and_not_what_is_misspelt(name: str, mani
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_the_examples_follow_the_schema(path: Path) -> None:
+    name = "deployment.json" if path.parent.name == "deployments" else "manifest.json"
     for document in load_documents(path.read_text()):
-        jsonschema.validate(document.value, schema("manifest.json"))
+        jsonschema.validate(document.value, schema(name))
 
 
 @pytest.mark.parametrize(

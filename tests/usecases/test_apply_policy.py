@@ -166,16 +166,23 @@ def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryP
     assert [row.name for row in store.list_all()] == ["p"]
 
 
-def test_replacing_deletes_what_the_former_files_named_and_the_new_ones_do_not(store: MemoryPolicyStore) -> None:
-    former = files(node_class(), pool("old"), pool("kept"))
-    applier(store).apply(former)
-    applier(store).apply(files(pool("by-hand")))
-    outcome = applier(store).replace(files(node_class(), pool("kept"), pool("new")), former)
+def test_only_what_is_named_as_removed_is_deleted(store: MemoryPolicyStore) -> None:
+    applier(store).apply(files(node_class(), pool("old"), pool("left-out"), pool("kept")))
+    removed = [(PolicyKind.NODE_POOL, "old"), (PolicyKind.NODE_POOL, "gone-already")]
+    outcome = applier(store).replace(files(node_class(), pool("kept"), pool("new")), removed)
     assert {change.name: change.change for change in outcome.effective} == {
         "new": Change.CREATED,
         "old": Change.DELETED,
     }
-    assert [row.name for row in store.list_all()] == ["c", "by-hand", "kept", "new"]
+    assert [row.name for row in store.list_all()] == ["c", "kept", "left-out", "new"]
+
+
+def test_what_is_removed_and_given_is_a_contradiction(store: MemoryPolicyStore) -> None:
+    with pytest.raises(
+        ManifestError, match=r"1\.yaml:4: error: NodePool/p metadata.name: is to be removed, and is given"
+    ):
+        applier(store).replace(files(node_class(), pool()), [(PolicyKind.NODE_POOL, "p")])
+    assert store.list_all() == ()
 
 
 def test_a_workload_is_not_policy(store: MemoryPolicyStore) -> None:

@@ -1,28 +1,30 @@
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from shared.manifests.events import Change
-from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
 from shared.ports.errors import AccessDeniedError
 from shared.usecases.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.usecases.test_apply_policy import applier, files, node_class, pool
 
 
-def properties(*texts: str) -> dict[str, Any]:
-    return {MANIFESTS_PROPERTY: [{MANIFEST_NAME: name, MANIFEST_TEXT: text} for name, text in files(*texts)]}
+def properties(*texts: str, removed: Sequence[str] = ()) -> dict[str, Any]:
+    listed = [{MANIFEST_NAME: name, MANIFEST_TEXT: text} for name, text in files(*texts)]
+    return {MANIFESTS_PROPERTY: listed, REMOVED_PROPERTY: list(removed)}
 
 
 def create(*texts: str) -> dict[str, Any]:
     return {"RequestType": "Create", "ResourceProperties": properties(*texts)}
 
 
-def update(before: list[str], after: list[str]) -> dict[str, Any]:
+def update(before: list[str], after: list[str], removed: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "RequestType": "Update",
         "PhysicalResourceId": APPLIED,
-        "ResourceProperties": properties(*after),
+        "ResourceProperties": properties(*after, removed=removed),
         "OldResourceProperties": properties(*before),
     }
 
@@ -41,13 +43,19 @@ def names(store: MemoryPolicyStore) -> list[str]:
     return [row.name for row in store.list_all()]
 
 
-def test_the_folder_is_applied_and_what_leaves_it_is_deleted(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+def test_what_only_leaves_the_folder_stays(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
     created = use_case.handle(create(node_class(), pool("a"), pool("b")))
     assert (created.succeeded, created.physical_id) == (True, APPLIED)
-    applier(store).apply(files(pool("by-hand")))
     updated = use_case.handle(update([node_class(), pool("a"), pool("b")], [node_class(), pool("b")]))
+    assert (updated.succeeded, updated.outcome.effective) == (True, ())
+    assert names(store) == ["c", "a", "b"]
+
+
+def test_what_the_deployment_says_is_removed_is_deleted(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+    use_case.handle(create(node_class(), pool("a"), pool("b")))
+    updated = use_case.handle(update([node_class(), pool("a"), pool("b")], [node_class(), pool("b")], ["NodePool/a"]))
     assert [(change.name, change.change) for change in updated.outcome.effective] == [("a", Change.DELETED)]
-    assert names(store) == ["c", "b", "by-hand"]
+    assert names(store) == ["c", "b"]
 
 
 def test_a_repeated_request_changes_nothing(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
@@ -56,12 +64,13 @@ def test_a_repeated_request_changes_nothing(store: MemoryPolicyStore, use_case: 
     assert store.commit_count == 1
 
 
-def test_removing_the_folder_deletes_what_it_applied(store: MemoryPolicyStore, use_case: DeployPolicy) -> None:
+def test_deploying_without_the_folder_and_deleting_the_stack_delete_no_policy(
+    store: MemoryPolicyStore, use_case: DeployPolicy
+) -> None:
     use_case.handle(create(node_class(), pool()))
-    applier(store).apply(files(pool("by-hand")))
     request = {**create(node_class(), pool()), "RequestType": "Delete", "PhysicalResourceId": APPLIED}
     assert use_case.handle(request).succeeded
-    assert names(store) == ["by-hand"]
+    assert names(store) == ["c", "p"]
 
 
 def test_a_folder_with_errors_fails_the_deployment_with_all_of_them(

@@ -1,0 +1,127 @@
+"""The settings file of a deployment, field by field."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from shared.manifests.fields import matching
+from shared.manifests.model import Contradiction, Model, text_in
+
+# Function names append up to 22 of 64 characters to the stack's name.
+_STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"
+# Every role that matches may be handed to instances; IAM would take a short prefix literally.
+_ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
+_PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
+_OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
+# A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
+_OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
+# The planner's time-out is 90 s; reading, checking and committing need the rest.
+_SOLVE_BUDGET_MAX_S: Final = 45
+
+
+def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
+    return AfterValidator(matching("form", pattern, sentence)), Field(json_schema_extra={"pattern": f"^{pattern}$"})
+
+
+StackName = Annotated[str, *_text(_STACK_PATTERN, "must be a letter, then at most 39 letters, digits and hyphens")]
+AccountId = Annotated[str, *_text("[0-9]{12}", "must be the 12 digits of an account")]
+Region = Annotated[str, *_text("[a-z]{2,}(-[a-z]+)+-[0-9]+", "must be a region such as us-east-1")]
+RolePattern = Annotated[
+    str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
+]
+ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
+PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
+
+
+class DeploymentSettings(Model):
+    """One deployment's choices. The file's name is its own: ``deployments/production.yaml`` is ``production``."""
+
+    stack: StackName | None = Field(
+        default=None,
+        description="Name of the CloudFormation stack; every resource name and the owner tag follow it."
+        " Left out, it is `Reservoir-` and the deployment's name.",
+    )
+    account: AccountId | None = Field(
+        default=None,
+        description="The account that this deployment belongs to; with credentials of another nothing runs.",
+    )
+    region: Region | None = Field(default=None, description="The region; left out, that of your AWS settings.")
+    manifests: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Folder of YAML manifests that each deployment applies, relative to this file.",
+    )
+    removed: list[PolicyName] = Field(
+        default_factory=list,
+        description="Policy that a deployment deletes, and with a NodePool its nodes: `NodePool/NAME`,"
+        " `EC2NodeClass/NAME`. Nothing else deletes policy: what only leaves the folder stays.",
+    )
+    retain: bool = Field(
+        default=True,
+        description="Keep the tables and the bucket when the stack is deleted, and protect the tables from deletion.",
+    )
+    termination_protection: bool = Field(
+        default=True, description="Refuse to delete the stack until this is false and deployed."
+    )
+    instance_role: RolePattern | None = Field(
+        default=None,
+        description="Role name, or name pattern, that launches may hand to instances; nothing else can be passed."
+        " Left out, it is the one role `reservoir-`, the deployment's name, `-node`.",
+    )
+    image_parameters: ParameterPattern = Field(
+        default="/images/*",
+        description="SSM parameters, beside AWS's public ones, that classes may take their image from.",
+    )
+    rebalance_policy: Literal["ignore", "launch-before-drain"] = Field(
+        default="ignore",
+        description="What a Spot rebalance recommendation does: nothing, or the node's replicas are demand at once,"
+        " and it goes when they have left, or after the usual 15 minutes.",
+    )
+    instance_status_policy: Literal["replace", "report"] = Field(
+        default="replace",
+        description="What failed status checks and planned maintenance do: replace the node, or only report it.",
+    )
+    spot_service_linked_role: bool = Field(
+        default=False,
+        description="Create `AWSServiceRoleForEC2Spot`; needed once in an account that never used Spot.",
+    )
+    preference_policy: Literal["Respect", "Ignore"] = Field(
+        default="Respect",
+        description="Whether preferences of workloads count until they must be given up, or not at all;"
+        " Karpenter's setting.",
+    )
+    min_values_policy: Literal["Strict", "BestEffort"] = Field(
+        default="Strict",
+        description="Whether a pool's `minValues` must be met, or only as far as possible; Karpenter's setting.",
+    )
+    no_duration_policy: Literal["Place", "Avoid"] = Field(
+        default="Place",
+        description="Whether work that says no `duration` may run in a Capacity Block and be warned before its end.",
+    )
+    spot_pool_share_percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=100,
+        description="How much of a plan's spot nodes (from ten on) one spot pool, a type in a zone, may hold; 100 is no"
+        " bound. Replicas beyond that go to other spot pools or on demand if they may, and wait as `SpotShare`"
+        " otherwise.",
+    )
+    reserved_floor_percent: Annotated[int, Field(ge=0, le=100)] = Field(
+        default=0,
+        description="Replicas that use less than this part of a reserved slot leave it alone when they can be bought"
+        " elsewhere (as limits and topology are).",
+    )
+    node_overhead_micro_usd_per_hour: Annotated[int, Field(ge=0, le=_OVERHEAD_MAX_MICRO_USD)] = Field(
+        default=2_000,
+        description="What a node costs beside its price (root volume, agents, API calls), in millionths of a USD an"
+        " hour: the dearer, the fewer and larger the nodes.",
+    )
+    solve_budget_s: Annotated[int, Field(ge=1, le=_SOLVE_BUDGET_MAX_S)] = Field(
+        default=10,
+        description="How long a plan may be improved, in seconds; the first plan is complete long before.",
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse an instance role that is every role."""
+        if text_in(raw, "instanceRole").lstrip("/").startswith("*"):
+            yield Contradiction("instanceRole", "form", "must not begin with *")

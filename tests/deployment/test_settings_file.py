@@ -1,0 +1,157 @@
+"""The settings file of a deployment: what it says, and what is said to one that is wrong."""
+
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared import names
+from shared.deployment.deployment import Deployment, find, read
+from shared.deployment.settings import DeploymentSettings
+from shared.manifests.problems import ManifestError
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
+
+
+def deployment(folder: Path, text: str, name: str = "staging") -> Deployment:
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return read(path)
+
+
+def said(folder: Path, text: str, name: str = "staging") -> str:
+    """What is said to settings that are refused."""
+    with pytest.raises(ManifestError) as refused:
+        deployment(folder, text, name)
+    return str(refused.value)
+
+
+def test_an_empty_mapping_is_a_deployment_with_every_default(tmp_path: Path) -> None:
+    staging = deployment(tmp_path, "{}")
+    assert staging.settings == DeploymentSettings()
+    assert (staging.name, staging.stack, staging.event_bus_name) == (
+        "staging",
+        "Reservoir-staging",
+        "Reservoir-staging-reservoir",
+    )
+    assert (staging.instance_role, staging.manifests) == ("reservoir-staging-node", None)
+
+
+def test_the_default_stack_has_the_plain_bus(tmp_path: Path) -> None:
+    assert deployment(tmp_path, "stack: Reservoir").event_bus_name == "reservoir"
+
+
+def test_the_folder_of_manifests_lies_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "policy").mkdir()
+    assert deployment(tmp_path, "manifests: policy").manifests == tmp_path / "policy"
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_example_can_be_deployed(path: Path) -> None:
+    assert read(path).manifests is not None
+
+
+def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_field(tmp_path: Path) -> None:
+    text = "retian: false\nspotPoolSharePercent: 0\naccount: 123456789012\nrebalancePolicy: Launch-before-drain\n"
+    lines = said(tmp_path, text).splitlines()
+    source = tmp_path / "staging.yaml"
+    assert lines == [
+        f"{source}:1: error: retian: is not a known field (did you mean retain?) [unknown-field]",
+        f"{source}:2: error: spotPoolSharePercent: input should be greater than or equal to 1 (did you mean 1?)"
+        " [greater-than-equal]",
+        f'{source}:3: error: account: must be a string; put it in quotes (did you mean "123456789012"?) [string-type]',
+        f"{source}:4: error: rebalancePolicy: 'Launch-before-drain' is not one of 'ignore' or 'launch-before-drain'"
+        " (did you mean launch-before-drain?) [literal-error]",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "retain: 'yes'",
+        "stack: has space",
+        f"stack: {'x' * 41}",
+        "account: '12345'",
+        "region: Frankfurt",
+        "instanceRole: '*'",
+        "instanceRole: a*",
+        "instanceRole: '*-node'",
+        "imageParameters: /*",
+        "imageParameters: images/*",
+        "manifests: no/such/folder",
+        "removed: [gpu-training]",
+        "removed: [Workload/a]",
+        "rebalancePolicy: drain",
+        "instanceStatusPolicy: 'off'",
+        "preferencePolicy: respect",
+        "minValuesPolicy: Lax",
+        "noDurationPolicy: Refuse",
+        "spotPoolSharePercent: 50.5",
+        "reservedFloorPercent: 101",
+        "nodeOverheadMicroUsdPerHour: 0.002",
+        "solveBudgetS: 90",
+        "solveBudgetS: true",
+    ],
+)
+def test_a_wrong_choice_names_its_field(text: str, tmp_path: Path) -> None:
+    field = text.partition(":")[0]
+    assert f"staging.yaml:1: error: {field}" in said(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["", "- a", "a: 1\n---\nb: 2", "just text"])
+def test_what_is_no_mapping_is_refused(text: str, tmp_path: Path) -> None:
+    assert "must be one mapping of settings" in said(tmp_path, text)
+
+
+def test_a_file_whose_name_cannot_name_a_deployment_is_refused(tmp_path: Path) -> None:
+    assert "must be a letter" in said(tmp_path, "{}", name="My Staging")
+
+
+def test_the_policies_are_those_that_the_functions_know() -> None:
+    fields: Mapping[str, Any] = DeploymentSettings.model_fields
+    known = {
+        "rebalance_policy": names.REBALANCE_POLICIES,
+        "instance_status_policy": names.INSTANCE_STATUS_POLICIES,
+        "preference_policy": names.PREFERENCE_POLICIES,
+        "min_values_policy": names.MIN_VALUES_POLICIES,
+        "no_duration_policy": names.NO_DURATION_POLICIES,
+    }
+    for name, values in known.items():
+        assert typing.get_args(fields[name].annotation) == values
+        assert fields[name].default == values[0]
+
+
+# -- which file
+
+
+def chosen(name: str | None, folder: Path) -> str:
+    try:
+        return find(name, folder).name
+    except ManifestError as error:
+        return str(error)
+
+
+def test_the_only_settings_file_is_the_one_that_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "production.yaml").touch()
+    assert chosen(None, tmp_path) == "production.yaml"
+
+
+def test_of_several_one_must_be_named(tmp_path: Path) -> None:
+    for name in ("production", "staging"):
+        (tmp_path / f"{name}.yaml").touch()
+    assert chosen("staging", tmp_path) == "staging.yaml"
+    assert "which deployment? There are production, staging" in chosen(None, tmp_path)
+    assert "there are production, staging (did you mean staging?)" in chosen("stagign", tmp_path)
+
+
+def test_without_any_it_is_said_how_to_begin(tmp_path: Path) -> None:
+    for name in (None, "production"):
+        assert "copy of examples/deployments/production.yaml" in chosen(name, tmp_path / "deployments")
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+    assert find(str(tmp_path / "x.yaml"), tmp_path) == tmp_path / "x.yaml"
+    with pytest.raises(ManifestError, match="cannot be read: No such file"):
+        read(tmp_path / "x.yaml")
