@@ -1,26 +1,22 @@
 """The EC2 query protocol: requests are checked against botocore's service model, answers are written from it.
 
-moto's parser and serialiser do the transport; the checks are ours, because moto ignores what it does not know. EC2 does
-not: a misspelt parameter is an error there, so it is one here.
+moto ignores what it does not know. EC2 does not: a misspelt parameter is an error there, so it is one here.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
 
 from botocore.model import ListShape, MapShape, OperationNotFoundError, Shape, StringShape, StructureShape
-from botocore.serialize import EC2Serializer as RequestSerializer
-from botocore.utils import parse_timestamp
 from botocore.validate import ParamValidator
 from moto.core.model import OperationModel
-from moto.core.parse import EC2QueryParser
-from moto.core.serialize import EC2Serializer as ResponseSerializer
-from moto.core.serialize import SerializationContext
 from moto.core.utils import get_service_model
 
 from embedded.ec2.errors import Ec2Error, invalid_value
+from embedded.ec2.wire.answers import AnswerWriter
+from embedded.ec2.wire.questions import QuestionReader
 
 Reply = tuple[int, dict[str, str], bytes]
 
@@ -42,8 +38,9 @@ class Ec2Protocol:
 
     def __init__(self) -> None:
         self._model = get_service_model("ec2")
-        self._request_serializer = RequestSerializer()
+        self._questions = QuestionReader()
         self._validator = ParamValidator()
+        self._answers = AnswerWriter()
 
     def parse(self, body: bytes) -> Call:
         """Return the call in a form-encoded ``body``.
@@ -55,11 +52,12 @@ class Ec2Protocol:
         """
         values = dict(parse_qsl(body.decode(), keep_blank_values=True))
         model = self._operation(values.get("Action", ""))
+        asked = {name: value for name, value in values.items() if name not in _ENVELOPE}
         try:
-            parameters = _parser(model).parse({"values": values}) or {}
+            parameters, unknown = self._questions.read(asked, model.input_shape)
         except ValueError as error:
             raise invalid_value(f"Invalid value in the request: {error}") from error
-        self._refuse_unknown(values, parameters, model)
+        _refuse_unknown(asked, unknown)
         if model.input_shape is not None:
             self._refuse_invalid(parameters, model.input_shape)
         return Call(model.name, parameters)
@@ -67,13 +65,8 @@ class Ec2Protocol:
     def answer(self, operation: str, result: dict[str, Any], request_id: str) -> Reply:
         """Return the XML answer of ``operation``; a result that the model does not have is a bug here, never sent."""
         model = self._operation(operation)
-        if model.output_shape is not None:
-            report = self._validator.validate(result, model.output_shape)
-            if report.has_errors():
-                raise AssertionError(f"{operation} answer does not fit the EC2 model: {report.generate_report()}")
-        serializer = ResponseSerializer(operation_model=model, context=SerializationContext(request_id))
-        text: Any = serializer.serialize(result)["body"]
-        return 200, {"Content-Type": "text/xml;charset=UTF-8"}, text.encode()
+        body = self._answers.write(model, result, request_id)
+        return 200, {"Content-Type": "text/xml;charset=UTF-8"}, body
 
     def refuse(self, error: Ec2Error, request_id: str) -> Reply:
         """Return EC2's error document."""
@@ -91,14 +84,6 @@ class Ec2Protocol:
             raise Ec2Error("InvalidAction", f"The action {name} is not valid for this web service.") from error
         return model
 
-    def _refuse_unknown(self, values: dict[str, str], parameters: dict[str, Any], model: OperationModel) -> None:
-        understood: Any = self._request_serializer.serialize_to_request(parameters, model)["body"]
-        unknown = sorted(values.keys() - understood.keys() - _ENVELOPE)
-        # An empty list travels as its bare name; the serialiser writes nothing for it.
-        unknown = [name for name in unknown if values[name] != "" or "." in name]
-        if unknown:
-            raise Ec2Error("UnknownParameter", f"The parameter {unknown[0]} is not recognized")
-
     def _refuse_invalid(self, parameters: dict[str, Any], shape: Shape) -> None:
         report = self._validator.validate(parameters, shape)
         if report.has_errors():
@@ -108,13 +93,11 @@ class Ec2Protocol:
         _refuse_foreign_values(parameters, shape)
 
 
-def _parser(model: OperationModel) -> Any:
-    # Untyped on purpose: moto types the whole HTTP request, of which the query protocol reads the form values only.
-    return EC2QueryParser(model, timestamp_parser=_aware_utc)
-
-
-def _aware_utc(text: str) -> datetime:
-    return parse_timestamp(text).astimezone(UTC)
+def _refuse_unknown(values: Mapping[str, str], unknown: set[str]) -> None:
+    # An empty list travels as its bare name, which the model has no place for.
+    names = sorted(name for name in unknown if values[name] != "" or "." in name)
+    if names:
+        raise Ec2Error("UnknownParameter", f"The parameter {names[0]} is not recognized")
 
 
 def _refuse_foreign_values(value: Any, shape: Shape) -> None:
