@@ -46,7 +46,7 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
     from embedded.host import Host  # MiniStack reads its environment when it is imported
 
-    host = Host(listener.fileno(), options.control_port, folder, endpoint)
+    host = Host(listener, options.control_port, folder, endpoint)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: host.request_stop())
     threading.Thread(target=_end, args=(host.wait_for_stop, folder), daemon=True).start()

@@ -3,16 +3,14 @@
 Import it only after ``settings.prepare_environment``: MiniStack reads its environment when it is imported.
 """
 
-import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from hypercorn.asyncio import serve
-from hypercorn.config import Config
 from ministack import app
 
 from embedded import delivery, ec2, provisioners, services, services_clock
@@ -20,8 +18,10 @@ from embedded.clock import EmulatedClock
 from embedded.control import ControlServer, JsonObject
 from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults
+from embedded.front import policies
+from embedded.front.server import serve
 from embedded.lambda_runtime import Endpoint, LambdaRuntime
-from embedded.router import Router, serve_http
+from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
 
 TICK_S: Final = 0.2
@@ -33,24 +33,24 @@ class Host:
 
     Parameters
     ----------
-    socket_fd
+    listener
         A bound TCP socket on loopback.
     control_port
         Port of the control API; 0 takes a free one.
     folder
         Private directory; holds ``ca.pem`` and ``key.pem``.
     endpoint
-        Where ``socket_fd`` answers.
+        Where ``listener`` answers.
     """
 
     def __init__(
         self,
-        socket_fd: int,
+        listener: socket.socket,
         control_port: int,
         folder: Path,
         endpoint: Endpoint,
     ) -> None:
-        self._socket_fd = socket_fd
+        self._listener = listener
         self._folder = folder
         self._stopping = threading.Event()
         self._ticking = threading.Lock()
@@ -65,6 +65,7 @@ class Host:
         services.install_lambda(self.runtime)
         services_clock.install(self.clock)
         delivery.install()
+        policies.install()
         provisioners.install(self.ec2)
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
@@ -75,13 +76,8 @@ class Host:
         """Serve for ever; ``on_ready`` is called once requests are answered."""
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
         threading.Thread(target=self._tick_until_stopped, name="tick", daemon=True).start()
-        config = Config()
-        config.bind = [f"fd://{self._socket_fd}"]
-        config.certfile, config.keyfile = str(self._folder / "ca.pem"), str(self._folder / "key.pem")
-        config.alpn_protocols = ["http/1.1"]
-        config.keep_alive_timeout = 600  # seconds; a warm function's idle connection must not race with its next call
-        config.loglevel = "WARNING"
-        asyncio.run(self._serve(config, on_ready))
+        # A graceful end would wait for idle TLS connections; this process ends by exiting.
+        serve(app.app, self._listener, self._folder, on_ready)
 
     def request_stop(self) -> None:
         """Let ``wait_for_stop`` return; safe in a signal handler."""
@@ -91,17 +87,6 @@ class Host:
         """Wait for ``request_stop``, then end every process that was started here."""
         self._stopping.wait()
         self.runtime.stop()
-
-    async def _serve(self, config: Config, on_ready: Callable[[], None]) -> None:
-        announce = asyncio.create_task(self._announce(on_ready))
-        # A graceful end would wait for idle TLS connections; this process ends by exiting.
-        await serve(serve_http, config, shutdown_trigger=asyncio.Event().wait)
-        await announce
-
-    async def _announce(self, on_ready: Callable[[], None]) -> None:
-        while app._MAIN_LOOP is None:  # noqa: SLF001 - set by MiniStack when its start-up is done
-            await asyncio.sleep(0.02)
-        on_ready()
 
     def _tick_until_stopped(self) -> None:
         while not self._stopping.wait(TICK_S):

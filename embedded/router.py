@@ -9,10 +9,8 @@ import json
 import posixpath
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from hypercorn.protocol.http_stream import HTTPStream
-from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 from ministack import app
 from ministack.core import iam_actions
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
@@ -20,17 +18,14 @@ from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_acce
 from embedded.ec2 import Ec2Emulation, ResponseLostError
 from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
+from embedded.front.lanes import Lanes
+from embedded.front.server import ConnectionDropped
 from embedded.lambda_environments import Environment
 
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
 
 LOST_STATUS: Final = 599  # within this module only: no service answers so
-DROPPED: Final = "embedded.dropped"  # in an ASGI scope: close the connection without an answer
-
-
-class ConnectionDropped(Exception):  # noqa: N818 - an outcome, not an error of this program
-    """The request's connection is to be closed without an answer."""
 
 
 class Router:
@@ -63,7 +58,7 @@ class Router:
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
         _authorise_batches_as_single_messages()
         _name_resources_as_aws_does()
-        _let_scopes_drop_connections()
+        _serve_side_by_side(Lanes())
 
     async def dispatch(
         self,
@@ -102,7 +97,7 @@ class Router:
         if denied is not None:
             return denied
         try:
-            return await asyncio.to_thread(self._ec2.dispatch, method, headers, body)
+            return self._ec2.dispatch(method, headers, body)
         except ResponseLostError:  # an order of the EC2 emulation's own test API: done, and not answered
             return LOST_STATUS, {}, b""  # MiniStack turns exceptions into answers; `dispatch` drops the connection
 
@@ -110,7 +105,7 @@ class Router:
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
     ) -> Response:
         del method, path, query  # JSON protocol: everything is in the target header and the body
-        return await asyncio.to_thread(self._ec2.pricing, body, headers.get("x-amz-target", ""))
+        return self._ec2.pricing(body, headers.get("x-amz-target", ""))
 
 
 async def _before(
@@ -133,12 +128,9 @@ async def _before(
     return None
 
 
-async def serve_http(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-    """Answer as MiniStack's ASGI application; a dropped request gets no answer."""
-    try:
-        await app.app(scope, receive, send)
-    except ConnectionDropped:
-        cast("dict[str, Any]", scope)[DROPPED] = True
+def _serve_side_by_side(lanes: Lanes) -> None:
+    for service, handler in app.SERVICE_HANDLERS.items():
+        app.SERVICE_HANDLERS[service] = lanes.bound(service, handler)
 
 
 def _authorise_batches_as_single_messages() -> None:
@@ -174,14 +166,3 @@ def _name_resources_as_aws_does() -> None:
         return arn
 
     iam_actions.extract_resource_arn = resource_arn
-
-
-def _let_scopes_drop_connections() -> None:
-    # Hypercorn answers 500 when an application returns without an answer; without that answer it closes the connection.
-    send_error = HTTPStream._send_error_response  # noqa: SLF001 - Hypercorn has no public way to drop a connection
-
-    async def send_error_unless_dropped(stream: HTTPStream, status: int) -> None:
-        if DROPPED not in stream.scope:
-            await send_error(stream, status)
-
-    HTTPStream._send_error_response = send_error_unless_dropped  # type: ignore[assignment]  # noqa: SLF001 - as above

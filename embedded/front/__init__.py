@@ -1,0 +1,1 @@
+"""The door of the embedded AWS: TLS, HTTP, and a thread for each service behind it."""
