@@ -20,7 +20,12 @@ _RESERVATION_ID: Final = re.compile(r"cr-[0-9a-z]{8,32}")
 class NoticeKind(StrEnum):
     """The kinds of events that are acted upon; also the names under which they are counted."""
 
-    STATE_CHANGED = "InstanceStateChanged"
+    RUNNING = "InstanceRunning"
+    STOPPING = "InstanceStopping"
+    STOPPED = "InstanceStopped"
+    SHUTTING_DOWN = "InstanceShuttingDown"
+    TERMINATED = "InstanceTerminated"
+    STATE_CHANGED = "InstanceStateChanged"  # to a state that nobody knows yet
     SPOT_INTERRUPTION = "SpotInterruption"
     REBALANCE = "RebalanceRecommendation"
     RESERVATION_INTERRUPTION = "ReservationInstanceInterruption"
@@ -79,9 +84,10 @@ def _reader(source: str, detail_type: str) -> _Reader | None:
 
 
 def _state_changed(detail: Mapping[str, Any], at: datetime) -> Notice | None:
-    if detail.get("state") == "pending":
+    state = _text(detail, "state")
+    if state == "pending":
         return None  # the launch itself has told
-    return Notice(NoticeKind.STATE_CHANGED, at, (_instance_id(detail),))
+    return Notice(_KIND_BY_STATE.get(state, NoticeKind.STATE_CHANGED), at, (_instance_id(detail),))
 
 
 def _spot_interruption(detail: Mapping[str, Any], at: datetime) -> Notice:
@@ -141,6 +147,13 @@ def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     return Notice(NoticeKind.SCHEDULED_CHANGE, at, instances, due_at=due_at)
 
 
+_KIND_BY_STATE: Final = {
+    "running": NoticeKind.RUNNING,
+    "stopping": NoticeKind.STOPPING,
+    "stopped": NoticeKind.STOPPED,
+    "shutting-down": NoticeKind.SHUTTING_DOWN,
+    "terminated": NoticeKind.TERMINATED,
+}
 _EC2_READERS: Final[Mapping[str, _Reader]] = {
     "EC2 Instance State-change Notification": _state_changed,
     "EC2 Spot Instance Interruption Warning": _spot_interruption,

@@ -83,12 +83,17 @@ class Decide(Protocol):
 def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:
     """Return the record after a submit or update, None when the message is a repeat or older than what is known.
 
-    Replicas that run stay where they are; a changed spec is what replicas are placed by from now on.
+    Replicas that run stay where they are; a changed spec is what replicas are placed by from now on. Raises
+    ManifestError when the generation is taken by other content: of two that were sent together the first counts, and
+    whoever sent the other must hear that it does not.
     """
     if record is None:
         return WorkloadRecord(
             wanted.key, wanted.generation, 0, wanted, submitted_at=now, pending_since=now if wanted.replicas else None
         )
+    known = record.workload  # a withdraw moves the record's generation on, not that of what was submitted
+    if known is not None and known.generation == wanted.generation and known != wanted:
+        raise ManifestError([_generation_taken(wanted)])
     if wanted.generation <= record.generation:
         return None
     after = replace(
@@ -121,6 +126,16 @@ def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: date
         pending_since=None,
         unplaced=(),
         expires_at=now + TOMBSTONE_KEPT if record.placed_count == 0 else None,
+    )
+
+
+def _generation_taken(wanted: Workload) -> Problem:
+    return Problem(
+        "workload.metadata.generation",
+        "generation-taken",
+        f"generation {wanted.generation} of {wanted.key} is stored with other content, which stays as it is; a change"
+        " needs a higher generation",
+        suggestion=str(wanted.generation + 1),
     )
 
 

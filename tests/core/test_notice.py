@@ -27,11 +27,11 @@ def on_instance(kind: NoticeKind, due_at: datetime | None = None) -> Notice:
 RESERVATION_CHANGED = Notice(NoticeKind.RESERVATION_CHANGED, AT, reservation_ids=RESERVATION)
 EXPECTED: dict[str, Notice | None] = {
     "instance_state_pending": None,
-    "instance_state_running": on_instance(NoticeKind.STATE_CHANGED),
-    "instance_state_stopping": on_instance(NoticeKind.STATE_CHANGED),
-    "instance_state_stopped": on_instance(NoticeKind.STATE_CHANGED),
-    "instance_state_shutting_down": on_instance(NoticeKind.STATE_CHANGED),
-    "instance_state_terminated": on_instance(NoticeKind.STATE_CHANGED),
+    "instance_state_running": on_instance(NoticeKind.RUNNING),
+    "instance_state_stopping": on_instance(NoticeKind.STOPPING),
+    "instance_state_stopped": on_instance(NoticeKind.STOPPED),
+    "instance_state_shutting_down": on_instance(NoticeKind.SHUTTING_DOWN),
+    "instance_state_terminated": on_instance(NoticeKind.TERMINATED),
     "spot_interruption": on_instance(NoticeKind.SPOT_INTERRUPTION),
     "spot_rebalance": on_instance(NoticeKind.REBALANCE),
     "reservation_interruption_interruptible": on_instance(

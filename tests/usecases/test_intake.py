@@ -75,9 +75,30 @@ def test_a_repeat_and_an_older_generation_change_nothing() -> None:
     world.send(submit(generation=2))
     written = world.state.write_count
 
-    assert not world.send(submit(generation=2, replicas=9))
-    assert not world.send(submit(generation=1))
+    assert not world.send(submit(generation=2))
+    assert not world.send(submit(generation=1, replicas=9))
     assert world.state.write_count == written
+
+
+def test_other_content_under_a_generation_that_is_taken_is_refused_and_changes_nothing() -> None:
+    world = World()
+    world.send(submit(generation=2))
+    written = world.state.write_count
+
+    with pytest.raises(ManifestError) as error:
+        world.send(submit(generation=2, replicas=9))
+
+    (problem,) = error.value.problems
+    assert (problem.rule, problem.suggestion) == ("generation-taken", "3")
+    assert world.state.write_count == written
+
+
+def test_a_submit_that_its_withdraw_overtook_is_no_conflict() -> None:
+    world = World()
+    world.send(withdraw(generation=2))
+
+    assert not world.send(submit(generation=2))
+    assert not world.send(submit(generation=2, replicas=9))
 
 
 def test_an_update_keeps_the_clock_of_replicas_that_wait() -> None:
