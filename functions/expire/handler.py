@@ -1,17 +1,17 @@
-"""Schedule -> one sweep over all live claims; exact timer of a reservation -> a look at that one."""
+"""Schedule -> one sweep over all live claims; exact timers -> one reservation, or the drains that are over."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from shared.runtime import bootstrap
 from shared.runtime.observability import count, logger, observed
+from shared.usecases.expire import Expire, ExpireReport
 
 
 @observed
 def handler(event: dict[str, Any], _context: Any) -> None:
-    """Sweep once, or look at the reservation that a timer names."""
-    reservation_id = event.get("capacityReservationId")
-    expire = bootstrap.expire()
-    report = expire.run_for(reservation_id) if isinstance(reservation_id, str) else expire.run()
+    """Sweep once, or do the part of it that a timer asks for."""
+    report = _asked(event, bootstrap.expire())
     meanings = {meaning.value: number for meaning, number in sorted(report.by_meaning.items())}
     logger.info("swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused})
     count("BlockDrainsStarted", report.block_drain_count)
@@ -24,3 +24,10 @@ def handler(event: dict[str, Any], _context: Any) -> None:
     count("ReservationsUnread", report.unread_count)
     count("CapacityTypesChanged", report.rebought_count)
     count("TerminationsRefused", len(report.refused))
+
+
+def _asked(event: Mapping[str, Any], expire: Expire) -> ExpireReport:
+    reservation_id = event.get("capacityReservationId")
+    if isinstance(reservation_id, str):
+        return expire.run_for(reservation_id)
+    return expire.run_deadlines() if "drainDeadline" in event else expire.run()

@@ -1,6 +1,7 @@
-"""One-time schedules of EventBridge Scheduler: the drain of a Capacity Block, the start of a reservation."""
+"""One-time schedules of EventBridge Scheduler: a Capacity Block's drain, a reservation's start, a drain's deadline."""
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,16 +24,20 @@ class SchedulerDrainTimers:
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the block is to be drained."""
-        self._set(f"drain-{reservation_id}", reservation_id, at)
+        self._set(f"drain-{reservation_id}", {"capacityReservationId": reservation_id}, at)
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the reservation is to begin."""
-        self._set(f"start-{reservation_id}", reservation_id, at)
+        self._set(f"start-{reservation_id}", {"capacityReservationId": reservation_id}, at)
 
-    def _set(self, name: str, reservation_id: str, at: datetime) -> None:
+    def set_deadline_timer(self, at: datetime) -> None:
+        """Fire at the next deadline of any drain."""
+        self._set("deadline", {"drainDeadline": at.isoformat()}, at)
+
+    def _set(self, name: str, asked: Mapping[str, str], at: datetime) -> None:
         """Fire at ``at`` (Scheduler: within the minute that follows) and delete the schedule afterwards.
 
-        The name stands for the reservation, so a repeat changes nothing and a new date moves the timer.
+        The name stands for what is timed, so a repeat changes nothing and a new date moves the timer.
         """
         request: Any = {
             "Name": name,
@@ -41,7 +46,7 @@ class SchedulerDrainTimers:
             "ScheduleExpressionTimezone": "UTC",
             "FlexibleTimeWindow": {"Mode": "OFF"},
             "ActionAfterCompletion": "DELETE",
-            "Target": {**self._target, "Input": json.dumps({"capacityReservationId": reservation_id})},
+            "Target": {**self._target, "Input": json.dumps(asked)},
         }
         try:
             with map_client_errors():

@@ -12,6 +12,7 @@ of the drain that is under way forward; nothing ever moves it back.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from shared.core.capacity_reservation import DRAIN_MARGIN, CapacityReservation
@@ -27,7 +28,17 @@ VOLUNTARY_GRACE: Final = timedelta(minutes=15)
 # A workload that was withdrawn asked for the end itself.
 WITHDRAWN_GRACE: Final = timedelta(minutes=2)
 
+# Maintenance that begins within this shortens the usual grace; before later maintenance the node has long gone.
+_MAINTENANCE_IS_NEAR: Final = timedelta(hours=1)
+
 _DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
+
+
+class InstanceStatusPolicy(StrEnum):
+    """What failed status checks and planned maintenance do, whether an event or a sweep tells of them."""
+
+    REPLACE = "replace"
+    REPORT = "report"  # count each episode once, touch nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +69,12 @@ def voluntary_deadline(reason: DrainReason, now: datetime, checkpoint_periods_s:
     return now + max(grace, timedelta(seconds=max(checkpoint_periods_s, default=0)))
 
 
+def maintenance_deadline(begins_at: datetime | None, now: datetime) -> datetime | None:
+    """Return the deadline of a drain for planned maintenance; None for the usual grace."""
+    is_near = begins_at is not None and begins_at - now < _MAINTENANCE_IS_NEAR
+    return begins_at if is_near else None
+
+
 def begin(
     claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
 ) -> NodeClaim | None:
@@ -76,6 +93,13 @@ def begin(
     if deadline >= claim.drain.deadline:
         return None
     return replace(claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=max(deadline, now)))
+
+
+def begin_voluntary(
+    claim: NodeClaim, reason: DrainReason, deadline: datetime, now: datetime, grace_period_s: int | None = None
+) -> NodeClaim | None:
+    """As :func:`begin`, for a reason that nothing outside forces: it does not hurry a drain that is under way."""
+    return begin(claim, reason, deadline, now, grace_period_s) if claim.drain is None else None
 
 
 def drain_id(claim_id: str) -> str:

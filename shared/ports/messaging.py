@@ -60,7 +60,10 @@ class EventPublisher(Protocol):
 
 
 class DrainTimers(Protocol):
-    """Exact one-time timers that fire the expire function: one a Capacity Block, one a reservation that is to come."""
+    """Exact one-time timers that fire the expire function.
+
+    One a Capacity Block, one a reservation that is to come, and one for the next deadline of a drain.
+    """
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the block is to be drained; replaces its earlier timer, a repeat changes nothing."""
@@ -68,4 +71,8 @@ class DrainTimers(Protocol):
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the reservation is to begin; replaces its earlier start timer, a repeat changes nothing."""
+        ...
+
+    def set_deadline_timer(self, at: datetime) -> None:
+        """Fire at the next deadline of any drain; replaces the earlier timer, a repeat changes nothing."""
         ...

@@ -21,6 +21,7 @@ from shared.usecases.deploy_policy import DeployPolicy
 from shared.usecases.discover_offerings import DiscoverOfferings
 from shared.usecases.discover_reservations import DiscoverReservations
 from shared.usecases.disrupt import Disrupt
+from shared.usecases.drain_deadlines import DrainDeadlines
 from shared.usecases.draining import Draining
 from shared.usecases.expire import Expire
 from shared.usecases.freed_units import FreedUnits
@@ -60,6 +61,7 @@ def draining() -> Draining:
         terminator=outside.instances,
         publisher=outside.publisher,
         queue=outside.queue,
+        clock=outside.clock,
     )
 
 
@@ -169,6 +171,7 @@ def react() -> React:
         publisher=outside.publisher,
         clock=outside.clock,
         rebalance=outside.settings.rebalance_policy,
+        instance_status=outside.settings.instance_status_policy,
     )
 
 
@@ -184,6 +187,7 @@ def expire() -> Expire:
         life=node_life(),
         draining=draining(),
         blocks=block_drains(),
+        deadlines=DrainDeadlines(outside.node_claims, draining(), outside.timers),
         starts=ReservationStarts(
             reservations=outside.reservations,
             reader=outside.reservation_reader,

@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Final
 
 from shared import names
+from shared.core.drain import InstanceStatusPolicy
 from shared.core.policy import SchedulingPolicy
 from shared.names import Queue, Table
 from shared.runtime.environment import SettingsError, choice
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
-from shared.usecases.expire import InstanceStatusPolicy
 from shared.usecases.react import RebalancePolicy
 
 REGION: Final = "AWS_REGION"  # set by Lambda

@@ -18,7 +18,8 @@ from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining, DrainWish
 
-_DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_IN_USE: Final = _STEADY | {ClaimState.DRAINING}
 # Within this of a drain's start the end date is re-read from EC2: extensions move it without an event, and what was
 # discovered may be a minute old.
 _REREAD_WITHIN: Final = timedelta(minutes=2)
@@ -65,10 +66,10 @@ class BlockDrains:
             DrainWish(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline)
             for found in drains.values()
             for claim, drain in found
-            if drain.starts_at <= now
+            if drain.starts_at <= now and _is_sooner(drain, claim)
         ]
         if due:  # nothing that could fail comes before this, of any block
-            self.draining.begin_drains(due, now)
+            self.draining.begin_drains(due)
         for block_id, found in drains.items():
             self._watch(block_id, found, now, is_near=block_id in near)
         report.due_ids = frozenset(wish.claim.id for wish in due)
@@ -97,11 +98,12 @@ class BlockDrains:
     def _watch(
         self, block_id: str, drains: Sequence[tuple[NodeClaim, BlockDrain]], now: datetime, *, is_near: bool
     ) -> None:
-        later = [(claim, drain) for claim, drain in drains if drain.starts_at > now]
+        steady = [(claim, drain) for claim, drain in drains if claim.state in _STEADY]
+        later = [(claim, drain) for claim, drain in steady if drain.starts_at > now]
         moved = [(claim, drain) for claim, drain in later if claim.drain_at != drain.starts_at]
         # The block's one timer belongs to the next drain: set again when it has fired, or the end has moved; and once
         # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
-        if later and (moved or is_near or len(later) < len(drains)):
+        if later and (moved or is_near or len(later) < len(steady)):
             self.timers.set_timer(block_id, _earliest(later))
         for claim, drain in moved:
             with suppress(ConflictError):  # whoever moves it this often will be seen by the next sweep
@@ -109,14 +111,22 @@ class BlockDrains:
 
 
 def _with_drain_at(drain_at: datetime, claim: NodeClaim) -> NodeClaim | None:
-    return replace(claim, drain_at=drain_at) if claim.state in _DRAINABLE else None
+    return replace(claim, drain_at=drain_at) if claim.state in _STEADY else None
+
+
+def _is_sooner(drain: BlockDrain, claim: NodeClaim) -> bool:
+    """Whether the block's end says something new: the claim drains later than that, or not at all yet."""
+    return claim.drain is None or drain.deadline < claim.drain.deadline
 
 
 def _by_block(claims: Collection[NodeClaim]) -> Mapping[str, list[NodeClaim]]:
-    """Group the claims that are in blocks; only those have a drain time, and a started drain goes by its deadline."""
+    """Group the claims that are in blocks; only those have a drain time.
+
+    Claims that drain already are among them: the block's end may come before the deadline that they were given.
+    """
     by_block: dict[str, list[NodeClaim]] = {}
     for claim in sorted(claims, key=lambda claim: claim.id):
-        if claim.drain_at is not None and claim.offering.reservation_id is not None and claim.state in _DRAINABLE:
+        if claim.drain_at is not None and claim.offering.reservation_id is not None and claim.state in _IN_USE:
             by_block.setdefault(claim.offering.reservation_id, []).append(claim)
     return by_block
 

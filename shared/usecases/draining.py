@@ -16,6 +16,7 @@ from shared.ports.ec2 import InstanceTerminator
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from shared.ports.system import Clock
 from shared.usecases.announce import node_draining, node_terminated
 from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
@@ -55,23 +56,24 @@ class Draining:
     terminator: InstanceTerminator
     publisher: EventPublisher
     queue: WorkQueue
+    clock: Clock
 
-    def begin_drain(
-        self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None, now: datetime
-    ) -> NodeClaim | None:
+    def begin_drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None) -> NodeClaim | None:
         """Start one drain as :meth:`begin_drains`; None when nothing changes. Raises ConflictError."""
-        moves = self.begin_drains([DrainWish(claim, reason, deadline)], now)
+        moves = self.begin_drains([DrainWish(claim, reason, deadline)])
         if moves.lost:
             raise ConflictError(moves.lost)
         return moves.moved[0] if moves.moved else None
 
-    def begin_drains(self, wishes: Sequence[DrainWish], now: datetime, hand_over: TakeOff | None = None) -> Moves:
+    def begin_drains(self, wishes: Sequence[DrainWish], hand_over: TakeOff | None = None) -> Moves:
         """Start drains, or move the deadlines of those under way forward.
 
+        Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
         A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
         pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
         before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
         """
+        now = self.clock.now()
         take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
         begins = self._begins(wishes, now)
         planned = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
@@ -97,8 +99,11 @@ class Draining:
         def decision(wish: DrainWish) -> Decide:
             pool = pools[wish.claim.node_pool_name]
             grace_s = None if pool is None else pool.termination_grace_period_s
-            until = wish.deadline or drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
-            return lambda current: drain.begin(current, wish.reason, until, now, grace_s)
+            if wish.deadline is None:
+                until = drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
+                return lambda current: drain.begin_voluntary(current, wish.reason, until, now, grace_s)
+            given = wish.deadline
+            return lambda current: drain.begin(current, wish.reason, given, now, grace_s)
 
         return {wish.claim.id: decision(wish) for wish in wishes}
 
@@ -180,7 +185,7 @@ class Draining:
         """Take replicas off a node, or drain it when they are all that it has."""
         total = sum(placed.count for placed in claim.placements)
         if count == total and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING):
-            return self.begin_drain(claim, DrainReason.WITHDRAWN, None, now) is not None
+            return self.begin_drain(claim, DrainReason.WITHDRAWN, None) is not None
 
         def without(current: NodeClaim) -> NodeClaim | None:
             enough = sum(p.count for p in current.placements if p.workload_key == workload_key) >= count

@@ -8,11 +8,10 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from shared.core.drain import is_over
+from shared.core.drain import InstanceStatusPolicy, maintenance_deadline
 from shared.core.instance import Instance
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.node_pool import DisruptionReason, NodePool
@@ -26,6 +25,7 @@ from shared.ports.system import Clock
 from shared.usecases.block_drains import BlockDrains
 from shared.usecases.broken_capacity import BOOT_WITHIN, BrokenCapacity
 from shared.usecases.claim_moves import save_claim
+from shared.usecases.drain_deadlines import DrainDeadlines
 from shared.usecases.draining import Draining, DrainWish
 from shared.usecases.node_life import NodeLife
 from shared.usecases.reservation_starts import ReservationStarts
@@ -33,14 +33,8 @@ from shared.usecases.reservation_starts import ReservationStarts
 # R-160: a check that has failed for two minutes is no hiccup any more.
 _IMPAIRED_FOR: Final = timedelta(seconds=120)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_TENDED: Final = _STEADY | {ClaimState.DRAINING}
 _GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
-
-
-class InstanceStatusPolicy(StrEnum):
-    """What failed status checks and planned maintenance, found by polling, do."""
-
-    REPLACE = "replace"
-    REPORT = "report"  # count each episode once, touch nothing
 
 
 @dataclass(slots=True)
@@ -72,6 +66,7 @@ class Expire:
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
+    deadlines: DrainDeadlines
     starts: ReservationStarts
     broken: BrokenCapacity
     clock: Clock
@@ -85,10 +80,7 @@ class Expire:
         blocks = self.blocks.run(live, now)
         draining = blocks.due_ids
         report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
-        over = {claim.id: claim for claim in live if is_over(claim, now)}
-        report.deadline_count = len(over)
-        if over:
-            report.refused.update(self.draining.terminate(list(over.values()), now).refused)
+        over = self._end_drains(live, report, now)
         # What has just been moved is left to the next sweep: it is not any more what was listed.
         rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
         shown = self._read(rest)
@@ -97,23 +89,42 @@ class Expire:
         report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.suspected_count
         report.refused.update(followed.refused)
         gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
-        steady = [claim for claim in rest if claim.id not in gone and claim.state in _STEADY]
-        self._look_after(steady, report, now)
+        present = [claim for claim in rest if claim.id not in gone]
+        steady = [claim for claim in present if claim.state in _STEADY]
+        self._look_after(present, report, now)
         leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
         report.aged_count = self._drain_aged(steady, leaving, now)
         self._look_for_starts(report, now)
+        self.deadlines.watch([claim for claim in live if claim.id not in over], blocks.due_ids, now)
         return report
 
     def run_for(self, reservation_id: str) -> ExpireReport:
         """Do what the exact timer of one reservation asks for: begin the drains in it, or notice that it has begun."""
         now = self.clock.now()
-        inside = [claim for claim in self.claims.list_live() if claim.offering.reservation_id == reservation_id]
+        live = self.claims.list_live()
+        inside = [claim for claim in live if claim.offering.reservation_id == reservation_id]
         blocks = self.blocks.run(inside, now)
         report = ExpireReport(
             seen_count=len(inside), block_drain_count=len(blocks.due_ids), unread_count=blocks.unread_count
         )
         self._look_for_starts(report, now, reservation_id)
+        self.deadlines.watch(live, blocks.due_ids, now)
         return report
+
+    def run_deadlines(self) -> ExpireReport:
+        """Do what the exact timer of a drain's deadline asks for: end the drains that are over."""
+        now = self.clock.now()
+        live = self.claims.list_live()
+        report = ExpireReport(seen_count=len(live))
+        over = self._end_drains(live, report, now)
+        self.deadlines.watch([claim for claim in live if claim.id not in over], (), now)
+        return report
+
+    def _end_drains(self, live: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
+        ended = self.deadlines.end(live, now)
+        report.deadline_count = len(ended.claim_ids)
+        report.refused.update(ended.refused)
+        return ended.claim_ids
 
     def _look_for_starts(self, report: ExpireReport, now: datetime, reservation_id: str | None = None) -> None:
         try:
@@ -139,16 +150,19 @@ class Expire:
             aged = [claim for claim in nodes if now - claim.created_at >= limit]
             if aged:
                 going = sum(claim.node_pool_name == name for claim in leaving)
-                count += self._drain_oldest(aged, _allowed(pool, len(nodes), going, now), now)
+                count += self._drain_oldest(aged, _allowed(pool, len(nodes), going, now))
         return count
 
-    def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int, now: datetime) -> int:
+    def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int) -> int:
         oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
-        return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest], now).moved)
+        return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
 
-    def _look_after(self, steady: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> None:
-        """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160)."""
-        by_instance = {claim.instance_id: claim for claim in steady}
+    def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> None:
+        """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160).
+
+        A node that drains already goes sooner if that is more urgent: nothing checkpoints on a machine that has failed.
+        """
+        by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
         wishes: dict[str, DrainWish] = {}
         for health in self.health.list_unhealthy():
             claim = by_instance.get(health.instance_id)
@@ -156,16 +170,16 @@ class Expire:
             if wish is not None:
                 wishes[wish.claim.id] = wish
         if self.instance_status is InstanceStatusPolicy.REPORT:
-            report.unhealthy_count = self._remember_episodes(steady, wishes.keys(), now)
+            report.unhealthy_count = self._remember_episodes(present, wishes.keys(), now)
         elif wishes:
             young = [wish.claim for wish in wishes.values() if _did_not_boot(wish, now)]
             report.suspected_count += self.broken.note(young, now)
-            report.unhealthy_count = len(self.draining.begin_drains(list(wishes.values()), now).moved)
+            report.unhealthy_count = len(self.draining.begin_drains(list(wishes.values())).moved)
 
-    def _remember_episodes(self, steady: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
+    def _remember_episodes(self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
         """Note on claims that an episode began or ended; return how many began."""
         began = 0
-        for claim in steady:
+        for claim in (claim for claim in present if claim.state in _STEADY):
             is_unhealthy = claim.id in unhealthy_ids
             if is_unhealthy == (claim.unhealthy_since is not None):
                 continue
@@ -209,5 +223,4 @@ def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWi
         return DrainWish(claim, DrainReason.UNHEALTHY, now)
     if health.scheduled_event_code is None:
         return None
-    near = health.scheduled_at is not None and health.scheduled_at - now < timedelta(hours=1)
-    return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, health.scheduled_at if near else None)
+    return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))

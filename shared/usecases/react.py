@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from shared.core.capacity_reservation import ReservationKind
-from shared.core.drain import INTERRUPTION_NOTICE
+from shared.core.drain import INTERRUPTION_NOTICE, InstanceStatusPolicy, maintenance_deadline
 from shared.core.instance import SPOT_LIFECYCLE, Instance
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import DrainReason, NodeClaim
@@ -91,6 +91,7 @@ class React:
     publisher: EventPublisher
     clock: Clock
     rebalance: RebalancePolicy = RebalancePolicy.IGNORE
+    instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     def run(self, notices: Sequence[Notice]) -> ReactReport:
         """Handle a batch of notices with one reading of their claims and one of their instances."""
@@ -137,7 +138,7 @@ class React:
         warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
         self._remember_shortages(warned, now)
         wishes = self._wishes(warned, now)
-        drained = self.draining.begin_drains(wishes, now) if wishes else Moves()
+        drained = self.draining.begin_drains(wishes) if wishes else Moves()
         report.drained_count = len(drained.moved)
         lost = followed.lost.union(drained.lost)
         report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
@@ -178,9 +179,10 @@ class React:
             reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
             return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
         if notice.kind is NoticeKind.SCHEDULED_CHANGE:
-            # Replace it now, while there is time; maintenance that is near shortens the usual grace.
-            is_near = notice.due_at is not None and notice.due_at - now < timedelta(hours=1)
-            return DrainReason.SCHEDULED_CHANGE, notice.due_at if is_near else None
+            if self.instance_status is InstanceStatusPolicy.REPORT:
+                return None  # the minute's sweep finds the same maintenance, and counts it once
+            # Replace it now, while there is time.
+            return DrainReason.SCHEDULED_CHANGE, maintenance_deadline(notice.due_at, now)
         if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
             return DrainReason.REBALANCE, None
         return None

@@ -105,7 +105,7 @@ class ReplaceNodes:
         """Drain nodes with this mark and hand their replicas over; return how many began to drain."""
         hand_over = HandOver(self.claims, tuple(replacement_ids), now)
         wishes = [DrainWish(node, mark.reason) for node in nodes]
-        moves = self.draining.begin_drains(wishes, now, hand_over)
+        moves = self.draining.begin_drains(wishes, hand_over)
         if hand_over.placed:
             self.publisher.publish(list(placed_events(Committed(placed=hand_over.placed), gathered)))
         return len(moves.moved)

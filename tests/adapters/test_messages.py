@@ -186,3 +186,9 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     }
     starts = scheduler.get_schedule(GroupName=group, Name="start-cr-1")
     assert starts["ScheduleExpression"] == "at(2026-01-15T12:00:01)"  # never before the time
+
+    timers.set_deadline_timer(START)
+    timers.set_deadline_timer(START + timedelta(minutes=8))
+    deadline = scheduler.get_schedule(GroupName=group, Name="deadline")
+    assert deadline["ScheduleExpression"] == "at(2026-01-15T12:08:00)"
+    assert json.loads(deadline["Target"]["Input"]) == {"drainDeadline": "2026-01-15T12:08:00+00:00"}

@@ -56,6 +56,7 @@ class MemoryTimers:
 
     at: dict[str, datetime] = field(default_factory=dict)
     starts: dict[str, datetime] = field(default_factory=dict)
+    deadline: datetime | None = None
     set_count: int = 0
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
@@ -64,4 +65,8 @@ class MemoryTimers:
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         self.starts[reservation_id] = at
+        self.set_count += 1
+
+    def set_deadline_timer(self, at: datetime) -> None:
+        self.deadline = at
         self.set_count += 1

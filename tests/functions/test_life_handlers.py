@@ -116,7 +116,7 @@ def test_every_event_is_counted_also_those_that_are_dropped(world: World, capsys
         name: written[name] for name in (entry["Name"] for entry in written["_aws"]["CloudWatchMetrics"][0]["Metrics"])
     } == {
         "SpotInterruption": [1.0],
-        "InstanceStateChanged": [1.0],
+        "InstanceRunning": [1.0],
         "EventsAboutOthers": [1.0],
         "EventsIgnored": [1.0, 1.0],
         "EventsUnreadable": [1.0],

@@ -7,6 +7,7 @@ from typing import Any
 
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.drain import InstanceStatusPolicy
 from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.node_claim import ClaimState, Lease, NodeClaim
 from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
@@ -21,8 +22,9 @@ from shared.ports.state import PlannedCommit, WorkloadRecord
 from shared.usecases.block_drains import BlockDrains
 from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
+from shared.usecases.drain_deadlines import DrainDeadlines
 from shared.usecases.draining import Draining
-from shared.usecases.expire import Expire, InstanceStatusPolicy
+from shared.usecases.expire import Expire
 from shared.usecases.freed_units import FreedUnits
 from shared.usecases.launch import Launch
 from shared.usecases.launch_effects import LaunchEffects
@@ -272,6 +274,7 @@ class World:
             terminator=ports.ec2,
             publisher=ports.bus,
             queue=ports.queue,
+            clock=self.clock,
         )
 
     def _life(self, ports: "Ports") -> NodeLife:
@@ -299,7 +302,11 @@ class World:
             draining=self._draining(ports),
         )
 
-    def react(self, rebalance: RebalancePolicy = RebalancePolicy.IGNORE) -> React:
+    def react(
+        self,
+        rebalance: RebalancePolicy = RebalancePolicy.IGNORE,
+        instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE,
+    ) -> React:
         ports = self._ports()
         return React(
             claims=ports.claims,
@@ -313,6 +320,7 @@ class World:
             publisher=ports.bus,
             clock=self.clock,
             rebalance=rebalance,
+            instance_status=instance_status,
         )
 
     def freed_units(self) -> FreedUnits:
@@ -330,6 +338,7 @@ class World:
             life=self._life(ports),
             draining=self._draining(ports),
             blocks=self._blocks(ports),
+            deadlines=DrainDeadlines(ports.claims, self._draining(ports), ports.timers),
             starts=ReservationStarts(
                 reservations=self.state.reservations,
                 reader=self.ec2,

@@ -142,7 +142,7 @@ def test_an_interruption_in_the_middle_moves_onto_the_replacement() -> None:
     world = on_the_side()
     old = dear(world)
     world.minute()
-    world.draining().begin_drain(world.state.claim_rows[old.id], DrainReason.INTERRUPTION, None, world.clock.now())
+    world.draining().begin_drain(world.state.claim_rows[old.id], DrainReason.INTERRUPTION, None)
     world.minutes(3)
     assert (world.at_work(), len(world.ec2.all())) == (2, 3)
 

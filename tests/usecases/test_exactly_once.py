@@ -371,7 +371,7 @@ def test_reactions_that_are_killed_anywhere(cover: Cover) -> None:
 def at_the_blocks_end() -> World:
     world = drained_world()
     world.clock.advance(hours=22, minutes=5)
-    world.draining().begin_drain(world.claims()[2], DrainReason.DRIFT, None, world.clock.now())
+    world.draining().begin_drain(world.claims()[2], DrainReason.DRIFT, None)
     world.clock.advance(minutes=15)
     return world
 

@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from shared.core.capacity_reservation import CapacityReservation
+from shared.core.drain import InstanceStatusPolicy
 from shared.core.node_claim import ClaimState, DrainReason
 from shared.core.node_pool import Budget, Disruption
 from shared.ports.ec2 import InstanceHealth
 from shared.ports.errors import ThrottledError
-from shared.usecases.expire import InstanceStatusPolicy
 from tests.fakes.effects import Effects, Killed
+from tests.fakes.system import ManualClock
 from tests.usecases.launch_world import World, on_demand, reserved
 
 
@@ -348,3 +349,112 @@ def test_a_quiet_sweep_writes_nothing(world: World) -> None:
     before = world.state.write_count
     world.expire().run()
     assert world.state.write_count == before
+
+
+def test_the_deadline_of_a_drain_has_an_exact_timer_that_ends_it_without_a_sweep(world: World, end: datetime) -> None:
+    world.running(2, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    world.expire().run_for("cr-block")  # the timer of the drain's start; no sweep runs from here on
+    deadline = end - timedelta(minutes=32)
+    assert world.timers.deadline == deadline
+
+    world.clock.set(deadline)
+    report = world.expire().run_deadlines()
+
+    assert report.deadline_count == 2
+    assert world.ec2.live() == []
+
+
+def test_the_timer_goes_from_one_deadline_to_the_next(world: World) -> None:
+    (first,) = world.running(1, on_demand("m5.large"), batch_id="b-1")
+    (second,) = world.running(1, on_demand("m5.large"), batch_id="b-2")
+    soon, later = (world.clock.now() + timedelta(minutes=minutes) for minutes in (5, 9))
+    world.draining().begin_drain(first, DrainReason.SCHEDULED_CHANGE, soon)
+    world.draining().begin_drain(second, DrainReason.SCHEDULED_CHANGE, later)
+    world.expire().run()
+    assert world.timers.deadline == soon
+
+    world.clock.set(soon)
+    world.expire().run_deadlines()
+
+    assert world.timers.deadline == later
+    assert [claim.state for claim in world.claims()] == [ClaimState.TERMINATING, ClaimState.DRAINING]
+
+
+def test_a_node_that_fails_while_it_drains_for_maintenance_goes_at_once(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    retired_at = world.clock.now() + timedelta(days=3)
+    health = InstanceHealth(
+        claim.instance_id or "", scheduled_event_code="instance-retirement", scheduled_at=retired_at
+    )
+    world.ec2.unhealthy = [health]
+    world.expire().run()
+    assert reasons(world) == {DrainReason.SCHEDULED_CHANGE}
+
+    world.ec2.unhealthy = [InstanceHealth(claim.instance_id or "", impaired_since=world.clock.now())]
+    world.clock.advance(minutes=2)
+    world.expire().run()
+
+    assert reasons(world) == {DrainReason.UNHEALTHY}
+    assert world.ec2.live() == []
+    first, second = world.bus.of("Node Draining")
+    assert first["drainId"] == second["drainId"]
+
+
+def test_a_blocks_end_hurries_a_drain_whose_deadline_is_later(world: World, end: datetime) -> None:
+    world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
+    (claim,) = world.running(1, reserved("cr-block"), workload="research/slow")
+    world.clock.set(end - timedelta(minutes=60))
+    world.draining().begin_drain(claim, DrainReason.DRIFT, None)  # an hour of grace: until the block's end
+
+    world.clock.set(end - timedelta(minutes=40))
+    counts = [world.expire().run().block_drain_count for _ in range(2)]
+
+    assert counts == [1, 0]  # and once only
+    drained = world.claims()[0].drain
+    assert drained is not None
+    assert (drained.reason, drained.deadline) == (
+        DrainReason.CAPACITY_BLOCK_ENDING,
+        end - timedelta(minutes=32),
+    )
+
+
+def test_later_maintenance_does_not_cut_a_checkpoint_short(world: World) -> None:
+    world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
+    (claim,) = world.running(1, on_demand("m5.large"), workload="research/slow")
+    world.draining().begin_drain(claim, DrainReason.DRIFT, None)
+    promised = world.claims()[0].drain
+    assert promised is not None
+
+    in_a_week = world.clock.now() + timedelta(days=7)
+    world.ec2.unhealthy = [
+        InstanceHealth(claim.instance_id or "", scheduled_event_code="system-reboot", scheduled_at=in_a_week)
+    ]
+    world.expire().run()
+
+    assert world.claims()[0].drain == promised
+
+
+class HeldUpClock(ManualClock):
+    """Moves on once it has been looked at: whoever looked was held up."""
+
+    def __init__(self, now: datetime, held_up_for: timedelta) -> None:
+        super().__init__(now)
+        self._held_up_for = held_up_for
+
+    def now(self) -> datetime:
+        looked_at = super().now()
+        self.set(looked_at + self._held_up_for)
+        self._held_up_for = timedelta()
+        return looked_at
+
+
+def test_a_sweep_that_was_held_up_announces_no_deadline_that_has_passed(world: World, end: datetime) -> None:
+    world.running(1, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    world.clock = HeldUpClock(world.clock.now(), timedelta(minutes=20))
+
+    world.expire().run()
+
+    (notice,) = world.bus.of("Node Draining")
+    assert datetime.fromisoformat(notice["deadline"]) >= end - timedelta(minutes=20)

@@ -8,6 +8,7 @@ import pytest
 
 from shared.core import labels
 from shared.core.capacity_reservation import ReservationKind
+from shared.core.drain import InstanceStatusPolicy
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
@@ -182,7 +183,7 @@ def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: Wo
 
 def test_a_second_warning_shortens_the_drain_and_keeps_its_id(world: World) -> None:
     (claim,) = world.running(1, spot("m5.large"))
-    world.draining().begin_drain(claim, DrainReason.CONSOLIDATION, None, world.clock.now())
+    world.draining().begin_drain(claim, DrainReason.CONSOLIDATION, None)
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
     first, second = world.bus.of("Node Draining")
     assert first["drainId"] == second["drainId"]
@@ -308,3 +309,13 @@ def test_without_an_answer_of_ec2_the_minutes_discovery_finds_freed_units(world:
     units = replace(world.freed_units(), reader=Silent())  # type: ignore[arg-type] # a fake of the one call
     assert units.observe({"cr-full"}, world.clock.now()) == 0
     assert units.observe({"cr-unknown"}, world.clock.now()) == 0
+
+
+def test_with_policy_report_maintenance_that_an_event_tells_of_touches_nothing(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    notice = about(world, claim, NoticeKind.SCHEDULED_CHANGE, world.clock.now() + timedelta(minutes=30))
+
+    world.react(instance_status=InstanceStatusPolicy.REPORT).run([notice])
+
+    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.bus.of("Node Draining") == []
