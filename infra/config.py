@@ -18,6 +18,9 @@ class FunctionSettings:
     # How long a message is hidden while it is worked on. AWS advises six time-outs, which is also what a failed message
     # waits for its next try.
     hidden_timeouts: int = 6
+    # How often a message may fail before it goes to the dead letters; AWS advises at least five for Lambda consumers,
+    # because throttled receives count too.
+    max_receive_count: int = 5
     every_min: int | None = None  # schedule
 
 
@@ -32,8 +35,12 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10, hidden_timeouts=1),
     # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
     Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
-    # A spot market that collapses warns of thousands of instances within its two minutes.
-    Function.REACT: FunctionSettings(30, 1024, Queue.REACTIONS, batch_size=10, max_concurrency=5),
+    # A spot market that collapses warns of thousands of instances within its two minutes. What fails in passing is
+    # brought back after 2, 4, 8 ... 60 s (the handler does that), and what died with its function after 30: a notice is
+    # tried for six minutes, three times as long as it is worth.
+    Function.REACT: FunctionSettings(
+        30, 1024, Queue.REACTIONS, batch_size=10, max_concurrency=5, hidden_timeouts=1, max_receive_count=10
+    ),
     Function.EXPIRE: FunctionSettings(60, 1024, every_min=1),
     Function.DISRUPT: FunctionSettings(90, 3008, every_min=1),
     Function.COLLECT: FunctionSettings(120, 1024, every_min=5),
@@ -44,8 +51,5 @@ CONSUMERS: Final[dict[Queue, Function]] = {
     settings.queue: function for function, settings in FUNCTIONS.items() if settings.queue is not None
 }
 
-# How often a message may fail before it goes to the dead letter queue; AWS advises at least five for Lambda consumers,
-# because throttled receives count too.
-MAX_RECEIVE_COUNT: Final = 5
 LOG_RETENTION_DAYS: Final = 30
 SNAPSHOT_RETENTION_DAYS: Final = 30

@@ -4,7 +4,7 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.config import CONSUMERS, FUNCTIONS, MAX_RECEIVE_COUNT
+from infra.config import CONSUMERS, FUNCTIONS
 from shared.names import PLANNING_DELAY_S, Queue, output_name
 
 RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
@@ -43,7 +43,9 @@ class WorkQueues(Construct):
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(consumer.hidden_timeouts * consumer.timeout_s),
             retention_period=RETENTION,
-            dead_letter_queue=sqs.DeadLetterQueue(queue=self.dead_letters[queue], max_receive_count=MAX_RECEIVE_COUNT),
+            dead_letter_queue=sqs.DeadLetterQueue(
+                queue=self.dead_letters[queue], max_receive_count=consumer.max_receive_count
+            ),
             removal_policy=RemovalPolicy.DESTROY,
         )
 

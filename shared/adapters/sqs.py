@@ -57,6 +57,28 @@ class SqsWorkQueue:
                 raise TransientError(answer["Failed"][0]["Code"], "SendMessageBatch")
 
 
+class SqsRedelivery:
+    """Implements ``shared.ports.messaging.Redelivery`` for one queue."""
+
+    def __init__(self, client: "SQSClient", url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def hasten(self, delays_s: Mapping[str, int]) -> None:
+        """Let messages come again after so many seconds.
+
+        A receipt that SQS does not take any more is left to the queue's own hidden time: its message comes all the same.
+        """
+        receipts = sorted(delays_s)
+        for start in range(0, len(receipts), _ENTRIES_MAX):
+            entries: list[Any] = [
+                {"Id": str(index), "ReceiptHandle": receipt, "VisibilityTimeout": delays_s[receipt]}
+                for index, receipt in enumerate(receipts[start : start + _ENTRIES_MAX])
+            ]
+            with map_client_errors():
+                self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+
+
 class SqsDeadLetters:
     """Implements ``shared.ports.messaging.DeadLetters``."""
 

@@ -30,6 +30,14 @@ class WorkQueue(Protocol):
         ...
 
 
+class Redelivery(Protocol):
+    """When messages that failed come again, instead of after the queue's own hidden time."""
+
+    def hasten(self, delays_s: Mapping[str, int]) -> None:
+        """Let each message, named by the receipt of its delivery, come again after so many seconds."""
+        ...
+
+
 class DeadLetters(Protocol):
     """Where messages go that can never be understood, so that a person may look at them."""
 

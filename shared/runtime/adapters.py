@@ -24,7 +24,7 @@ from shared.adapters.launch_templates import Ec2LaunchTemplates
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import Queue, Table
@@ -130,6 +130,11 @@ class Adapters:
     def dead_letters(self) -> SqsDeadLetters:
         """Rejected demand."""
         return SqsDeadLetters(self._sqs, self.settings.demand_dead_letter_queue_url)
+
+    @cached_property
+    def reactions(self) -> SqsRedelivery:
+        """Redelivery on the reactions queue."""
+        return SqsRedelivery(self._sqs, self.settings.queue_urls[Queue.REACTIONS])
 
     @cached_property
     def publisher(self) -> EventBridgePublisher:

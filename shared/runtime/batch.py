@@ -15,6 +15,7 @@ from shared.runtime.observability import count, logger
 
 # What the next attempt may not meet again.
 TRANSIENT: Final = (TransientError, ConflictError)
+RETRY_DELAY_MAX_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,19 @@ class QueueMessage:
     id: str
     body: str
     attributes: Mapping[str, str] = field(default_factory=dict)
+    receipt: str = ""
+
+    @property
+    def retry_delay_s(self) -> int:
+        """How long to wait before the next try: two seconds after the first, then twice as long each time."""
+        received_count = int(self.attributes.get("ApproximateReceiveCount", "1"))
+        return min(1 << received_count, RETRY_DELAY_MAX_S)
 
 
 def messages(event: Mapping[str, Any]) -> tuple[QueueMessage, ...]:
     """Return the messages of an SQS event."""
     return tuple(
-        QueueMessage(record["messageId"], record["body"], record.get("attributes", {}))
+        QueueMessage(record["messageId"], record["body"], record.get("attributes", {}), record.get("receiptHandle", ""))
         for record in event.get("Records", [])
     )
 

@@ -9,6 +9,7 @@ from shared.core import checker, scheduler
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
+from shared.ports.messaging import Redelivery
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.settings import Settings
@@ -173,6 +174,12 @@ def react() -> React:
         rebalance=outside.settings.rebalance_policy,
         instance_status=outside.settings.instance_status_policy,
     )
+
+
+@cache
+def redelivery() -> Redelivery:
+    """Return what brings failed reactions back within seconds."""
+    return adapters().reactions
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.core.json_codec import loads
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
@@ -192,3 +192,23 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     deadline = scheduler.get_schedule(GroupName=group, Name="deadline")
     assert deadline["ScheduleExpression"] == "at(2026-01-15T12:08:00)"
     assert json.loads(deadline["Target"]["Input"]) == {"drainDeadline": "2026-01-15T12:08:00+00:00"}
+
+
+def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> None:
+    sqs = ministack.client("sqs", aws_endpoint)
+    url = sqs.create_queue(QueueName=f"hidden-{next(_numbers)}", Attributes={"VisibilityTimeout": "300"})["QueueUrl"]
+    for number in range(12):  # more than one request changes
+        sqs.send_message(QueueUrl=url, MessageBody=str(number))
+    received: dict[str, str] = {}
+    while len(received) < 12:
+        for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
+            received[message["Body"]] = message["ReceiptHandle"]
+    assert "Messages" not in sqs.receive_message(QueueUrl=url)
+
+    SqsRedelivery(sqs, url).hasten(dict.fromkeys(received.values(), 0))
+
+    again: set[str] = set()
+    while len(again) < 12:
+        messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", [])
+        assert messages, f"only {sorted(again)} came back"
+        again |= {message["Body"] for message in messages}

@@ -37,7 +37,8 @@ class FakeEc2:
         self.pool_sizes: dict[tuple[str, str, CapacityType], int] = {}
         self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}  # (instance type, zone id) -> every launch there
         self.whole_refusals: list[LaunchError] = []  # the next calls answer this and launch nothing
-        self.throttle_count = 0  # the next calls are throttled
+        self.throttle_count = 0  # the next launches are throttled
+        self.read_throttle_count = 0  # and the next readings of instances
         self.templates: dict[str, StoredTemplate] = {}
         self.protected: set[str] = set()
         self.unhealthy: list[InstanceHealth] = []
@@ -181,6 +182,9 @@ class FakeEc2:
     # --- InstanceReader
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
+        if self.read_throttle_count:
+            self.read_throttle_count -= 1
+            raise ThrottledError("RequestLimitExceeded", "DescribeInstances")
         self.describe_count += 1
         now = self._clock.now()
         found = {i: self._launched[i] for i in sorted(instance_ids) if i in self._launched}

@@ -26,6 +26,16 @@ class MemoryQueue:
 
 
 @dataclass
+class MemoryRedelivery:
+    """Implements ``Redelivery``."""
+
+    delays_s: dict[str, int] = field(default_factory=dict)
+
+    def hasten(self, delays_s: Mapping[str, int]) -> None:
+        self.delays_s |= delays_s
+
+
+@dataclass
 class MemoryDeadLetters:
     """Implements ``DeadLetters``."""
 

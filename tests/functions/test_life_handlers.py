@@ -16,6 +16,7 @@ from shared.core.json_codec import CodecError, dumps
 from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState
 from shared.runtime import bootstrap
+from tests.fakes.messaging import MemoryRedelivery
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
 EVENTS = Path(__file__).parents[1] / "events"
@@ -32,8 +33,21 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-def sqs(*bodies: str) -> dict[str, Any]:
-    return {"Records": [{"messageId": f"m-{n}", "body": body, "attributes": {}} for n, body in enumerate(bodies)]}
+@pytest.fixture
+def redelivery(monkeypatch: pytest.MonkeyPatch) -> MemoryRedelivery:
+    redelivery = MemoryRedelivery()
+    monkeypatch.setattr(bootstrap, "redelivery", lambda: redelivery)
+    return redelivery
+
+
+def sqs(*bodies: str, received_count: int = 1) -> dict[str, Any]:
+    attributes = {"ApproximateReceiveCount": str(received_count)}
+    return {
+        "Records": [
+            {"messageId": f"m-{n}", "receiptHandle": f"receipt-{n}", "body": body, "attributes": attributes}
+            for n, body in enumerate(bodies)
+        ]
+    }
 
 
 def event(name: str, **detail: Any) -> str:
@@ -139,7 +153,23 @@ def test_health_events_in_pages_and_copies_drain_each_node_once(world: World) ->
     assert world.placed() == 0
 
 
-def test_an_event_whose_claim_is_fought_over_comes_back_alone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("received_count", "delay_s"), [(1, 2), (2, 4), (5, 32), (6, 60), (9, 60)])
+def test_a_notice_that_ec2_keeps_from_being_handled_is_tried_again_within_seconds(
+    world: World, redelivery: MemoryRedelivery, received_count: int, delay_s: int
+) -> None:
+    notice = event("spot_interruption", **{"instance-id": instance_id(world, "b-1")})
+    world.ec2.read_throttle_count = 1
+
+    assert failures(react(sqs(notice, "not json", received_count=received_count), None)) == ["m-0"]
+    assert redelivery.delays_s == {"receipt-0": delay_s}
+
+    assert failures(react(sqs(notice, received_count=received_count + 1), None)) == []
+    assert world.claims()[0].state is ClaimState.DRAINING
+
+
+def test_an_event_whose_claim_is_fought_over_comes_back_alone(
+    world: World, redelivery: MemoryRedelivery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = instance_id(world, "b-1"), instance_id(world, "b-2")
     lost = world.claims()[0].id
 
@@ -161,6 +191,7 @@ def test_an_event_whose_claim_is_fought_over_comes_back_alone(world: World, monk
     monkeypatch.setattr(world, "_ports", lambda: _with(ports(), claims=Fought()))
     bodies = [event("spot_interruption", **{"instance-id": each}) for each in (first, second)]
     assert failures(react(sqs(*bodies), None)) == ["m-0"]
+    assert redelivery.delays_s == {"receipt-0": 2}
     assert [c.state for c in world.claims()] == [ClaimState.RUNNING, ClaimState.DRAINING]
 
 

@@ -6,7 +6,7 @@ import pytest
 from infra.acknowledgements import as_reported
 from infra.app import ROOT
 from infra.bundle import UNZIPPED_LIMIT_MIB
-from infra.config import FUNCTIONS, MAX_RECEIVE_COUNT
+from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.observability import COUNTED
 from infra.scheduling import planner_environment
@@ -49,9 +49,12 @@ def test_every_working_queue_has_dead_letters_and_hides_messages_long_enough(res
     for mapping in of_type(resources, "AWS::Lambda::EventSourceMapping").values():
         queue = working[mapping["EventSourceArn"]["Fn::GetAtt"][0]]
         function = resources[mapping["FunctionName"]["Ref"]]["Properties"]
-        assert queue["RedrivePolicy"]["maxReceiveCount"] == MAX_RECEIVE_COUNT >= 5
-        # A failed planning pass must not hold up its message group for long; a repeated one is harmless.
-        assert queue["VisibilityTimeout"] == (1 if queue.get("FifoQueue") else 6) * function["Timeout"]
+        is_of_reactions = function["Handler"].startswith("functions.react.")
+        assert queue["RedrivePolicy"]["maxReceiveCount"] == (10 if is_of_reactions else 5)
+        # A failed planning pass must not hold up its message group for long, and a notice is worth two minutes; to
+        # repeat either is harmless.
+        hurries = queue.get("FifoQueue") or is_of_reactions
+        assert queue["VisibilityTimeout"] == (1 if hurries else 6) * function["Timeout"]
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert mapping["ScalingConfig"]["MaximumConcurrency"] >= 2
 
