@@ -1,18 +1,40 @@
 """Schedule and reservation events -> Reservations and class statuses."""
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
+from shared.core.notice import NoticeError, told_at
 from shared.runtime import bootstrap
 from shared.runtime.observability import count, logger, observed
+from shared.usecases.discover_reservations import Discovery
 
 
 @observed
-def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Observe once; whatever the event says, EC2 is asked."""
-    found = bootstrap.discover_reservations().run()
+def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
+    """Observe once; whatever the event says, EC2 is asked. Events of a moment share a reading."""
+    moment = _told_at(event)
+    found = bootstrap.discover_reservations().run() if moment is None else bootstrap.discover_on_event().run(moment)
+    if found is None:
+        logger.info("another reading serves this event", extra={"told_at": str(moment)})
+        count("DiscoveriesShared")
+        return None
+    return _tell(found)
+
+
+def _tell(found: Discovery) -> dict[str, Any]:
     logger.info("reservations discovered", extra=asdict(found))
     count("ReservationsSeen", found.seen_count)
     count("LeasesAbsorbed", found.absorbed_count)
     count("DiscoveryFailures", len(found.failures))
     return asdict(found)
+
+
+def _told_at(event: dict[str, Any]) -> datetime | None:
+    """Return when AWS told of a change; None for the schedule, which always looks itself, and for what has no time."""
+    if event.get("source") in (None, "aws.events"):
+        return None
+    try:
+        return told_at(event)
+    except NoticeError:
+        return None

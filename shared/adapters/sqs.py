@@ -67,7 +67,7 @@ class SqsRedelivery:
     def hasten(self, delays_s: Mapping[str, int]) -> None:
         """Let messages come again after so many seconds.
 
-        A receipt that SQS does not take any more is left to the queue's own hidden time: its message comes all the same.
+        A receipt that SQS does not take any more is left to the queue's own hidden time: its message comes, later.
         """
         receipts = sorted(delays_s)
         for start in range(0, len(receipts), _ENTRIES_MAX):

@@ -67,6 +67,11 @@ def parse_notice(event: Mapping[str, Any]) -> Notice | None:
     return None if reader is None else reader(detail, _moment(event.get("time")))
 
 
+def told_at(event: Mapping[str, Any]) -> datetime:
+    """Return the time of an EventBridge event, which has whole seconds; raises NoticeError if it has none."""
+    return _moment(event.get("time"))
+
+
 _Reader = Callable[[Mapping[str, Any], datetime], Notice | None]
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Protocol
 
 from shared.core.capacity_reservation import ENDED_STATES, CapacityReservation
+from shared.core.discovery_turn import DiscoveryTurn
 from shared.core.instance_type import InstanceType
 from shared.core.ledger import Balance
 from shared.core.node_claim import NodeClaim
@@ -270,6 +271,26 @@ class NodeClaimStore(Protocol):
         discovery finds leases of ended claims too. Returns the claim as stored. More workloads than one transaction
         holds are returned in several; the new state comes with the last. Raises ConflictError.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTurn:
+    """The turn of discovery as stored; None at revision 0 while nobody ever took it."""
+
+    turn: DiscoveryTurn | None
+    revision: int
+
+
+class DiscoveryTurnStore(Protocol):
+    """Whose turn it is to read all reservations for the events of a moment."""
+
+    def read(self) -> StoredTurn:
+        """Return the turn (consistent read)."""
+        ...
+
+    def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:
+        """Write the turn; raises ConflictError when it is not at that revision any more."""
         ...
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 from shared.adapters.clients import make_client, pricing_region
 from shared.adapters.dynamodb_boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb_decisions import StoredDecisions
+from shared.adapters.dynamodb_discovery_turn import DynamoDbDiscoveryTurns
 from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
@@ -72,6 +73,11 @@ class Adapters:
         return DynamoDbReservationStore(
             self.dynamodb, tables[Table.RESERVATIONS], tables[Table.NODE_CLAIMS], self.clock
         )
+
+    @cached_property
+    def discovery_turns(self) -> DynamoDbDiscoveryTurns:
+        """Whose turn it is to read reservations."""
+        return DynamoDbDiscoveryTurns(self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock)
 
     @cached_property
     def node_claims(self) -> DynamoDbNodeClaimStore:

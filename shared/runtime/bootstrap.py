@@ -20,6 +20,7 @@ from shared.usecases.collect import Collect
 from shared.usecases.commit_plan import PlanCommitter
 from shared.usecases.deploy_policy import DeployPolicy
 from shared.usecases.discover_offerings import DiscoverOfferings
+from shared.usecases.discover_on_event import DiscoverOnEvent
 from shared.usecases.discover_reservations import DiscoverReservations
 from shared.usecases.disrupt import Disrupt
 from shared.usecases.drain_deadlines import DrainDeadlines
@@ -276,6 +277,13 @@ def discover_reservations() -> DiscoverReservations:
         publisher=outside.publisher,
         clock=outside.clock,
     )
+
+
+@cache
+def discover_on_event() -> DiscoverOnEvent:
+    """Return the discovery of reservations that events wake."""
+    outside = adapters()
+    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=time.sleep)
 
 
 @cache

@@ -1,6 +1,6 @@
 """EC2 as discovery reads it, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shared.core.capacity_reservation import CapacityReservation
@@ -19,6 +19,7 @@ class MemoryReservationReader:
     failing: bool = False
     broken_groups: set[str] = field(default_factory=set)
     call_count: int = 0
+    meanwhile: Callable[[], object] | None = None  # happens while the next reading of reservations is under way
 
     def put(self, *reservations: CapacityReservation) -> None:
         self.reservations.update({reservation.id: reservation for reservation in reservations})
@@ -27,7 +28,11 @@ class MemoryReservationReader:
         self.call_count += 1
         if self.failing:
             raise ThrottledError("RequestLimitExceeded", "DescribeCapacityReservations")
-        return tuple(self.reservations[key] for key in sorted(self.reservations))
+        seen = tuple(self.reservations[key] for key in sorted(self.reservations))
+        happening, self.meanwhile = self.meanwhile, None
+        if happening is not None:
+            happening()
+        return seen
 
     def list_group(self, group_arn: str) -> frozenset[str]:
         self.call_count += 1

@@ -1,0 +1,67 @@
+"""One reading of EC2's reservations for all events of a moment.
+
+Sixty-four nodes in a block whose end comes near bring sixty-four events at once. The first begins a reading; the
+others find it under way and ask for one more, which begins after the last of them was told and so contains them all.
+
+Times are those of the events, in whole seconds: an event of 12:00:05 may have happened just before 12:00:06, so only a
+reading that begins then or later is certain to contain it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+# The function's own limit: a reading that is still under way by then died with it. Its events are lost, and the
+# minute's schedule finds what they told.
+LEASE: Final = timedelta(minutes=1)
+_TOLD_WITHIN: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryTurn:
+    """``began_at``: of the latest reading that events asked for, None if that failed.
+
+    ``busy_until``: None while no reading is under way. ``asked_for``: when the next one may begin at the earliest, None
+    while none is asked for.
+    """
+
+    began_at: datetime | None
+    busy_until: datetime | None = None
+    asked_for: datetime | None = None
+
+
+def after_event(turn: DiscoveryTurn | None, told_at: datetime, now: datetime) -> DiscoveryTurn | None:
+    """Return the turn after an event; None when a reading contains it already, or will.
+
+    The caller reads if the turn is its own (:func:`is_taken`); else somebody else does, and will again. The first
+    reading of a second begins at once, a second one when it is certain to contain all events of that second.
+    """
+    needed_from = min(told_at, now).replace(microsecond=0) + _TOLD_WITHIN
+    if turn is not None and turn.began_at is not None and turn.began_at >= needed_from:
+        return None
+    if turn is None or turn.busy_until is None or turn.busy_until <= now:
+        is_second = turn is not None and turn.began_at is not None and turn.began_at >= needed_from - _TOLD_WITHIN
+        begins_at = max(now, needed_from) if is_second else now
+        return DiscoveryTurn(begins_at, busy_until=begins_at + LEASE)
+    if turn.asked_for is not None and turn.asked_for >= needed_from:
+        return None
+    return replace(turn, asked_for=needed_from)
+
+
+def is_taken(turn: DiscoveryTurn, before: DiscoveryTurn | None) -> bool:
+    """Whether an event that made ``turn`` of ``before`` began a reading of its own."""
+    return before is None or turn.busy_until != before.busy_until
+
+
+def after_reading(turn: DiscoveryTurn, now: datetime, *, failed: bool) -> DiscoveryTurn:
+    """Return the turn after a reading: given back, or kept for the reading that was asked for meanwhile.
+
+    After one that failed it is given back at once, so that the next event reads; its own event is retried by nobody but
+    the minute's schedule.
+    """
+    if failed:
+        return DiscoveryTurn(began_at=None)
+    if turn.asked_for is None:
+        return replace(turn, busy_until=None)
+    begins_at = max(now, turn.asked_for)
+    return DiscoveryTurn(began_at=begins_at, busy_until=begins_at + LEASE)
