@@ -23,7 +23,7 @@ from shared.adapters.dynamodb_table import (
     text,
     transact,
 )
-from shared.adapters.dynamodb_workloads import placed_write, returned_write
+from shared.adapters.dynamodb_workloads import placed_write, returned_write, unchanged_check
 from shared.core import ledger
 from shared.core.json_codec import dumps, loads
 from shared.core.node_claim import NodeClaim
@@ -120,6 +120,9 @@ class DynamoDbNodeClaimStore:
         writes += [
             placed_write(self._workloads, key, count, commit.generations.get(key))
             for key, count in sorted(commit.placed_by_workload().items())
+        ]
+        writes += [
+            unchanged_check(self._workloads, key, generation) for key, generation in sorted(commit.depends_on.items())
         ]
         if commit.turn is not None:
             writes.append(self._taken_turn(commit.turn))

@@ -138,9 +138,9 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One conditional write of one row, alone or within a transaction."""
+    """One conditional write of one row, alone or within a transaction; a check is part of one and writes nothing."""
 
-    kind: Literal["Put", "Update", "Delete"]
+    kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
     row: str
     parameters: dict[str, Any]
 
@@ -215,6 +215,10 @@ class DynamoDbTable:
         conditional = self._conditional(expression, condition)
         return Write("Update", key, {"Key": {KEY: {"S": key}}, "UpdateExpression": update, **conditional})
 
+    def check(self, key: str, expression: Expression, condition: str) -> Write:
+        """Return the part of a transaction that changes nothing and needs the condition to hold."""
+        return Write("ConditionCheck", key, {"Key": {KEY: {"S": key}}, **self._conditional(expression, condition)})
+
     def _conditional(self, expression: Expression, condition: str) -> dict[str, Any]:
         parameters: dict[str, Any] = {
             "TableName": self.name,
@@ -237,6 +241,8 @@ def apply(client: "DynamoDBClient", write: Write) -> None:
                     client.update_item(**write.parameters)
                 case "Delete":
                     client.delete_item(**write.parameters)
+                case "ConditionCheck":
+                    raise ValueError("a check is part of a transaction")
     except RefusedError as error:
         if error.code == _CONDITION_FAILED_ALONE:
             raise ConflictError([write.row]) from error

@@ -86,6 +86,12 @@ def placed_write(table: DynamoDbTable, key: str, count: int, generation: int | N
     return table.update(key, expression, condition, assignments=moved)
 
 
+def unchanged_check(table: DynamoDbTable, key: str, generation: int) -> Write:
+    """Need the workload to be at this generation still."""
+    expression = Expression()
+    return table.check(key, expression, expression.at(GENERATION, generation))
+
+
 def returned_write(table: DynamoDbTable, key: str, count: int, returned_at: datetime) -> Write:
     """Count ``count`` replicas as not placed any more and list the workload for planning.
 

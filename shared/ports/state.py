@@ -89,13 +89,15 @@ class PlannedCommit:
 
     ``claims`` are in state planned, a lease held where ``lease`` is set. ``existing`` maps a claim as it was read to
     the claim as it shall be (placements grown). ``generations`` are those that the plan was made for, by workload
-    key; workloads that it leaves out are not checked. ``turn`` is what ``NodeClaimStore.turn`` said: the commit needs
-    it to be the same still and counts it up. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    key; workloads that it leaves out are not checked. ``depends_on`` are generations of workloads that get no replicas
+    here and must not have changed either: those that a disruption moves. ``turn`` is what ``NodeClaimStore.turn`` said:
+    the commit needs it to be the same still and counts it up. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
     """
 
     claims: tuple[NodeClaim, ...] = ()
     existing: tuple[tuple[NodeClaim, NodeClaim], ...] = ()
     generations: Mapping[str, int] = field(default_factory=dict)
+    depends_on: Mapping[str, int] = field(default_factory=dict)
     turn: int | None = None
 
     def placed_by_workload(self) -> Mapping[str, int]:
@@ -129,7 +131,7 @@ class PlannedCommit:
 
     def item_count(self) -> int:
         """Rows that the transaction touches."""
-        rows = len(self.claims) + len(self.existing) + (self.turn is not None)
+        rows = len(self.claims) + len(self.existing) + len(self.depends_on) + (self.turn is not None)
         return rows + len(self.placed_by_workload()) + len(self.leased_by_reservation())
 
 
@@ -239,9 +241,9 @@ class NodeClaimStore(Protocol):
         """Write claims, leases and workload counts in one transaction.
 
         Requires: claim ids unused, existing claims at their read revision, every leased reservation with enough free
-        units, every workload at the planned generation with at least that many replicas pending, and the turn, if any,
-        to be the current one. Raises ConflictError otherwise. The same commit twice (its answer was lost) happens once
-        and raises nothing.
+        units, every workload at the planned generation with at least that many replicas pending, every workload that it
+        depends on at its generation, and the turn, if any, to be the current one. Raises ConflictError otherwise. The
+        same commit twice (its answer was lost) happens once and raises nothing.
         """
         ...
 

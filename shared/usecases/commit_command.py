@@ -1,12 +1,13 @@
 """A disruption command in one transaction: it begins only if everything still is as it was when it was decided.
 
 The transaction names the revision of each node that shall go and of each node that its replicas were simulated onto,
-and needs a free unit of each reservation that a replacement was planned in, and that no other pass has committed
-anything since budgets were read. So a node that got replicas meanwhile, a
-destination that filled up and a reservation that filled up all stop the command, whatever their type names say.
+and the generation of each workload that it moves; it needs a free unit of each reservation that a replacement was
+planned in, and that no other pass has committed anything since budgets were read. So a node that got replicas
+meanwhile, a workload that has just said ``do-not-disrupt``, a destination that filled up and a reservation that filled
+up all stop the command.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,6 +20,7 @@ from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from shared.ports.system import IdFactory
 from shared.usecases.claim_moves import return_all_replicas, save_claim
 from shared.usecases.commit_plan import in_batches, in_transactions
+from shared.usecases.gather_snapshot import Gathered
 
 # A destination is left alone while the replicas that were simulated onto it are on their way: a minute's planning pass
 # and the drain's grace.
@@ -53,7 +55,12 @@ class CommandCommitter:
     turn: int
 
     def commit(
-        self, command: DisruptionCommand, known: dict[str, NodeClaim], facts: ClaimFacts, command_id: str, now: datetime
+        self,
+        command: DisruptionCommand,
+        known: dict[str, NodeClaim],
+        gathered: Gathered,
+        command_id: str,
+        now: datetime,
     ) -> CommittedCommand:
         """Commit a command; ``known`` are the claims that it was decided on, and is kept up to date.
 
@@ -62,7 +69,7 @@ class CommandCommitter:
         """
         reason = DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
         slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
-        replacements = self._replacements(command, slot_of, facts, command_id, now)
+        replacements = self._replacements(command, slot_of, gathered.facts(), command_id, now)
         mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
         marked = [(known[key], replace(known[key], disruption=mark)) for key in command.claim_ids]
         until = now + NOMINATION
@@ -73,7 +80,7 @@ class CommandCommitter:
         ]
         done: list[PlannedCommit] = []
         try:
-            for part in in_transactions(replacements, [*nominated, *marked]):
+            for part in in_transactions(replacements, [*nominated, *marked], _moved(command, known, gathered)):
                 self.claims.commit(replace(part, turn=self.turn))
                 self.turn += 1
                 done.append(part)
@@ -113,6 +120,12 @@ class CommandCommitter:
             give_up(self.claims, part.claims, "its command could not be committed whole", now)
             for before, _ in part.existing:
                 save_claim(self.claims, before, unmarked)
+
+
+def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered: Gathered) -> Mapping[str, int]:
+    """Return the generations of the workloads whose replicas the command moves, as it was decided on them."""
+    keys = {placed.workload_key for claim_id in command.claim_ids for placed in known[claim_id].placements}
+    return {key: gathered.records[key].generation for key in keys if key in gathered.records}
 
 
 def decision_id(command_id: str) -> str:

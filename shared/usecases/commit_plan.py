@@ -161,13 +161,24 @@ def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
 
 
 def in_transactions(
-    claims: Sequence[NodeClaim], existing: Sequence[tuple[NodeClaim, NodeClaim]]
+    claims: Sequence[NodeClaim],
+    existing: Sequence[tuple[NodeClaim, NodeClaim]],
+    depends_on: Mapping[str, int],
 ) -> Iterator[PlannedCommit]:
     """Cut new claims and changes of existing ones, none of which adds replicas, into transactions.
 
-    Each has room for one row more.
+    Each has room for one row more. ``depends_on`` are workloads, by generation, that must not have changed: the first
+    transaction needs that, and where it has no room for all of them, transactions before it that check nothing else.
     """
-    yield from _parts(_Work(False, list(claims), list(existing)), {}, COMMIT_ITEMS_MAX - 1)
+    rows_max = COMMIT_ITEMS_MAX - 1
+    parts = list(_parts(_Work(False, list(claims), list(existing)), {}, rows_max))
+    unnamed = sorted(depends_on.items())
+    room = rows_max - parts[0].item_count()
+    while len(unnamed) > room:
+        yield PlannedCommit(depends_on=dict(unnamed[:rows_max]))
+        unnamed = unnamed[rows_max:]
+    yield replace(parts[0], depends_on=dict(unnamed))
+    yield from parts[1:]
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:

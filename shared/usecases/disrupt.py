@@ -195,7 +195,7 @@ def _commit(
     left = command
     while left.claim_ids:
         try:
-            return committer.commit(left, known, gathered.facts(), command_id, now)
+            return committer.commit(left, known, gathered, command_id, now)
         except ConflictError as error:
             if TURN_ROW in error.rows:
                 return "another pass acted while this was decided"

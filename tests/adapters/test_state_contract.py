@@ -201,6 +201,19 @@ def test_commits_that_name_a_turn_take_turns(stores: Stores) -> None:
     assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2", "nc-3"]
 
 
+def test_a_commit_needs_the_workloads_that_it_depends_on_unchanged(stores: Stores) -> None:
+    observe(stores, 2, 0)
+    submit(stores)
+    moved = node_claim("nc-1", placements=())
+    with pytest.raises(ConflictError) as lost:
+        stores.node_claims.commit(PlannedCommit(claims=(moved,), depends_on={"research/train": 2}))
+    assert lost.value.rows == ("research/train",)
+    assert stores.node_claims.get("nc-1") is None
+
+    stores.node_claims.commit(PlannedCommit(claims=(moved,), depends_on={"research/train": 1}))
+    assert stores.node_claims.get("nc-1") is not None
+
+
 def test_units_on_their_way_elsewhere_are_listed_until_their_lease_is_closed(stores: Stores) -> None:
     observe(stores, 2, 0)
     leased = node_claim("mv-1", placements=(), state=ClaimState.FAILED, moves_to="cr-2")

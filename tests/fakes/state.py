@@ -246,6 +246,10 @@ class MemoryNodeClaims:
             generation = None if record is None else commit.generations.get(key, record.generation)
             if record is None or record.open_count < count or record.generation != generation:
                 lost.append(key)
+        for key, generation in commit.depends_on.items():
+            record = self._state.workload_rows.get(key)
+            if record is None or record.generation != generation:
+                lost.append(key)
         return lost + ([] if commit.turn in (None, self._state.turn) else [TURN_ROW])
 
     def _move_placed(self, key: str, count: int, returned_at: datetime | None = None) -> None:

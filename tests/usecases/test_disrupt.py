@@ -8,8 +8,11 @@ import pytest
 from shared.core.labels import CAPACITY_RESERVATION_ID
 from shared.core.launch_outcome import LaunchErrorKind
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.ports.state import COMMIT_ITEMS_MAX
 from shared.usecases.commit_command import decision_id
+from shared.usecases.commit_plan import in_transactions
 from tests.fakes.effects import Effects
+from tests.fakes.values import node_claim
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import ZONES
 
@@ -136,6 +139,45 @@ def test_a_workload_that_must_not_be_disturbed_by_now_stays() -> None:
     world.minutes(8)  # the replacement, which nothing moved onto, goes back
     assert world.types() == ["p5.48xlarge on-demand", "p5.48xlarge reserved"]
     assert world.of("Node Draining") == [c.id for c in world.claims() if c.replaces]
+
+
+def half_empty() -> DisruptWorld:
+    """Two nodes, each with 5 of 16 cores in use: either can go, and its replica fits on the other."""
+    world = DisruptWorld("on-demand", consolidateAfter="Never")
+    world.submit("filler", replicas=2, cpus=11)
+    world.submit("small", replicas=2, cpus=5)
+    world.minutes(2)
+    world.scale("filler", 0)
+    world.minutes(2)
+    assert world.types() == ["m5.4xlarge on-demand"] * 2
+    world.change_pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    return world
+
+
+def test_a_node_goes_when_its_replicas_fit_elsewhere() -> None:
+    world = half_empty()
+    world.minutes(3)
+    assert world.types() == ["m5.4xlarge on-demand"]
+
+
+def test_do_not_disrupt_that_arrives_just_before_the_commit_stops_a_command_without_replacements() -> None:
+    world = half_empty()
+
+    def say_so() -> None:
+        record = world.state.workload_rows["research/small"]
+        assert record.workload is not None
+        generation = record.generation + 1
+        calm = replace(record.workload, generation=generation, do_not_disrupt=True)
+        changed = replace(record, generation=generation, workload=calm)
+        world.state.workloads.put(changed, expected_revision=record.revision)
+
+    world.armed = Effects(before={2: say_so})  # after the decision was kept, before it is committed
+    report = world.disruption_pass()
+
+    assert (report.drained, report.dropped) == (0, 1)
+    assert world.of("Node Draining") == []
+    world.minutes(3)
+    assert world.types() == ["m5.4xlarge on-demand"] * 2
 
 
 def test_an_interruption_in_the_middle_moves_onto_the_replacement() -> None:
@@ -564,3 +606,14 @@ def test_replicas_that_fit_on_nodes_that_stay_go_there_without_a_launch() -> Non
     assert len(world.live()) == 1
     assert len(world.ec2.all()) - before <= 1
     assert world.pending() == 0
+
+
+def test_a_command_that_moves_more_workloads_than_a_transaction_holds_checks_them_all() -> None:
+    marked = node_claim("nc-1")
+    depends_on = {f"research/w{number:03}": 1 for number in range(250)}
+
+    parts = list(in_transactions([], [(marked, marked)], depends_on))
+
+    assert all(part.item_count() < COMMIT_ITEMS_MAX for part in parts)
+    assert {key for part in parts for key in part.depends_on} == depends_on.keys()
+    assert [bool(part.existing) for part in parts] == [False, False, True]  # what changes something comes last
