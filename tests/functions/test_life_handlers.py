@@ -33,7 +33,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return world
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def redelivery(monkeypatch: pytest.MonkeyPatch) -> MemoryRedelivery:
     redelivery = MemoryRedelivery()
     monkeypatch.setattr(bootstrap, "redelivery", lambda: redelivery)
