@@ -158,7 +158,7 @@ def ec2_catalogue(seed: int = 7, largest: int = 850) -> Catalogue:
         located.setdefault(row["InstanceType"], set()).add(row["Location"])
     prices, source = _prices(descriptions)
     rng = random.Random(seed)
-    zone_ids = {zone: f"use1-az{index + 1}" for index, zone in enumerate(ZONES)}
+    zone_ids = {zone: f"use1-az{'abcdef'.index(zone[-1]) + 1}" for zone in ZONES}
     discounts: dict[str, float] = {}
     found = []
     for name in sorted(prices):

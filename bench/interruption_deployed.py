@@ -178,7 +178,7 @@ class _Stage:
                 running_claim(
                     node.number,
                     instance_ids[node.number],
-                    OfferingKey(TYPE, "us-east-1a", "use1-az6", _market(node)),
+                    OfferingKey(TYPE, "us-east-1a", "use1-az1", _market(node)),
                     keys[node.number // NODES_OF_A_WORKLOAD],
                     self.clock.at,
                 )

@@ -10,6 +10,7 @@ def planner_environment(settings: DeploymentSettings) -> dict[str, str]:
         names.PREFERENCE_POLICY: settings.preference_policy,
         names.MIN_VALUES_POLICY: settings.min_values_policy,
         names.NO_DURATION_POLICY: settings.no_duration_policy,
+        names.SPOT_TO_SPOT_CONSOLIDATION: str(settings.spot_to_spot_consolidation).lower(),
         names.SPOT_POOL_SHARE_PERCENT: str(settings.spot_pool_share_percent),
         names.RESERVED_FLOOR_PERCENT: str(settings.reserved_floor_percent),
         names.NODE_OVERHEAD_MICRO_USD_PER_HOUR: str(settings.node_overhead_micro_usd_per_hour),

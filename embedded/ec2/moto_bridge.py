@@ -9,6 +9,7 @@ from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from moto.core.request import normalize_request
 from moto.ec2.models import EC2Backend
+from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 from moto.ec2.responses import EC2Response
 from werkzeug.exceptions import HTTPException
 
@@ -18,6 +19,17 @@ from embedded.ec2.protocol import Reply
 
 # moto's own instances, fleets and Spot requests do not exist here; answering from them would show an empty account.
 _SHADOWED = ("Instance", "Fleet", "Spot", "Capacity", "LaunchTemplate", "PlacementGroup")
+
+
+def _number_zones(region: str) -> None:
+    """Let zone a be number 1, b number 2, and so on: which zone has which name differs between real accounts.
+
+    Everything else in this repository that makes zones up (tests, benches) numbers them like this, so that what is
+    remembered under a zone's id is found again here.
+    """
+    zones = sorted(RegionsAndZonesBackend.zones[region], key=lambda zone: str(zone.name))
+    for number, zone in enumerate(zones, start=1):
+        zone.zone_id = f"{zone.zone_id.partition('-')[0]}-az{number}"
 
 
 class _Backend(EC2Backend):
@@ -32,6 +44,7 @@ class MotoEc2:
 
     def __init__(self, account_id: str, region: str) -> None:
         self.backend: Any = _Backend(region, account_id)
+        _number_zones(region)
         self._headers = HTTPHeaders.from_dict(
             {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "x-moto-account-id": account_id}
         )

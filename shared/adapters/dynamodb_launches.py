@@ -162,4 +162,5 @@ def _attempt_key(batch_id: str) -> str:
 
 
 def _shortage_key(offering: OfferingKey) -> str:
-    return f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"
+    where = f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"
+    return where if offering.reservation_id is None else f"{where} {offering.reservation_id}"

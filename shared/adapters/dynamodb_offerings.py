@@ -59,6 +59,10 @@ class DynamoDbOfferingStore:
 
     def load_catalogue(self) -> tuple[InstanceType, ...]:
         """Return all types with prices; shortages that have not expired are applied to the offerings."""
+        return self.load_with_rests()[0]
+
+    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
+        """Return the catalogue and everything that rests now."""
         now = self._clock.now()
         version_row = self._table.get(VERSION_ROW, now)
         version = None if version_row is None else text(version_row, DATA)
@@ -67,7 +71,8 @@ class DynamoDbOfferingStore:
             # While the index may still lag the rows behind this version, what was read is used but not remembered.
             is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
             self._known_version = version if is_settled else None
-        return with_shortages(self._parsed, self.list_unavailable(now))
+        rests = self.list_unavailable(now)
+        return with_shortages(self._parsed, rests), rests
 
     def _read(self, now: datetime) -> None:
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now)

@@ -1,15 +1,16 @@
 """Between plans and claims: planned nodes become claims, claims become the nodes of the next snapshot."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from shared.core.capacity_reservation import CapacityReservation
 from shared.core.efa import wants_efa, without_efa
 from shared.core.instance_type import CapacityType, InstanceType
+from shared.core.launch_pools import left_to_choose
 from shared.core.node_claim import ClaimState, Lease, NodeClaim
 from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
+from shared.core.node_pool import NodePool, min_values
 from shared.core.plan import PlannedNodes
 from shared.core.resources import Resources
 from shared.core.snapshot import Node, PlacedReplicas
@@ -94,6 +95,8 @@ def planned_claims(
     room = facts.instance_types[planned.offering.instance_type].allocatable
     if not any(wants_efa(facts.workloads[placed.workload_key].requests) for placed in planned.placements):
         room = without_efa(room)
+    wanted = {} if reservation_id is not None else min_values(pool)
+    left = left_to_choose((planned.offering, *planned.alternatives), wanted, facts.instance_types)
     template = NodeClaim(
         id="",
         state=ClaimState.PLANNED,
@@ -108,6 +111,8 @@ def planned_claims(
         allocatable=room,
         created_at=now,
         alternatives=planned.alternatives,
+        min_values=left,
+        relaxed=(*planned.relaxed, *_relaxed_min_values(wanted, left)),
         labels=planned.labels,
         taints=pool.taints,
         lease=None if reservation_id is None else Lease(reservation_id),
@@ -119,6 +124,12 @@ def planned_claims(
         placements_changed_at=now,
     )
     return tuple(replace(template, id=claim_id) for claim_id in ids)
+
+
+def _relaxed_min_values(wanted: Mapping[str, int], left: Mapping[str, int]) -> Iterator[str]:
+    for key, least in sorted(wanted.items()):
+        if left[key] < least:
+            yield f"minValues of {key}: {left[key]} of {least}"
 
 
 def grown_claim(claim: NodeClaim, added: Iterable[PlacedReplicas], now: datetime | None) -> NodeClaim:

@@ -13,7 +13,6 @@ from shared.core import labels
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import OfferingKey
-from shared.core.requirements import Requirements
 
 INSTANCE_TYPES_MAX: Final = 60  # as Karpenter cuts (R-116); more only lengthens the request
 _METAL: Final = "metal"
@@ -32,6 +31,10 @@ class NoLaunchablePoolError(Exception):
     """Nothing remains that EC2 could be asked for: as an insufficient-capacity answer, without the call (R-108)."""
 
 
+class AllRestError(NoLaunchablePoolError):
+    """What would remain is known to rest: whoever plans again sees that, so nothing new has to be remembered."""
+
+
 @dataclass(frozen=True, slots=True)
 class LaunchPool:
     """One pool; ``price_micro_usd_per_hour`` None when no price is known, which sorts last."""
@@ -48,14 +51,9 @@ class LaunchPool:
 
 
 def launch_pools(
-    claim: NodeClaim,
-    catalogue: Mapping[str, InstanceType],
-    resting: Set[OfferingKey],
-    requirements: Requirements,
+    claim: NodeClaim, catalogue: Mapping[str, InstanceType], resting: Set[OfferingKey]
 ) -> tuple[LaunchPool, ...]:
-    """Return the pools to launch ``claim`` from, cheapest first.
-
-    ``resting`` are offerings with a known shortage; ``requirements`` are the NodePool's, for its minValues.
+    """Return the pools to launch ``claim`` from, cheapest first; ``resting`` are offerings with a known shortage.
 
     Raises
     ------
@@ -71,12 +69,23 @@ def launch_pools(
     known = sorted(_priced(candidates, catalogue), key=lambda pool: pool.sort_key)
     pools = [p for p in known if p.offering.capacity_type is claim.offering.capacity_type and p.offering not in resting]
     if not pools:
-        raise NoLaunchablePoolError("every offering rests after a shortage")
-    flexible = any(requirement.min_values for requirement in requirements.values())
-    if not flexible:  # minValues asks for variety, which these two filters would take away (R-114, R-115)
+        raise AllRestError("every offering rests after a shortage")
+    if not claim.min_values:  # minValues asks for variety, which these two filters would take away (R-114, R-115)
         pools = _without_exotic(pools)
         pools = _without_dear_spot(pools, known)
-    return _cut(pools, requirements)
+    return _cut(pools, claim.min_values)
+
+
+def left_to_choose(
+    offerings: Iterable[OfferingKey], wanted: Mapping[str, int], catalogue: Mapping[str, InstanceType]
+) -> Mapping[str, int]:
+    """Return, by label, how many distinct values the offerings have, at most as many as are wanted.
+
+    That is what a launch must keep of the choice that its plan leaves: fewer than wanted only if the deployment's
+    minValuesPolicy is BestEffort (R-53).
+    """
+    pools = _priced(offerings, catalogue)
+    return {key: min(least, len(_distinct(pools, key))) for key, least in wanted.items()}
 
 
 def _priced(offerings: Iterable[OfferingKey], catalogue: Mapping[str, InstanceType]) -> list[LaunchPool]:
@@ -117,19 +126,21 @@ def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> 
     return cheap
 
 
-def _cut(pools: list[LaunchPool], requirements: Requirements) -> tuple[LaunchPool, ...]:
+def _cut(pools: list[LaunchPool], min_values: Mapping[str, int]) -> tuple[LaunchPool, ...]:
     kept: list[str] = []
     for pool in pools:
         if pool.offering.instance_type not in kept and len(kept) < INSTANCE_TYPES_MAX:
             kept.append(pool.offering.instance_type)
     cut = tuple(pool for pool in pools if pool.offering.instance_type in kept)
-    for key, requirement in requirements.items():
-        if requirement.min_values is None:
-            continue
-        found = {value for pool in cut for value in _values(pool, key)}
-        if len(found) < requirement.min_values:
-            raise NoLaunchablePoolError(f"{len(found)} values of {key} remain, minValues asks {requirement.min_values}")
+    for key, least in min_values.items():
+        found = len(_distinct(cut, key))
+        if found < least:
+            raise NoLaunchablePoolError(f"{found} values of {key} remain, minValues asks {least}")
     return cut
+
+
+def _distinct(pools: Iterable[LaunchPool], key: str) -> Set[str]:
+    return {value for pool in pools for value in _values(pool, key)}
 
 
 _OFFERING_VALUES: Final[Mapping[str, Callable[[OfferingKey], str]]] = {

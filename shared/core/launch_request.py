@@ -28,7 +28,6 @@ from shared.core.launch_template import (
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import FleetTargetingMode, MachineImage, NodeClass, Subnet
 from shared.core.plan import OfferingKey
-from shared.core.requirements import Requirements
 
 FLEET_COUNT_MAX: Final = 1_000  # MinTargetCapacity and the terminate call that may have to undo it stop here
 
@@ -86,7 +85,6 @@ class LaunchFacts:
 
     node_class: NodeClass
     catalogue: Mapping[str, InstanceType]
-    requirements: Requirements
     deployment: str
     now: datetime
     reservation: CapacityReservation | None = None
@@ -114,7 +112,7 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
         The class asks for something that EC2 cannot accept.
     """
     first = claims[0]
-    pools = launch_pools(first, facts.catalogue, facts.resting, facts.requirements)
+    pools = launch_pools(first, facts.catalogue, facts.resting)
     target = _target(first, facts)
     configs = _configs(pools, facts, target, with_efa=wants_efa(first.allocatable))
     return LaunchRequest(

@@ -128,6 +128,8 @@ class NodeClaim:
     allocatable: Resources
     created_at: datetime
     alternatives: tuple[OfferingKey, ...] = ()
+    min_values: Mapping[str, int] = field(default_factory=dict)  # how many values of a label a launch must leave to EC2
+    relaxed: tuple[str, ...] = ()  # what the plan gave up for it: preferences, or part of the pool's minValues
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     lease: Lease | None = None

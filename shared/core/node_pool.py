@@ -66,3 +66,8 @@ class NodePool:
     termination_grace_period_s: int | None = None
     replicas: int | None = None  # static pool when set
     static_hash: str = ""  # of the fields whose change drifts nodes
+
+
+def min_values(pool: NodePool) -> dict[str, int]:
+    """Return the pool's minValues by label (R-17)."""
+    return {key: requirement.min_values for key, requirement in pool.requirements.items() if requirement.min_values}

@@ -38,6 +38,7 @@ class SchedulingPolicy:
     part of what is minimised and of the plan's cost, else the optimum buys many small nodes.
     ``spot_pool_share_percent`` bounds how much of the plan's spot nodes one spot pool (type and zone) may hold, once a
     plan has at least ``spot_share_from_nodes`` spot nodes (below that a share has no meaning).
+    ``spot_to_spot_consolidation``: whether spot nodes may be replaced by cheaper spot nodes (R-181).
     ``reserved_floor_percent``: replicas that would use less than this part of a reserved slot, and can be bought
     elsewhere, leave the slot alone; 0 keeps rule 3 without exception.
     ``iterations`` bounds improvement passes (deterministic); ``expired`` is asked between steps (a deadline).
@@ -49,6 +50,7 @@ class SchedulingPolicy:
     min_values_policy: MinValuesPolicy = MinValuesPolicy.STRICT
     preference_policy: PreferencePolicy = PreferencePolicy.RESPECT
     no_duration_policy: NoDurationPolicy = NoDurationPolicy.PLACE
+    spot_to_spot_consolidation: bool = False
     reserved_floor_percent: int = 0
     alternatives_max: int = 60
     iterations: int = 1

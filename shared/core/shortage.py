@@ -17,9 +17,15 @@ from typing import Final
 
 FIRST_REST: Final = timedelta(minutes=3)
 LONGEST_REST: Final = timedelta(hours=1)
+# The units of a reservation are paid for: a refusal counts until its next observation, a minute later at most.
+# Only a reservation that goes on refusing what EC2 shows as free rests, longer each time.
+_FIRST_RESERVED_REST: Final = timedelta(minutes=1)
+_REFUSALS_TOLERATED: Final = 2
 # The type is not sold in the zone at all: ask again when the catalogue is next discovered.
 UNSUPPORTED_REST: Final = timedelta(hours=12)
 _PROBE_WINDOW_RESTS: Final = 2
+# A launch may take a quarter of an hour to fail (its deadline); a failure that long after a rest still follows from it.
+_PROBE_WINDOW_MIN: Final = timedelta(minutes=20)
 # A probe is one CreateFleet call; one that is not heard of for this long died with its function.
 PROBE_TIME: Final = timedelta(minutes=1)
 
@@ -44,7 +50,7 @@ def rest_of(failure_count: int) -> timedelta:
 
 def forgotten_at(shortage: Shortage) -> datetime:
     """Return from when on a failure is no failed probe any more but a new shortage."""
-    return shortage.until + rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS
+    return shortage.until + max(_PROBE_WINDOW_MIN, rest_of(shortage.failure_count) * _PROBE_WINDOW_RESTS)
 
 
 def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
@@ -57,6 +63,25 @@ def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
         return Shortage(now + FIRST_REST)
     count = previous.failure_count + (1 if now >= previous.until else 0)
     return Shortage(max(previous.until, now + rest_of(count)), count)
+
+
+def after_reserved_failure(previous: Shortage | None, now: datetime) -> Shortage:
+    """Return what is remembered after a launch into a reservation came to nothing at ``now``.
+
+    Failures of one minute count once: they met the same observation.
+    """
+    if previous is None or now > forgotten_at(previous):
+        return Shortage(now + _FIRST_RESERVED_REST)
+    if now < previous.until:
+        return previous
+    count = previous.failure_count + 1
+    rest = _FIRST_RESERVED_REST * (1 << min(max(0, count - _REFUSALS_TOLERATED), 10))
+    return Shortage(now + min(LONGEST_REST, rest), count)
+
+
+def rests_reservation(shortage: Shortage) -> bool:
+    """Whether a reservation is left alone for it, whatever EC2 shows as free."""
+    return shortage.failure_count > _REFUSALS_TOLERATED
 
 
 def needs_probe(shortage: Shortage, now: datetime) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from shared.core.capacity_reservation import CapacityReservation
 from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.plan import OfferingKey
 
@@ -49,7 +50,7 @@ def with_shortages(
 ) -> tuple[InstanceType, ...]:
     """Return the types with ``unavailable_until`` set on the offerings that ``shortages`` name; the latest end counts.
 
-    Shortages of reservations are left out: a reservation that EC2 refused counts as exhausted instead.
+    Those of reservations are left out: they are no part of the catalogue (:func:`without_resting`).
     """
     by_type: dict[str, dict[tuple[str, str], Unavailable]] = {}
     markets: dict[Market, Unavailable] = {}
@@ -82,6 +83,14 @@ def _marked(
         return replace(offering, unavailable_until=latest.until, unavailable_reason=latest.reason)
 
     return replace(instance_type, offerings=tuple(map(marked, instance_type.offerings)))
+
+
+def without_resting(
+    reservations: Iterable[CapacityReservation], rests: Mapping[Place, Unavailable]
+) -> tuple[CapacityReservation, ...]:
+    """Return the reservations, those that rest without free units: EC2 goes on refusing what it shows as free."""
+    resting_ids = {place.reservation_id for place in rests if isinstance(place, OfferingKey)}
+    return tuple(replace(item, free_units=0) if item.id in resting_ids else item for item in reservations)
 
 
 def resting(instance_types: Iterable[InstanceType], now: datetime) -> frozenset[OfferingKey]:

@@ -99,6 +99,11 @@ class DeploymentSettings(Model):
         default="Place",
         description="Whether work that says no `duration` may run in a Capacity Block and be warned before its end.",
     )
+    spot_to_spot_consolidation: bool = Field(
+        default=False,
+        description="Whether consolidation may replace spot nodes by cheaper spot nodes; Karpenter's feature gate. A"
+        " single node needs 15 cheaper types to choose from even then.",
+    )
     spot_pool_share_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=100,
         description="How much of a plan's spot nodes (from ten on) one spot pool, a type in a zone, may hold; 100 is no"

@@ -303,6 +303,10 @@ class OfferingStore(Protocol):
         """Return all types with prices; shortages that have not expired are applied to the offerings."""
         ...
 
+    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
+        """Return the catalogue, and beside it everything that rests now: reservations are not in the catalogue."""
+        ...
+
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written (unchanged rows are not)."""
         ...

@@ -20,6 +20,14 @@ def choice(environment: Mapping[str, str], name: str, default: Choice) -> Choice
         raise SettingsError(f"{name} must be one of {', '.join(kind)}") from error
 
 
+def switch(environment: Mapping[str, str], name: str, *, default: bool) -> bool:
+    """Read "true" or "false". Raises SettingsError."""
+    text = environment.get(name) or str(default).lower()
+    if text not in ("true", "false"):
+        raise SettingsError(f"{name} must be true or false")
+    return text == "true"
+
+
 def whole_number(environment: Mapping[str, str], name: str, default: int) -> int:
     """Read a number that is not negative. Raises SettingsError."""
     text = environment.get(name) or str(default)

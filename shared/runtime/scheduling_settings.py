@@ -6,7 +6,7 @@ from typing import Final
 
 from shared import names
 from shared.core.policy import SchedulingPolicy
-from shared.runtime.environment import choice, whole_number
+from shared.runtime.environment import choice, switch, whole_number
 
 _DEFAULT: Final = SchedulingPolicy()
 _DEFAULT_SOLVE_BUDGET_S: Final = 10
@@ -20,6 +20,9 @@ def scheduling_policy(environment: Mapping[str, str]) -> SchedulingPolicy:
         preference_policy=choice(environment, names.PREFERENCE_POLICY, _DEFAULT.preference_policy),
         min_values_policy=choice(environment, names.MIN_VALUES_POLICY, _DEFAULT.min_values_policy),
         no_duration_policy=choice(environment, names.NO_DURATION_POLICY, _DEFAULT.no_duration_policy),
+        spot_to_spot_consolidation=switch(
+            environment, names.SPOT_TO_SPOT_CONSOLIDATION, default=_DEFAULT.spot_to_spot_consolidation
+        ),
         spot_pool_share_percent=whole_number(environment, share, _DEFAULT.spot_pool_share_percent),
         reserved_floor_percent=whole_number(environment, floor, _DEFAULT.reserved_floor_percent),
         node_overhead_micro_usd_per_hour=whole_number(environment, overhead, _DEFAULT.node_overhead_micro_usd_per_hour),

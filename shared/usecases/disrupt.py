@@ -113,7 +113,8 @@ class Disrupt:
         }
         allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
         ask = partial(self._ask, now)
-        return decide_disruption(DisruptionInput(gathered.snapshot, claims, allowed), ask, now=now)
+        given = DisruptionInput(gathered.snapshot, claims, allowed, self.policy.spot_to_spot_consolidation)
+        return decide_disruption(given, ask, now=now)
 
     def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
         return self.solve(snapshot, now, self.policy)

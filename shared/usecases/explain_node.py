@@ -60,6 +60,7 @@ class ExplainNode:
             decision_id=claim.plan_id,
             decided_at=None if found is None else found[0].made_at,
             replaces=list(claim.replaces),
+            relaxed=list(claim.relaxed),
         )
         if found is None:
             return origin
@@ -73,7 +74,6 @@ class ExplainNode:
             update={
                 "text": text,
                 "alternatives": 0 if planned is None else len(planned.alternatives),
-                "relaxed": [] if planned is None else list(planned.relaxed),
             }
         )
 

@@ -11,6 +11,7 @@ from shared.core.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.snapshot import Node, Snapshot
+from shared.core.unavailable_offerings import without_resting
 from shared.core.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
@@ -66,7 +67,7 @@ class SnapshotGatherer:
     def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
         """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
         objects = self.policy.list_all()
-        instance_types = self.offerings.load_catalogue()
+        instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in self.reservations.list_current()}
         needing = [record.key for record in self.workloads.list_needing_planning()]
         for _ in range(_READS_MAX):
@@ -81,7 +82,7 @@ class SnapshotGatherer:
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
         snapshot = Snapshot(
             instance_types=instance_types,
-            reservations=self._promisable(reservations, now),
+            reservations=without_resting(self._promisable(reservations, now), rests),
             node_pools=policy.node_pools,
             node_classes=tuple(map(_as_ready, policy.node_classes)),
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),

@@ -25,13 +25,12 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchErrorKind, LaunchOutcome, react_to
-from shared.core.launch_pools import NoLaunchablePoolError
+from shared.core.launch_pools import AllRestError, NoLaunchablePoolError
 from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token, launch_key
 from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.plan import OfferingKey
-from shared.core.requirements import Requirements
 from shared.core.unavailable_offerings import resting
 from shared.manifests.events import LaunchesBlocked
 from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
@@ -49,7 +48,8 @@ REPLAY_WINDOW: Final = timedelta(minutes=4)
 ADOPTION_AGE: Final = timedelta(minutes=6)
 # Attempts in one run; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
-RETRY_DELAY_S: Final = 15
+FIRST_RETRY_DELAY_S: Final = 15
+LONGEST_RETRY_DELAY_S: Final = 240
 # A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
 # spans one adoption and a new attempt).
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
@@ -118,7 +118,8 @@ class Launch:
         if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
             self.queue.wake_planner(reason="launch failed")  # again on every repeat: a wake that was lost is worse
         if not finished:
-            self.queue.send_launches([batch], delay_s=RETRY_DELAY_S)
+            again = replace(batch, retry_count=batch.retry_count + 1)
+            self.queue.send_launches([again], delay_s=retry_delay_s(batch.retry_count))
             report.result = LaunchResult.DELAYED
         return report
 
@@ -152,7 +153,8 @@ class Launch:
             return None
         now = self.clock.now()
         if now - waiting[0].created_at > LAUNCH_DEADLINE:
-            self._give_up(waiting, "LaunchDeadlineExceeded", "no launch succeeded in time", report)
+            late = "no launch succeeded in time"
+            self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
             return None
         node_class = self.policy.node_class(waiting[0].node_class_name)
         if node_class is None or node_class.status.launch_blocked_reason is not None:
@@ -182,7 +184,8 @@ class Launch:
         except NoLaunchablePoolError as error:
             if probed:
                 raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
-            self._give_up(waiting, "NoLaunchablePool", str(error), report)
+            until = None if isinstance(error, AllRestError) else self._rest(waiting[0], str(error), now)
+            self._give_up(waiting, "NoLaunchablePool", str(error), report, until)
             return None
         except (NodeClassUnlaunchableError, ConfigurationError, AccessDeniedError) as error:
             self._block(node_class.name, str(error))
@@ -220,7 +223,6 @@ class Launch:
     def _facts(
         self, claim: NodeClaim, node_class: NodeClass, now: datetime, probed: frozenset[OfferingKey] = frozenset()
     ) -> LaunchFacts:
-        pool = self.policy.node_pool(claim.node_pool_name)
         record = None
         if claim.offering.reservation_id is not None:
             record = self.reservations.get(claim.offering.reservation_id)
@@ -228,7 +230,6 @@ class Launch:
         return LaunchFacts(
             node_class=node_class,
             catalogue={instance_type.name: instance_type for instance_type in catalogue},
-            requirements=Requirements.of() if pool is None else pool.requirements,
             deployment=self.deployment,
             now=now,
             reservation=None if record is None else record.reservation,
@@ -292,7 +293,28 @@ class Launch:
         blocked = LaunchesBlocked(node_class=node_class_name, reason="Configuration", message=reason)
         self.publisher.publish([blocked])
 
-    def _give_up(self, waiting: Sequence[NodeClaim], code: str, message: str, report: LaunchReport) -> None:
+    def _rest(self, claim: NodeClaim, reason: str, now: datetime) -> datetime:
+        """Let everything rest that the claim could have been launched as; return until when.
+
+        The planner knows of nothing that stands in the way, so without this it would plan the same again at once.
+        """
+        market = claim.offering.capacity_type
+        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
+        return self.effects.reactions.rest(pools, now, f"it could not be asked for: {reason}")
+
+    def _give_up(
+        self,
+        waiting: Sequence[NodeClaim],
+        code: str,
+        message: str,
+        report: LaunchReport,
+        until: datetime | None = None,
+    ) -> None:
         """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
-        self.publisher.publish([launch_failed(waiting, code, message, None)])
+        self.publisher.publish([launch_failed(waiting, code, message, until)])
         report.failed_count += self.effects.fail(waiting, message)
+
+
+def retry_delay_s(retry_count: int) -> int:
+    """Return how long a batch waits that was sent again so often before; each time twice as long."""
+    return min(LONGEST_RETRY_DELAY_S, FIRST_RETRY_DELAY_S << min(retry_count, 10))

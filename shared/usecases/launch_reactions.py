@@ -9,7 +9,14 @@ from shared.core.instance_type import CapacityType
 from shared.core.launch_outcome import LaunchAttempt, LaunchReaction, launched_offering
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import OfferingKey
-from shared.core.shortage import UNSUPPORTED_REST, Shortage, after_failure, needs_probe
+from shared.core.shortage import (
+    UNSUPPORTED_REST,
+    Shortage,
+    after_failure,
+    after_reserved_failure,
+    needs_probe,
+    rests_reservation,
+)
 from shared.core.unavailable_offerings import Market, Unavailable
 from shared.manifests.events import LaunchesBlocked, ReservationExhausted
 from shared.ports.ec2 import LaunchTemplateStore
@@ -38,19 +45,15 @@ class LaunchReactions:
     def remember(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> datetime | None:
         """Remember shortages, exhausted reservations and blocked classes; return until when the offering rests."""
         at = attempt.settled_at
-        rests: dict[OfferingKey, Shortage] = {}
-        if reaction.resting:
-            known = self.shortages.get_many(reaction.resting)
-            rests |= {offering: after_failure(known.get(offering), at) for offering in reaction.resting}
+        refused = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
+        rests = self._after_failure((*reaction.resting, *refused), at)
         self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
             self.shortages.put(rests)
-        by_until: dict[datetime, list[OfferingKey]] = {}
-        for offering, shortage in rests.items():
-            by_until.setdefault(shortage.until, []).append(offering)
-        for until in sorted(by_until):
-            self.offerings.mark_unavailable(by_until[until], until=until)
+        # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
+        resting = {key: rest for key, rest in rests.items() if key.reservation_id is None or rests_reservation(rest)}
+        ends = self._mark(resting)
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
             self.offerings.mark_unavailable([market], until=rest.until, reason=rest.reason)
@@ -60,7 +63,32 @@ class LaunchReactions:
             node_class_name = attempt.request.node_class_name
             self.policy.block_launches(node_class_name, reaction.blocked_reason)
         self.templates.forget([] if not reaction.retry else [c.template.name for c in attempt.request.configs])
-        return max([*by_until, *(rest.until for rest in markets.values())], default=None)
+        return max([*ends, *(rest.until for rest in markets.values())], default=None)
+
+    def rest(self, pools: Sequence[OfferingKey], at: datetime, reason: str) -> datetime:
+        """Let what could not be launched rest, longer each time that this repeats; return until when.
+
+        ``reason`` is for users, who would take it for insufficient capacity otherwise.
+        """
+        rests = self._after_failure(pools, at)
+        self.shortages.put(rests)
+        return max(self._mark(rests, reason))
+
+    def _after_failure(self, offerings: Sequence[OfferingKey], at: datetime) -> dict[OfferingKey, Shortage]:
+        known = self.shortages.get_many(offerings) if offerings else {}
+        return {
+            key: (after_failure if key.reservation_id is None else after_reserved_failure)(known.get(key), at)
+            for key in offerings
+        }
+
+    def _mark(self, rests: Mapping[OfferingKey, Shortage], reason: str = "") -> list[datetime]:
+        """Let offerings and reservations rest; return when the rests end."""
+        by_until: dict[datetime, list[OfferingKey]] = {}
+        for offering, shortage in rests.items():
+            by_until.setdefault(shortage.until, []).append(offering)
+        for until in sorted(by_until):
+            self.offerings.mark_unavailable(by_until[until], until=until, reason=reason)
+        return list(by_until)
 
     def _forget_ended(self, attempt: LaunchAttempt, reaction: LaunchReaction) -> None:
         """Forget shortages of offerings that gave all that was asked of them again."""

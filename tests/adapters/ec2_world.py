@@ -15,7 +15,6 @@ from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.plan import OfferingKey
-from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from tests.embedded.ec2.support import Cloud
 from tests.usecases.launch_world import instance_type
@@ -78,7 +77,6 @@ class Ec2World:
         facts = LaunchFacts(
             node_class=replace(self.node_class, **changes),
             catalogue=TYPES,
-            requirements=Requirements.of(),
             deployment=DEPLOYMENT,
             now=self.now(),
             reservation=reservation,

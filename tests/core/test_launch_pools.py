@@ -1,7 +1,9 @@
 """Which pools a launch offers to EC2: Karpenter's launch filters on a claim that names its alternatives."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 import pytest
 
@@ -15,7 +17,6 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 
 ZONES = {"a": ("us-east-1a", "use1-az1"), "b": ("us-east-1b", "use1-az2")}
-NONE = Requirements.of()
 
 
 def kind(name: str, on_demand: dict[str, int], spot: dict[str, int] | None = None, gpus: int = 0) -> InstanceType:
@@ -58,10 +59,10 @@ def chosen(
     wanted: NodeClaim,
     *types: InstanceType,
     resting: frozenset[OfferingKey] = frozenset(),
-    requirements: Requirements = NONE,
+    min_values: Mapping[str, int] = MappingProxyType({}),
 ) -> list[tuple[str, str]]:
     catalogue = {each.name: each for each in types}
-    pools = launch_pools(wanted, catalogue, resting, requirements)
+    pools = launch_pools(replace(wanted, min_values=min_values), catalogue, resting)
     return [(pool.offering.instance_type, pool.offering.zone[-1]) for pool in pools]
 
 
@@ -92,9 +93,8 @@ def test_gpu_and_metal_types_go_when_a_plain_one_remains() -> None:  # S-52
 
 def test_gpu_types_stay_when_min_values_asks_for_variety() -> None:
     types = (kind("g5.large", {"a": 1}, gpus=1), kind("m5.large", {"a": 3}))
-    variety = Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 2))
     wanted = claim(key("m5.large"), key("g5.large"))
-    assert chosen(wanted, *types, requirements=variety) == [("g5.large", "a"), ("m5.large", "a")]
+    assert chosen(wanted, *types, min_values={labels.INSTANCE_TYPE: 2}) == [("g5.large", "a"), ("m5.large", "a")]
 
 
 def test_spot_dearer_than_the_cheapest_on_demand_goes() -> None:  # S-53
@@ -151,12 +151,9 @@ def test_the_sixty_cheapest_types_are_sent_with_all_their_zones() -> None:
 def test_a_cut_that_breaks_min_values_is_refused_before_ec2_is_called() -> None:  # S-62
     types = [kind(f"t{number:03d}.large", {"a": 1}) for number in range(80)]
     wanted = claim(*(key(each.name) for each in types))
-    variety = Requirements.of(Requirement.new(labels.INSTANCE_TYPE, Operator.EXISTS, (), 70))
-    with pytest.raises(NoLaunchablePoolError, match="minValues"):
-        chosen(wanted, *types, requirements=variety)
-    zones = Requirements.of(Requirement.new(labels.ZONE, Operator.EXISTS, (), 2))
-    with pytest.raises(NoLaunchablePoolError, match="minValues"):
-        chosen(wanted, *types, requirements=zones)
+    for asked in ({labels.INSTANCE_TYPE: 70}, {labels.ZONE: 2}):
+        with pytest.raises(NoLaunchablePoolError, match="minValues"):
+            chosen(wanted, *types, min_values=asked)
 
 
 def test_an_unknown_price_sorts_last_and_is_not_dropped() -> None:

@@ -22,7 +22,6 @@ from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_
 from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus
 from shared.core.plan import OfferingKey
-from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.unavailable_offerings import Market, quota_group
 from shared.names import NODE_CLAIM_TAG
@@ -50,7 +49,6 @@ def request_of(
     facts = LaunchFacts(
         node_class=of_class or node_class(),
         catalogue=TYPES,
-        requirements=Requirements.of(),
         deployment="prod",
         now=START,
         reservation=None if offering.reservation_id is None else reservation(offering.reservation_id, kind=kind),
@@ -194,7 +192,7 @@ def test_types_with_efas_have_templates_of_their_own_where_efas_are_asked_for() 
         world.add_workload(replicas=10)
         world.plan(2, on_demand("m5.large"), on_demand("m5.xlarge"))
         claims = [replace(claim, allocatable=allocatable) for claim in world.claims()]
-        facts = LaunchFacts(node_class(), with_efa, Requirements.of(), "prod", START)
+        facts = LaunchFacts(node_class(), with_efa, "prod", START)
         configs = build_launch_request(claims, facts).configs
         return [len(config.template.data.get("NetworkInterfaces", ())) for config in configs]  # type: ignore[arg-type] # a list
 

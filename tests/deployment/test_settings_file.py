@@ -88,6 +88,7 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
         "preferencePolicy: respect",
         "minValuesPolicy: Lax",
         "noDurationPolicy: Refuse",
+        "spotToSpotConsolidation: Enabled",
         "spotPoolSharePercent: 50.5",
         "reservedFloorPercent: 101",
         "nodeOverheadMicroUsdPerHour: 0.002",

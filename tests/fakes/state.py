@@ -306,9 +306,13 @@ class MemoryOfferings:
         self._shortages: dict[Place, Unavailable] = {}
 
     def load_catalogue(self) -> tuple[InstanceType, ...]:
+        return self.load_with_rests()[0]
+
+    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
         with self._state.lock:
             known = tuple(self._catalogue[name] for name in sorted(self._catalogue))
-            return with_shortages(known, self.list_unavailable(self._state.clock.now()))
+            rests = self.list_unavailable(self._state.clock.now())
+            return with_shortages(known, rests), rests
 
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         with self._state.lock:

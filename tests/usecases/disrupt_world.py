@@ -4,6 +4,7 @@ Only the disruption function is watched by ``effects``: it is the one that tests
 """
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from shared.core import checker, labels, scheduler
@@ -17,6 +18,7 @@ from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.ports.errors import TransientError
+from shared.ports.messaging import LaunchBatch
 from shared.ports.policy import PolicyKind, PolicyStatus, PutPolicy
 from shared.ports.state import WorkloadRecord
 from shared.usecases.commit_plan import PlanCommitter
@@ -69,8 +71,10 @@ TYPES = (
 class DisruptWorld(World):
     """One pool, one class. ``disruption`` is the pool's, in manifest form."""
 
-    def __init__(self, *capacity_types: str, **disruption: Any) -> None:
+    def __init__(self, *capacity_types: str, policy: SchedulingPolicy | None = None, **disruption: Any) -> None:
         super().__init__()
+        self.scheduling = policy or SchedulingPolicy()
+        self.delayed: list[tuple[datetime, LaunchBatch]] = []
         self.ids = SequentialIds()
         self.mover = FakeUnitMover(self.ec2)
         self.store = MemoryPolicyStore()
@@ -147,7 +151,7 @@ class DisruptWorld(World):
             publisher=self.bus,
             ids=self.ids,
             clock=self.clock,
-            policy=SchedulingPolicy(),
+            policy=self.scheduling,
             solve=lambda snapshot, now, policy: scheduler.solve(snapshot, now=now, policy=policy),
             check=lambda snapshot, plan, now, policy: checker.check(snapshot, plan, now=now, policy=policy),
             shed_surplus=self.draining().shed_surplus,
@@ -163,7 +167,7 @@ class DisruptWorld(World):
             decisions=self.effects.watch(self.state.decisions, {"save"}),
             ids=self.ids,
             clock=self.clock,
-            policy=SchedulingPolicy(),
+            policy=self.scheduling,
             solve=lambda snapshot, now, policy: scheduler.solve(snapshot, now=now, policy=policy),
         )
 
@@ -185,11 +189,21 @@ class DisruptWorld(World):
     def plan_and_launch(self) -> None:
         self.provision().run()
         for _ in range(10):
-            batches, self.queue.launches = self.queue.launches, []
+            batches = self._due_batches()
             for batch in batches:
                 self.launch().run(batch)
             if not batches:
                 break
+
+    def _due_batches(self) -> list[LaunchBatch]:
+        """Take the batches from the queue whose delay is over."""
+        now = self.clock.now()
+        sent = zip(self.queue.launches, self.queue.delays_s, strict=True)
+        self.delayed += [(now + timedelta(seconds=delay_s), batch) for batch, delay_s in sent]
+        self.queue.launches, self.queue.delays_s = [], []
+        due = [batch for at, batch in self.delayed if at <= now]
+        self.delayed = [(at, batch) for at, batch in self.delayed if at > now]
+        return due
 
     def settle(self) -> None:
         """EC2 and the schedules, for one minute: everything but disruption."""

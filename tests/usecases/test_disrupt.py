@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import ZONES
 
 
-def on_the_side(**disruption: object) -> DisruptWorld:
+def on_the_side(**disruption: Any) -> DisruptWorld:
     """One job in the reservation's only unit, one beside it on demand; then a second unit becomes free."""
     world = DisruptWorld("reserved", "on-demand", **disruption)
     world.add_reservation("cr-1", total_count=1)
@@ -232,7 +233,7 @@ def meanwhile(world: DisruptWorld, what: Callable[[], object]) -> None:
     world.armed = Effects(before={1: aside})
 
 
-def empties(count: int, **disruption: object) -> DisruptWorld:
+def empties(count: int, **disruption: Any) -> DisruptWorld:
     """Empty on-demand nodes of one pool; ``disruption`` applies from now on."""
     world = DisruptWorld("on-demand", consolidateAfter="Never")
     world.submit("web", replicas=count, gpus=8)
@@ -367,7 +368,7 @@ def test_nodes_on_their_way_out_use_the_budget_up() -> None:
 # --- terminate first
 
 
-def full(count: int = 2, **disruption: object) -> DisruptWorld:
+def full(count: int = 2, **disruption: Any) -> DisruptWorld:
     """A strict pool whose reservation is full; its nodes have just drifted, and other demand wants the units too."""
     world = DisruptWorld("reserved", **disruption)
     world.add_reservation("cr-1", total_count=count)

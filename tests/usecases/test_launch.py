@@ -15,7 +15,7 @@ from shared.core.shortage import PROBE_TIME, Shortage
 from shared.core.unavailable_offerings import Unavailable, resting
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
-from shared.usecases.launch import RETRY_DELAY_S, LaunchResult
+from shared.usecases.launch import FIRST_RETRY_DELAY_S, LaunchResult
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import START
 from tests.fakes.values import workload
@@ -182,7 +182,7 @@ def test_throttled_calls_delay_the_batch_and_mark_nothing(world: World) -> None:
     batch = world.plan(2, on_demand("m5.large"))
     report = world.launch().run(batch)
     assert report.result is LaunchResult.DELAYED
-    assert world.queue.launches == [batch]
+    assert world.queue.launches == [replace(batch, retry_count=1)]
     assert world.queue.delays_s == [15]
     assert not world.state.offerings.list_unavailable(world.clock.now())
     world.clock.advance(seconds=15)
@@ -273,7 +273,7 @@ def test_a_code_that_nobody_knows_is_not_asked_about_for_ever(world: World) -> N
         batch = world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}")
         while world.placed() and world.clock.now() < end:
             refused += world.launch().run(batch).refused_count
-            world.clock.advance(seconds=RETRY_DELAY_S)
+            world.clock.advance(seconds=FIRST_RETRY_DELAY_S)
     assert refused == len(world.ec2.launch_calls)
     assert 3 * 6 <= refused <= 3 * 12  # one every quarter of a minute would be 1,440
 

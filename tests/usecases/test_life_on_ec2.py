@@ -1,5 +1,6 @@
 """From planned claims to running nodes and to their end: state in memory, EC2 emulated, its own events."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from shared.core import labels
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState
-from tests.usecases.launch_world import PRICES
+from tests.usecases.launch_world import PRICES, on_demand
 from tests.usecases.live_world import LiveWorld
 
 
@@ -54,7 +55,7 @@ def test_a_lost_answer_launches_nothing_twice(world: LiveWorld) -> None:
     batch = world.plan(2, world.aws.reserved(cr))
     world.aws.cloud.control("lose_response", operation="CreateFleet")
     world.launch().run(batch)
-    assert world.queue.launches == [batch]
+    assert world.queue.launches == [replace(batch, retry_count=1)]
     world.aws.cloud.advance(seconds=15)
     world.launch().run(batch)
     assert {c.state for c in world.claims()} == {ClaimState.LAUNCHED}
@@ -220,3 +221,18 @@ def test_a_blocks_unit_counts_as_free_only_after_ec2_has_scrubbed_it(world: Live
     world.aws.cloud.advance(minutes=6)
     world.freed_units().observe({block}, world.clock.now())
     assert world.free_units(block) == 1
+
+
+def test_what_ec2_has_none_of_is_left_alone_until_its_rest_is_over(world: LiveWorld) -> None:
+    """The catalogue's zone ids and EC2's are the same, so what rests is what EC2 refused."""
+    short = on_demand("m5.large")
+    world.aws.cloud.control("refuse_launches", instance_type="m5.large", zone="use1-az1", market="on-demand", count=1)
+    (failed,) = world.launched(1, short, batch_id="b-1")
+    assert failed.state is ClaimState.FAILED
+    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {short}
+
+    world.launch().run(world.plan(1, short, on_demand("m5.large", 1), batch_id="b-2"))
+    assert world.claims()[-1].offering == on_demand("m5.large", 1)  # EC2 would have it in the first zone by now
+    world.clock.advance(minutes=3)
+    (again,) = world.launched(1, short, batch_id="b-3")
+    assert (again.state, again.offering) == (ClaimState.LAUNCHED, short)

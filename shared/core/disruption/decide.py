@@ -34,11 +34,12 @@ from shared.core.snapshot import Node, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class DisruptionInput:
-    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets allow."""
+    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow."""
 
     snapshot: Snapshot
     claims: Mapping[str, NodeClaim]
     allowed: Mapping[tuple[str, DisruptionReason], int]
+    spot_to_spot: bool = False  # whether spot nodes may be replaced by cheaper spot nodes
 
 
 def decide_disruption(
@@ -175,12 +176,15 @@ class _Pass:
         reason = DisruptionReason.UNDERUTILIZED
         occupied = [candidate for candidate in self._consolidatable if not candidate.is_empty]
         within = self._within_budgets(occupied, reason)
-        outcome = consolidate(self._world, within, PriceRule.of(self._world.snapshot, self._totals))
+        outcome = consolidate(self._world, within, self._price_rule())
         self._commands.extend(outcome.commands)
         self._refusals.update({refusal.claim_id: refusal.reason for refusal in outcome.refusals})
         self._headroom.spend(outcome.removed)
         self._world = outcome.world
         self._leave(outcome.removed)
+
+    def _price_rule(self) -> PriceRule:
+        return PriceRule.of(self._world.snapshot, self._totals, spot_to_spot=self._given.spot_to_spot)
 
     def return_empty_reserved(self) -> None:
         """Give empty reserved nodes back to their reservations, unless their pool keeps them."""
@@ -199,7 +203,7 @@ class _Pass:
         wanting = [pool.name for pool in self._world.snapshot.node_pools if pool.disruption.move_reserved_units]
         if not wanting:
             return
-        search = UnitMoves(wanting, PriceRule.of(self._world.snapshot, self._totals))
+        search = UnitMoves(wanting, self._price_rule())
         for_demand: tuple[UnitMove, ...] = ()
         if self._waiting is not None:
             for_demand, self._world = search.for_demand(self._before, self._waiting, self._world)

@@ -10,7 +10,7 @@ from shared.core.disruption.command import launch_cost
 from shared.core.instance_type import CapacityType
 from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_pool import ConsolidationPolicy
+from shared.core.node_pool import ConsolidationPolicy, min_values
 from shared.core.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.snapshot import Snapshot
 
@@ -27,9 +27,10 @@ class PriceRule:
     totals: Mapping[str, PoolTotals]
     min_values: Mapping[str, Mapping[str, int]]  # of pools that ask for any: how many distinct values of which label
     type_labels: Mapping[str, Mapping[str, str]]
+    spot_to_spot: bool = False  # whether spot may replace spot at all
 
     @classmethod
-    def of(cls, snapshot: Snapshot, totals: Mapping[str, PoolTotals]) -> "PriceRule":
+    def of(cls, snapshot: Snapshot, totals: Mapping[str, PoolTotals], *, spot_to_spot: bool = False) -> "PriceRule":
         """Read the catalogue's prices."""
         prices = {
             OfferingKey(kind.name, offering.zone, offering.zone_id, offering.capacity_type): (
@@ -38,12 +39,9 @@ class PriceRule:
             for kind in snapshot.instance_types
             for offering in kind.offerings
         }
-        min_values = {
-            pool.name: {key: wanted.min_values for key, wanted in pool.requirements.items() if wanted.min_values}
-            for pool in snapshot.node_pools
-        }
+        wanted = {pool.name: min_values(pool) for pool in snapshot.node_pools}
         type_labels = {kind.name: kind.requirements.labels() for kind in snapshot.instance_types}
-        return cls(prices, totals, {name: wanted for name, wanted in min_values.items() if wanted}, type_labels)
+        return cls(prices, totals, {name: least for name, least in wanted.items() if least}, type_labels, spot_to_spot)
 
     def hopeless(self, candidate: Candidate) -> str | None:
         """Say why not even removing the node for nothing in return would be worth it, or None (R-194)."""
@@ -72,6 +70,9 @@ class PriceRule:
         return tuple(candidate for candidate in removed if _offering_of(candidate) in launched)
 
     def _spot_to_spot_refusal(self, removed: tuple[Candidate, ...], price: int, plan: Plan) -> str | None:
+        """Karpenter's gate, and once it is open, a choice that makes the next interruption unlikely (R-181)."""
+        if not self.spot_to_spot and any(it.offering.capacity_type is CapacityType.SPOT for it in plan.launches):
+            return "spot nodes are not replaced by spot nodes (spotToSpotConsolidation is off)"
         if sum(nodes.count for nodes in plan.launches) < len(removed):
             return None  # fewer nodes, not only a cheaper pool
         for nodes in plan.launches:

@@ -158,13 +158,13 @@ class Market:
         tolerating = self._tolerating(entry)
         by_type = self._meeting_types(entry, types, tolerating)
         by_place: dict[OfferedPlace, tuple[int, Mapping[str, str]]] = {}
-        zones = frozenset(subnet.zone for subnet in entry.node_class.status.subnets)
+        zone_ids = frozenset(subnet.zone_id for subnet in entry.node_class.status.subnets)
         reserved: dict[str, list[CapacityReservation]] = {}
         for reservation in selected_reservations(self.snapshot, entry.node_class):
             reserved.setdefault(reservation.instance_type, []).append(reservation)
         for instance_type, meeting in zip(types, by_type, strict=True):
             for place, price, is_available in self._offered(instance_type, reserved.get(instance_type.name, ())):
-                if zones and place.zone not in zones:
+                if zone_ids and place.zone_id not in zone_ids:
                     continue
                 known = by_place.get(place)
                 if known is None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from operator import le
 
+from shared.core.node_pool import min_values
 from shared.core.policy import MinValuesPolicy
 from shared.core.resources import NODES
 from shared.core.solver.market import Entry, Market, Option
@@ -23,7 +24,7 @@ class MinValues:
         self._labels: dict[int, dict[str, str]] = {}  # of the keys that the option's pool asks for, by option
         if market.policy.min_values_policy is MinValuesPolicy.STRICT:
             for entry in market.entries:
-                self._wanted[entry.index] = wanted_values(entry)
+                self._wanted[entry.index] = min_values(entry.pool)
 
     def concerns(self, entry: Entry) -> bool:
         """Whether the entry's pool asks for anything."""
@@ -96,10 +97,3 @@ class MinValues:
 
 def _by_price(option: Option) -> tuple[int, int]:
     return option.price, option.index
-
-
-def wanted_values(entry: Entry) -> dict[str, int]:
-    """Return the pool's minValues by label."""
-    return {
-        key: requirement.min_values for key, requirement in entry.pool.requirements.items() if requirement.min_values
-    }

@@ -92,6 +92,30 @@ def eighteen_spot_types() -> Sequence[object]:
     return tuple(instance_type(f"t{number:02d}", 4, on_demand=None, spot=price) for number, price in enumerate(prices))
 
 
+def test_without_the_gate_no_spot_node_becomes_another() -> None:
+    it = fleet(pools=(node_pool("default", SPOT),), types=eighteen_spot_types())
+    it.spot_to_spot = False
+    it.add_node("spot", "t17", SPOT, {"default/tiny": 1})
+
+    decision = it.decide()
+
+    assert decision.commands == ()
+    assert "spotToSpotConsolidation is off" in refusal(decision, "spot")
+
+
+def test_without_the_gate_several_spot_nodes_do_not_become_one_but_may_be_emptied() -> None:
+    it = fleet(pools=(node_pool("default", SPOT),), types=(SMALL, LARGE))
+    it.spot_to_spot = False
+    for name in ("one", "two"):
+        it.add_node(name, "large", SPOT, {"default/tiny": 1})
+    it.add_node("three", "large", SPOT, {"default/tiny": 1})
+
+    commands = it.decide().commands
+
+    assert [len(command.claim_ids) for command in commands] == [2]
+    assert not any(command.replacements for command in commands)
+
+
 def test_s94_a_spot_node_among_the_fifteen_cheapest_types_stays() -> None:
     it = fleet(pools=(node_pool("default", SPOT),), types=eighteen_spot_types())
     it.add_node("spot", "t13", SPOT, {"default/tiny": 1})

@@ -87,6 +87,7 @@ class Fleet:
     budget: int = ALL_OF_THEM
     budget_of: Mapping[str, int] = field(default_factory=dict)  # of pools for which it is another one
     effort: int = EFFORT_A_PASS
+    spot_to_spot: bool = True
     now: datetime = NOW
     launches: int = 0
     removals: list[str] = field(default_factory=list)
@@ -177,7 +178,7 @@ class Fleet:
         allowed = {
             (name, reason): self.budget_of.get(name, self.budget) for name in names for reason in DisruptionReason
         }
-        given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed)
+        given = DisruptionInput(replace(self.snapshot(), demands=demands), self.claims, allowed, self.spot_to_spot)
         ask = partial(solve, now=self.now, policy=self.policy)
         return decide_disruption(given, ask, now=self.now, effort=self.effort)
 

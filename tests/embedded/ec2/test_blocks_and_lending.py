@@ -101,7 +101,7 @@ def test_events_of_a_block(cloud: Cloud) -> None:
         "instance-id": instance,
         "instance-action": "terminate",
         "instance-termination-time": "2026-11-02T12:30:00Z",
-        "availability-zone-id": "use1-az6",
+        "availability-zone-id": "use1-az1",
         "instance-lifecycle": "capacity-block",
     }
 
@@ -234,7 +234,7 @@ def test_a_future_dated_reservation_may_go_wrong(cloud: Cloud, state: str) -> No
 
 
 def test_a_shared_reservation_belongs_to_another_account_and_vanishes_when_unshared(cloud: Cloud) -> None:
-    shared = cloud.control("share_reservation", instance_type=TYPE, zone="use1-az6", count=2, owner_id="111122223333")
+    shared = cloud.control("share_reservation", instance_type=TYPE, zone="use1-az1", count=2, owner_id="111122223333")
     reserved = shared["capacity_reservation_id"]
     shown = cloud.reservation(reserved)
     assert (shown["OwnerId"], shown["AvailabilityZone"], shown["AvailableInstanceCount"]) == ("111122223333", ZONE_A, 2)
@@ -270,7 +270,7 @@ def test_lent_capacity_is_reclaimed_free_slots_first_then_with_two_minutes_notic
         "instance-id": newer,
         "instance-action": "terminate",
         "instance-termination-time": "2026-11-02T08:02:30Z",
-        "azId": "use1-az6",
+        "azId": "use1-az1",
     }
     cloud.advance(seconds=119)
     assert cloud.instance(newer)["State"]["Name"] == "running"
@@ -298,7 +298,7 @@ def test_the_owner_lends_and_takes_back(cloud: Cloud) -> None:
     assert done["detail"] == {
         "sourceCapacityReservationId": source,
         "instanceType": TYPE,
-        "availabilityZoneId": "use1-az6",
+        "availabilityZoneId": "use1-az1",
         "TotalInstanceCount": "5",
         "ReclaimedInstanceCount": "2",
         "targetInstanceCount": "0",

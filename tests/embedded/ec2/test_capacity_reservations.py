@@ -14,14 +14,14 @@ def test_a_new_reservation_is_active_and_all_free(cloud: Cloud) -> None:
     assert (made["TotalInstanceCount"], made["AvailableInstanceCount"]) == (3, 3)
     assert made["OwnerId"] == ACCOUNT_ID
     assert made["CapacityReservationArn"].endswith(made["CapacityReservationId"])
-    assert (made["AvailabilityZone"], made["AvailabilityZoneId"]) == (ZONE_A, "use1-az6")
+    assert (made["AvailabilityZone"], made["AvailabilityZoneId"]) == (ZONE_A, "use1-az1")
     assert (made["ReservationType"], made["EndDateType"]) == ("default", "unlimited")
     assert made["CreateDate"] == made["StartDate"] == START
 
 
 def test_the_zone_may_be_named_by_its_id(cloud: Cloud) -> None:
     made = cloud.ec2.create_capacity_reservation(
-        InstanceType=TYPE, InstancePlatform=LINUX, AvailabilityZoneId="use1-az1", InstanceCount=1
+        InstanceType=TYPE, InstancePlatform=LINUX, AvailabilityZoneId="use1-az2", InstanceCount=1
     )
     assert made["CapacityReservation"]["AvailabilityZone"] == ZONE_B
 
@@ -33,7 +33,7 @@ def test_the_zone_may_be_named_by_its_id(cloud: Cloud) -> None:
         ({"InstanceCount": 1001}, "InvalidParameterValue"),
         ({"InstanceType": "zz9.huge"}, "InvalidParameterValue"),
         ({"AvailabilityZone": "us-east-1z"}, "InvalidParameterValue"),
-        ({"AvailabilityZoneId": "use1-az6"}, "InvalidParameterCombination"),
+        ({"AvailabilityZoneId": "use1-az1"}, "InvalidParameterCombination"),
         ({"InstanceType": "p4d.24xlarge", "AvailabilityZone": "us-east-1e"}, "Unsupported"),
         ({"EndDateType": "limited"}, "InvalidParameterCombination"),
         ({"EndDate": START + timedelta(hours=1), "EndDateType": "unlimited"}, "InvalidParameterCombination"),
@@ -67,7 +67,7 @@ FILTERS = {
     "instance-type": "c5.large",
     "instance-platform": "Windows",
     "availability-zone": ZONE_B,
-    "availability-zone-id": "use1-az1",
+    "availability-zone-id": "use1-az2",
     "tenancy": "dedicated",
     "state": "cancelled",
     "end-date-type": "limited",

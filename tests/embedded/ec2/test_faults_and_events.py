@@ -51,7 +51,7 @@ def test_botocore_repeats_a_lost_call_with_the_same_token(cloud: Cloud) -> None:
 
 
 def test_capacity_can_be_missing_in_one_pool_for_a_while(cloud: Cloud) -> None:
-    cloud.control("refuse_launches", instance_type=TYPE, zone="use1-az6", market="on-demand", count=1)
+    cloud.control("refuse_launches", instance_type=TYPE, zone="use1-az1", market="on-demand", count=1)
     configs = [config(cloud.template(), override(zone=ZONE_A), override(zone=ZONE_B))]
     first = cloud.fleet(configs)
     assert error_codes(first) == ["InsufficientInstanceCapacity"]

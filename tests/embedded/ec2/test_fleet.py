@@ -40,7 +40,7 @@ def test_partial_success_has_instances_and_errors_in_ec2_shapes(cloud: Cloud) ->
     }
     assert len(entry["InstanceIds"]) == 2
     assert (entry["Lifecycle"], entry["InstanceType"]) == ("on-demand", TYPE)
-    assert (entry["AvailabilityZone"], entry["AvailabilityZoneId"]) == (ZONE_A, "use1-az6")
+    assert (entry["AvailabilityZone"], entry["AvailabilityZoneId"]) == (ZONE_A, "use1-az1")
     assert entry["SubnetId"].startswith("subnet-")
     (error,) = answer["Errors"]
     assert error["ErrorCode"] == "InsufficientInstanceCapacity"
@@ -80,7 +80,7 @@ def test_the_cheapest_pool_gives_first_and_the_next_takes_the_rest(cloud: Cloud)
 def test_everything_in_an_override_reaches_the_instance_and_is_repeated(cloud: Cloud) -> None:
     full = {
         "InstanceType": TYPE,
-        "AvailabilityZoneId": "use1-az6",
+        "AvailabilityZoneId": "use1-az1",
         "ImageId": "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64",
         "Priority": 1.0,
         "WeightedCapacity": 2.0,

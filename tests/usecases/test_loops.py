@@ -1,0 +1,137 @@
+"""No loop of the product runs without back-off: what goes on failing is tried more and more seldom.
+
+Each test lets hours pass, minute by minute, in a world in which something never works, and counts what was tried. The
+loops and their back-off are listed in docs/runbook.md.
+"""
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.launch_outcome import LaunchErrorKind
+from shared.core.node_claim import ClaimState
+from shared.core.node_class import NodeClass
+from shared.core.policy import MinValuesPolicy, SchedulingPolicy
+from shared.ports.errors import RefusedError
+from shared.ports.policy import PolicyKind
+from shared.usecases.launch import LaunchResult
+from shared.usecases.stored_policy import StoredPolicy
+from tests.usecases.disrupt_world import DisruptWorld
+
+BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
+
+
+def with_min_values(world: DisruptWorld, least: int) -> None:
+    """Let the pool ask for so many instance types."""
+    variety = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": least}
+    stored = world.store.get(PolicyKind.NODE_POOL, "gpu")
+    assert stored is not None
+    manifest: dict[str, Any] = copy.deepcopy(dict(stored.manifest))
+    manifest["spec"]["template"]["spec"]["requirements"].append(variety)
+    world.apply(manifest)
+
+
+def failures(world: DisruptWorld) -> int:
+    return len(world.bus.of("Launch Failed"))
+
+
+def test_best_effort_launches_what_was_planned_and_says_what_it_gave_up() -> None:
+    """Five types where there are four: Karpenter's BestEffort takes what there is (R-53)."""
+    world = DisruptWorld("on-demand", policy=BEST_EFFORT)
+    with_min_values(world, 5)
+    world.submit("train", 1, cpus=1)
+    world.plan_and_launch()
+    (claim,) = world.live()
+    assert (claim.state, len(world.ec2.launch_calls)) == (ClaimState.LAUNCHED, 1)
+    assert claim.relaxed == ("minValues of node.kubernetes.io/instance-type: 4 of 5",)
+    assert not world.bus.of("Launch Failed")
+    launched_as = {
+        override.instance_type for config in world.ec2.launch_calls[0].configs for override in config.overrides
+    }
+    assert len(launched_as) == 4
+
+
+def test_strict_leaves_the_workload_waiting_and_asks_ec2_for_nothing() -> None:
+    world = DisruptWorld("on-demand")
+    with_min_values(world, 5)
+    world.submit("train", 1, cpus=1)
+    world.minutes(5)
+    assert world.claims() == []
+    assert world.bus.of("Workload Pending")[0]["reason"] == "MinValues"
+
+
+class _OtherImages(StoredPolicy):
+    """The launch function's view of the classes, which finds only images for Arm in them."""
+
+    def node_class(self, name: str) -> NodeClass | None:
+        found = super().node_class(name)
+        if found is None:
+            return None
+        images = tuple(image for image in found.status.machine_images if image.architecture == "arm64")
+        return replace(found, status=replace(found.status, machine_images=images))
+
+
+def test_what_fails_before_ec2_is_asked_rests_longer_each_time() -> None:
+    """Planner and launch do not agree, by whatever mistake: here about the images that there are."""
+    world = DisruptWorld("on-demand")
+    world.policy = _OtherImages(world.store, world.clock)
+    world.submit("train", 1, cpus=1)
+    world.minutes(2 * 60)
+    assert world.ec2.launch_calls == []
+    # All offerings that could have served rest together: for 3, 6, 12, 24, 48 minutes.
+    assert 4 <= failures(world) <= 6
+    failed = world.bus.of("Launch Failed")[-1]
+    assert "no AMI for the architecture" in failed["message"]
+    assert failed["unavailableUntil"] is not None
+    waiting = world.bus.of("Workload Pending")[-1]
+    assert waiting["reason"] == "OfferingUnavailable"
+    assert "it could not be asked for" in waiting["message"]
+
+
+@pytest.mark.parametrize(
+    "kind", [LaunchErrorKind.RESERVATION_EXHAUSTED, LaunchErrorKind.UNSUPPORTED, LaunchErrorKind.QUOTA]
+)
+def test_a_reservation_that_refuses_what_it_shows_as_free_rests_longer_each_time(kind: LaunchErrorKind) -> None:
+    world = DisruptWorld("reserved")
+    world.add_reservation("cr-1", total_count=4)
+    world.ec2.refusals[("p5.48xlarge", "use1-az1")] = kind
+    world.submit("train", 1, gpus=8)
+    world.minutes(2 * 60)
+    assert 5 <= len(world.ec2.launch_calls) <= 10  # one a minute would be 120
+
+
+def test_a_reservation_that_was_taken_once_is_used_within_a_minute() -> None:
+    world = DisruptWorld("reserved")
+    world.add_reservation("cr-1", total_count=4)
+    world.ec2.refusals[("p5.48xlarge", "use1-az1")] = LaunchErrorKind.RESERVATION_EXHAUSTED
+    world.submit("train", 1, gpus=8)
+    world.plan_and_launch()
+    world.ec2.refusals.clear()
+    world.minutes(2)
+    assert [claim.offering.reservation_id for claim in world.live()] == ["cr-1"]
+
+
+def test_a_launch_that_cannot_be_asked_for_is_sent_again_after_longer_and_longer() -> None:
+    world = DisruptWorld("on-demand")
+    world.templates.refusal = RefusedError("LaunchTemplateLimit", "CreateLaunchTemplate")
+    world.submit("train", 1, cpus=1)
+    world.provision().run()
+    (batch,) = world.queue.launches
+    while world.launch().run(batch).result is LaunchResult.DELAYED:
+        batch = world.queue.launches[-1]
+        world.clock.advance(seconds=world.queue.delays_s[-1])
+    assert world.queue.delays_s == [0, 15, 30, 60, 120, 240, 240, 240]
+    (claim,) = world.claims()
+    assert (claim.state, claim.failure) == (ClaimState.FAILED, "no launch succeeded in time")
+    rests = world.state.offerings.list_unavailable(world.clock.now())
+    assert set(rests) == {claim.offering, *claim.alternatives}
+
+
+def test_a_launch_that_never_gets_through_is_planned_more_and_more_seldom() -> None:
+    world = DisruptWorld("on-demand")
+    world.templates.refusal = RefusedError("LaunchTemplateLimit", "CreateLaunchTemplate")
+    world.submit("train", 1, cpus=1)
+    world.minutes(2 * 60)
+    assert failures(world) <= 5  # each takes a quarter of an hour, and then a rest: 3, 6, 12, 24 minutes
