@@ -228,7 +228,7 @@ def _discover_reservations(
     )
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
-        reader=Ec2ReservationReader(ec2, lambda: None),
+        reader=Ec2ReservationReader(ec2, None),
         resolver=NodeClassResolver(environment, policy),
         policy=policy,
         reservations=stored,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.apply import deploy_policy
 from shared.runtime.custom_resource import answered
 from shared.runtime.observability import observed
 from shared.usecases.deploy_policy import Deployment
@@ -12,4 +12,4 @@ from shared.usecases.deploy_policy import Deployment
 @answered
 def handler(event: dict[str, Any], _context: Any) -> Deployment:
     """Serve a request of CloudFormation; it is told how that ended, whatever happens."""
-    return bootstrap.deploy_policy().handle(event)
+    return deploy_policy().handle(event)

@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.collect import collect
 from shared.runtime.observability import count, logger, observed
 
 
 @observed
 def handler(_event: dict[str, Any], _context: Any) -> None:
     """Collect once."""
-    report = bootstrap.collect().run()
+    report = collect().run()
     logger.info("collected", extra=asdict(report))
     count("BatchesSentAgain", report.resent_count)
     count("OrphansFound", report.orphan_count)

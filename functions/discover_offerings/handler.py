@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.discover_offerings import discover_offerings
 from shared.runtime.observability import count, logger, observed
 
 _NAMES_LOGGED_MAX = 50
@@ -16,7 +16,7 @@ class PricesMissingError(Exception):
 @observed
 def handler(_event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Discover once; raises when prices could not be read, after everything else was saved."""
-    found = bootstrap.discover_offerings().run()
+    found = discover_offerings().run()
     logger.info(
         "offerings discovered",
         extra={

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.core.notice import NoticeError, told_at
-from shared.runtime import bootstrap
+from shared.runtime.composition.discover_reservations import discover_on_event, discover_reservations
 from shared.runtime.observability import count, logger, observed
 from shared.usecases.discover_reservations import Discovery
 
@@ -14,7 +14,7 @@ from shared.usecases.discover_reservations import Discovery
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
     """Observe once; whatever the event says, EC2 is asked. Events of a moment share a reading."""
     moment = _told_at(event)
-    found = bootstrap.discover_reservations().run() if moment is None else bootstrap.discover_on_event().run(moment)
+    found = discover_reservations().run() if moment is None else discover_on_event().run(moment)
     if found is None:
         logger.info("another reading serves this event", extra={"told_at": str(moment)})
         count("DiscoveriesShared")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.disrupt import disrupt
 from shared.runtime.garbage import collection_paused
 from shared.runtime.observability import count, logger, observed
 
@@ -11,7 +11,7 @@ from shared.runtime.observability import count, logger, observed
 def handler(_event: dict[str, Any], _context: Any) -> None:
     """Run one pass; a pass that fails is repeated by the next minute's."""
     with collection_paused():
-        report = bootstrap.disrupt().run()
+        report = disrupt().run()
     logger.info("disrupted", extra={**report.counts(), "ec2_refused_to_move_from": dict(report.moves_refused)})
     for name, number in report.counts().items():
         count("".join(word.title() for word in name.split("_")), number)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.expire import expire
 from shared.runtime.observability import count, logger, observed
 from shared.usecases.expire import Expire, ExpireReport
 
@@ -11,7 +11,7 @@ from shared.usecases.expire import Expire, ExpireReport
 @observed
 def handler(event: dict[str, Any], _context: Any) -> None:
     """Sweep once, or do the part of it that a timer asks for."""
-    report = _asked(event, bootstrap.expire())
+    report = _asked(event, expire())
     meanings = {meaning.value: number for meaning, number in sorted(report.by_meaning.items())}
     logger.info("swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused})
     count("BlockDrainsStarted", report.block_drain_count)

@@ -4,25 +4,25 @@ from typing import Any
 
 from shared.manifests.messages import parse_demand
 from shared.manifests.problems import ManifestError
-from shared.runtime import bootstrap
 from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.composition.intake import intake, node_pool_names, rejections
 from shared.runtime.observability import count, logger, observed
 
 
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Handle a batch of demand messages; return the ids of those to deliver again."""
-    intake = bootstrap.intake()
-    rejections = bootstrap.rejections()
-    pools = bootstrap.node_pool_names()
+    demand = intake()
+    dead_letters = rejections()
+    pools = node_pool_names()
     changed = 0
 
     def take(message: QueueMessage) -> None:
         nonlocal changed
         try:
-            changed += intake.apply(parse_demand(message.body), pools)
+            changed += demand.apply(parse_demand(message.body), pools)
         except ManifestError as error:
-            rejections.reject(message.id, message.body, error.problems)
+            dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
             count("WorkloadRejected")
 
@@ -32,4 +32,4 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         if changed:
             # Also after a bug in one message: what its neighbours asked for is stored and wants planning.
             count("WorkloadsChanged", changed)
-            intake.wake_planner()
+            demand.wake_planner()

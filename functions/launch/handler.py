@@ -4,8 +4,8 @@ from typing import Any
 
 from shared.core.json_codec import loads
 from shared.ports.messaging import LaunchBatch
-from shared.runtime import bootstrap
 from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.composition.launch import launch
 from shared.runtime.observability import count, logger, observed
 from shared.usecases.launch import LaunchResult
 
@@ -13,11 +13,11 @@ from shared.usecases.launch import LaunchResult
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Launch each batch; return the ids of the messages to deliver again."""
-    launch = bootstrap.launch()
+    launcher = launch()
 
     def take(message: QueueMessage) -> None:
         batch = loads(LaunchBatch, message.body)
-        report = launch.run(batch)
+        report = launcher.run(batch)
         logger.info(
             "batch handled",
             extra={

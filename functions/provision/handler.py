@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from shared.runtime import bootstrap
+from shared.runtime.composition.provision import provision
 from shared.runtime.garbage import collection_paused
 from shared.runtime.observability import count, logger, observed
 
@@ -12,7 +12,7 @@ from shared.runtime.observability import count, logger, observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Run one planning pass; an error brings the wake-ups back."""
     with collection_paused():
-        report = bootstrap.provision().run()
+        report = provision().run()
     logger.info("planned", extra={**asdict(report), "wake_ups": len(event.get("Records", []))})
     count("ReplicasPlaced", report.placed_count)
     count("ReplicasPending", report.unplaced_count)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from shared.runtime import bootstrap
 from shared.runtime.batch import TRANSIENT, messages
+from shared.runtime.composition.react import react, redelivery
 from shared.runtime.notices import bring_back, notices_in
 from shared.runtime.observability import count, logger, observed
 
@@ -14,10 +14,10 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     received = messages(event)
     notices = notices_in(received)
     try:
-        report = bootstrap.react().run(list(notices.values()))
+        report = react().run(list(notices.values()))
     except TRANSIENT as error:
         logger.warning("events will be delivered again", extra={"error": str(error)})
-        return bring_back([message for message in received if message.id in notices], bootstrap.redelivery())
+        return bring_back([message for message in received if message.id in notices], redelivery())
     for kind, number in sorted(report.by_kind.items()):
         count(kind.value, number)
     count("EventsAboutOthers", report.foreign_count)
@@ -27,4 +27,4 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     failed = [it for it in received if it.id in notices and left.intersection(notices[it.id].instance_ids)]
     if failed:
         logger.warning("events will be delivered again", extra={"instances": sorted(left)})
-    return bring_back(failed, bootstrap.redelivery())
+    return bring_back(failed, redelivery())

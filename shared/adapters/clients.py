@@ -1,8 +1,13 @@
-"""How AWS clients are made: bounded retries with full jitter, bounded waits, one client a service and process."""
+"""How AWS clients are made: bounded retries with full jitter, bounded waits, one client a service and process.
 
+Clients come from botocore alone: boto3 would add its resources and transfer managers, which nothing here uses, to every
+cold start.
+"""
+
+from functools import cache, cached_property
 from typing import Any, Final
 
-import boto3
+import botocore.session
 from botocore.config import Config
 
 # Standard mode backs off exponentially with full jitter and retries throttles and 5xx; the total keeps a call that AWS
@@ -16,6 +21,27 @@ _PRICING_REGIONS: Final = (("eu-", "eu-central-1"), ("ap-", "ap-south-1"), ("cn-
 _PRICING_REGION_ELSEWHERE: Final = "us-east-1"
 
 
+class _LazyClient:
+    """Makes its client at the first call."""
+
+    def __init__(self, service: str, region: str | None) -> None:
+        self._service = service
+        self._region = region
+
+    @cached_property
+    def _client(self) -> Any:
+        return make_client(self._service, self._region)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the client has by this name."""
+        return getattr(self._client, name)
+
+
+def lazy_client(service: str, region: str | None = None) -> Any:
+    """Return a client that is made at its first call, so that a process pays only for the services that it asks."""
+    return _LazyClient(service, region)
+
+
 def make_client(service: str, region: str | None = None) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
     config = Config(
@@ -24,8 +50,13 @@ def make_client(service: str, region: str | None = None) -> Any:
         read_timeout=_READ_TIMEOUT_S,
         user_agent_extra="reservoir",
     )
-    new: Any = boto3.client  # the type stubs know no variable service names
-    return new(service, region_name=region, config=config)
+    return _session().create_client(service, region_name=region, config=config)
+
+
+@cache
+def _session() -> botocore.session.Session:
+    """Return the process's session: credentials and the data that all clients share are loaded once."""
+    return botocore.session.get_session()
 
 
 def pricing_region(region: str) -> str:

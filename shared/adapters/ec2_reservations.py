@@ -7,7 +7,7 @@ That a block is an UltraServer, which EC2 reclaims earlier, stands in DescribeCa
 block and remembered; the list of known types is what remains where EC2 does not say.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
@@ -28,15 +28,10 @@ _RESERVATION_TYPE: Final = "AWS::EC2::CapacityReservation"
 class Ec2ReservationReader:
     """Implements ``shared.ports.discovery.ReservationReader``."""
 
-    def __init__(self, ec2: "EC2Client", resource_groups: Callable[[], Any]) -> None:
-        """Take a client of EC2, and a way to make one of Resource Groups: few classes name a group."""
+    def __init__(self, ec2: "EC2Client", resource_groups: Any) -> None:
         self._ec2 = ec2
-        self._make_resource_groups = resource_groups
+        self._resource_groups = resource_groups
         self._ultra_server_blocks: dict[str, bool] = {}  # by the block's id; it never changes
-
-    @cached_property
-    def _resource_groups(self) -> Any:
-        return self._make_resource_groups()
 
     def list_visible(self) -> tuple[CapacityReservation, ...]:
         """Return all reservations in every state, by id."""

@@ -34,6 +34,13 @@ _MAINTENANCE_IS_NEAR: Final = timedelta(hours=1)
 _DRAINABLE: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
 
 
+class RebalancePolicy(StrEnum):
+    """What a rebalance recommendation does. Karpenter ignores it; draining early costs a node for a risk."""
+
+    IGNORE = "ignore"
+    LAUNCH_BEFORE_DRAIN = "launch-before-drain"
+
+
 class InstanceStatusPolicy(StrEnum):
     """What failed status checks and planned maintenance do, whether an event or a sweep tells of them."""
 

@@ -22,6 +22,7 @@ class Part(BaseModel):
 
     model_config = ConfigDict(
         frozen=True,
+        defer_build=True,  # a cold start pays for the models that it uses only
         strict=True,
         extra="ignore",
         alias_generator=to_camel,

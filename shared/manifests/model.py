@@ -67,6 +67,7 @@ class Model(BaseModel):
         strict=True,
         extra="forbid",
         frozen=True,
+        defer_build=True,  # a cold start pays for the models that it uses only
         alias_generator=to_camel,
         use_enum_values=False,
         serialize_by_alias=True,

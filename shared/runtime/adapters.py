@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any, Final
 
-from shared.adapters.clients import make_client, pricing_region
+from shared.adapters.clients import lazy_client, pricing_region
 from shared.adapters.dynamodb_boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb_decisions import StoredDecisions
 from shared.adapters.dynamodb_discovery_turn import DynamoDbDiscoveryTurns
@@ -48,16 +48,16 @@ class Adapters:
     @cached_property
     def dynamodb(self) -> Any:
         """DynamoDB."""
-        return make_client("dynamodb")
+        return lazy_client("dynamodb")
 
     @cached_property
     def ec2(self) -> Any:
         """EC2."""
-        return make_client("ec2")
+        return lazy_client("ec2")
 
     @cached_property
     def _sqs(self) -> Any:
-        return make_client("sqs")
+        return lazy_client("sqs")
 
     # state
 
@@ -105,7 +105,7 @@ class Adapters:
     def decisions(self) -> StoredDecisions:
         """Decisions and their snapshots."""
         table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
-        return StoredDecisions(self.dynamodb, table, make_client("s3"), bucket, self.clock)
+        return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:
@@ -145,13 +145,13 @@ class Adapters:
     @cached_property
     def publisher(self) -> EventBridgePublisher:
         """The outbound bus."""
-        return EventBridgePublisher(make_client("events"), self.settings.event_bus)
+        return EventBridgePublisher(lazy_client("events"), self.settings.event_bus)
 
     @cached_property
     def timers(self) -> SchedulerDrainTimers:
         """Drain timers."""
         return SchedulerDrainTimers(
-            make_client("scheduler"),
+            lazy_client("scheduler"),
             group=self.settings.drain_schedule_group,
             role_arn=self.settings.drain_schedule_role_arn,
             target_arn=self.settings.drain_schedule_target_arn,
@@ -162,7 +162,7 @@ class Adapters:
     @cached_property
     def reservation_reader(self) -> Ec2ReservationReader:
         """DescribeCapacityReservations."""
-        return Ec2ReservationReader(self.ec2, lambda: make_client("resource-groups"))
+        return Ec2ReservationReader(self.ec2, lazy_client("resource-groups"))
 
     @cached_property
     def unit_mover(self) -> Ec2UnitMover:
@@ -177,7 +177,7 @@ class Adapters:
     @cached_property
     def launch_environment(self) -> Ec2LaunchEnvironment:
         """Subnets, security groups, images, instance profiles."""
-        return Ec2LaunchEnvironment(self.ec2, make_client("ssm"), make_client("iam"), self.clock)
+        return Ec2LaunchEnvironment(self.ec2, lazy_client("ssm"), lazy_client("iam"), self.clock)
 
     @cached_property
     def instance_types(self) -> Ec2InstanceTypeReader:
@@ -189,7 +189,7 @@ class Adapters:
     def prices(self) -> AwsPriceReader:
         """On-demand and spot prices."""
         region = self.settings.region
-        pricing = make_client("pricing", pricing_region(region))
+        pricing = lazy_client("pricing", pricing_region(region))
         return AwsPriceReader(pricing, self.ec2, region=region, clock=self.clock)
 
     @cached_property

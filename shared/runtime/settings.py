@@ -8,12 +8,11 @@ from fractions import Fraction
 from typing import Final
 
 from shared import names
-from shared.core.drain import InstanceStatusPolicy
+from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.policy import SchedulingPolicy
 from shared.names import Queue, Table
 from shared.runtime.environment import SettingsError, choice
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
-from shared.usecases.react import RebalancePolicy
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.

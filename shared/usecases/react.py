@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
 from shared.core.capacity_reservation import ReservationKind
-from shared.core.drain import INTERRUPTION_NOTICE, InstanceStatusPolicy, maintenance_deadline
+from shared.core.drain import INTERRUPTION_NOTICE, InstanceStatusPolicy, RebalancePolicy, maintenance_deadline
 from shared.core.instance import SPOT_LIFECYCLE, Instance
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import DrainReason, NodeClaim
@@ -32,13 +31,6 @@ from shared.usecases.node_life import NodeLife
 _STALE_AFTER: Final = timedelta(minutes=15)
 # AWS Health reports a reservation that was used to less than a fifth for at least this long.
 _UNDERUTILIZED_FOR: Final = timedelta(hours=24)
-
-
-class RebalancePolicy(StrEnum):
-    """What a rebalance recommendation does. Karpenter ignores it; draining early costs a node for a risk."""
-
-    IGNORE = "ignore"
-    LAUNCH_BEFORE_DRAIN = "launch-before-drain"
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ class Ec2World:
         self.fleet = Ec2FleetLauncher(client, self.cloud.clock)
         self.templates = Ec2LaunchTemplates(client, DEPLOYMENT)
         self.instances = Ec2Instances(client, DEPLOYMENT)
-        self.reader = Ec2ReservationReader(client, lambda: None)
+        self.reader = Ec2ReservationReader(client, None)
         self.zones = {
             subnet["AvailabilityZone"]: Subnet(
                 subnet["SubnetId"],

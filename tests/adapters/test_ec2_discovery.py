@@ -86,12 +86,12 @@ def test_blocks_and_reservations_of_others_are_listed_with_their_owner_and_block
     cloud = Cloud()
     shared = cloud.control("share_reservation", instance_type="m5.large", zone="us-east-1a", count=3)
     block = cloud.control("purchase_capacity_block", instance_type="p5.48xlarge", zone="us-east-1a", count=2)
-    found = {item.id: item for item in Ec2ReservationReader(cloud.ec2, lambda: None).list_visible()}
+    found = {item.id: item for item in Ec2ReservationReader(cloud.ec2, None).list_visible()}
     assert found[shared["capacity_reservation_id"]].owner_id != found[block["capacity_reservation_id"]].owner_id
     ours = found[block["capacity_reservation_id"]]
     assert (ours.kind, ours.capacity_block_id) == (ReservationKind.CAPACITY_BLOCK, block["capacity_block_id"])
     cloud.control("unshare_reservation", capacity_reservation_id=shared["capacity_reservation_id"])
-    left = {item.id for item in Ec2ReservationReader(cloud.ec2, lambda: None).list_visible()}
+    left = {item.id for item in Ec2ReservationReader(cloud.ec2, None).list_visible()}
     assert left == {block["capacity_reservation_id"]}
 
 
@@ -100,7 +100,7 @@ def test_every_page_and_every_kind_is_listed() -> None:
     made = {cloud.reserve(2, TagSpecifications=[_tags("capacity-reservation", team="research")]) for _ in range(5)}
     ended = cloud.reserve(1)
     cloud.ec2.cancel_capacity_reservation(CapacityReservationId=ended)
-    reader = Ec2ReservationReader(_paged(cloud.ec2, 2), lambda: None)
+    reader = Ec2ReservationReader(_paged(cloud.ec2, 2), None)
 
     found = {reservation.id: reservation for reservation in reader.list_visible()}
 
@@ -151,7 +151,7 @@ class _Groups:
 
 
 def test_only_reservations_of_a_group_count() -> None:
-    reader = Ec2ReservationReader(Cloud().ec2, _Groups)
+    reader = Ec2ReservationReader(Cloud().ec2, _Groups())
 
     assert reader.list_group("arn:group/x") == {"x-AWS::EC2::CapacityReservation"}
 
@@ -263,7 +263,7 @@ def test_errors_are_typed() -> None:
             raise ClientError({"Error": {"Code": "RequestLimitExceeded", "Message": name}}, name)
 
     with pytest.raises(ThrottledError):
-        Ec2ReservationReader(Throttled(), lambda: None).list_visible()  # type: ignore[arg-type] # a fake of the one call
+        Ec2ReservationReader(Throttled(), None).list_visible()  # type: ignore[arg-type] # a fake of the one call
 
 
 # Instance types

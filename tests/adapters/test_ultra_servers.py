@@ -25,7 +25,7 @@ def read(reader: Ec2ReservationReader) -> dict[str, CapacityReservation]:
 def test_a_block_of_a_type_that_nobody_has_listed_is_one_if_ec2_says_so() -> None:
     cloud = Cloud()
     ultra, plain = buy(cloud, "p5.48xlarge", "u-p9e-x72"), buy(cloud, "p5.48xlarge")
-    found = read(Ec2ReservationReader(cloud.ec2, lambda: None))
+    found = read(Ec2ReservationReader(cloud.ec2, None))
     assert (found[ultra].ultra_server, found[plain].ultra_server) == (True, False)
     (end, drain) = found[ultra].end_at, found[ultra].drain_at()
     assert end is not None
@@ -35,7 +35,7 @@ def test_a_block_of_a_type_that_nobody_has_listed_is_one_if_ec2_says_so() -> Non
 
 def test_blocks_are_asked_about_once_and_again_only_for_new_ones() -> None:
     cloud = Cloud()
-    reader = Ec2ReservationReader(cloud.ec2, lambda: None)
+    reader = Ec2ReservationReader(cloud.ec2, None)
     buy(cloud, "p5.48xlarge")
     read(reader)
     cloud.control("fail_calls", operation="DescribeCapacityBlocks", code="UnauthorizedOperation", count=1)
@@ -49,7 +49,7 @@ def test_without_blocks_nothing_is_asked() -> None:
     cloud = Cloud()
     cloud.control("fail_calls", operation="DescribeCapacityBlocks", count=1)
     cloud.reserve(1)
-    reader = Ec2ReservationReader(cloud.ec2, lambda: None)
+    reader = Ec2ReservationReader(cloud.ec2, None)
     read(reader)
     buy(cloud, "trn2u.48xlarge")
     (block,) = (reservation for reservation in read(reader).values() if reservation.capacity_block_id)

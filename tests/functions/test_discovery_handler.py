@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from functions.discover_reservations.handler import handler
-from shared.runtime import bootstrap
 from shared.usecases.discover_on_event import DiscoverOnEvent
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
 from tests.usecases.planning_world import PlanningWorld, node_class_manifest
@@ -19,9 +18,9 @@ def world(monkeypatch: pytest.MonkeyPatch) -> PlanningWorld:
     """A world whose use cases stand in the composition root's place."""
     world, turns = PlanningWorld(), MemoryDiscoveryTurns()
     world.apply(node_class_manifest(capacityReservationSelectorTerms=[{"tags": {"team": "research"}}]))
-    monkeypatch.setattr(bootstrap, "discover_reservations", world.discovery)
+    monkeypatch.setattr("functions.discover_reservations.handler.discover_reservations", world.discovery)
     on_event = DiscoverOnEvent(world.discovery(), turns, world.clock, pause=lambda _: None)
-    monkeypatch.setattr(bootstrap, "discover_on_event", lambda: on_event)
+    monkeypatch.setattr("functions.discover_reservations.handler.discover_on_event", lambda: on_event)
     return world
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from functions.disrupt.handler import handler
 from shared.core.node_claim import ClaimState
-from shared.runtime import bootstrap
 from tests.usecases.disrupt_world import DisruptWorld
 
 
@@ -29,7 +28,7 @@ def test_the_schedule_moves_work_into_a_unit_that_is_free(
     world.submit("train", replicas=2, gpus=8)
     world.minutes(2)
     world.resize("cr-1", 2)
-    monkeypatch.setattr(bootstrap, "disrupt", world.disrupt)
+    monkeypatch.setattr("functions.disrupt.handler.disrupt", world.disrupt)
     seen = []
     for _ in range(3):
         world.settle()

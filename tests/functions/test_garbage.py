@@ -8,7 +8,6 @@ import pytest
 
 import functions.disrupt.handler
 import functions.provision.handler
-from shared.runtime import bootstrap
 from shared.runtime.garbage import collection_paused
 
 HANDLERS = {"provision": functions.provision.handler.handler, "disrupt": functions.disrupt.handler.handler}
@@ -52,7 +51,7 @@ class Failing:
 @pytest.mark.parametrize("verb", HANDLERS)
 def test_passes_run_without_the_collector(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
     handler: Callable[[dict[str, Any], Any], Any] = HANDLERS[verb]
-    monkeypatch.setattr(bootstrap, verb, Failing)
+    monkeypatch.setattr(f"functions.{verb}.handler.{verb}", Failing)
     with pytest.raises(RuntimeError, match="collecting: False"):
         handler({}, None)
     assert gc.isenabled()

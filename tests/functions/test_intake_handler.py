@@ -10,14 +10,17 @@ from functions.intake.handler import handler
 from shared import names
 from shared.names import Queue, Table
 from shared.ports.policy import PolicyKind, PutPolicy
-from shared.runtime import bootstrap
+from shared.runtime.composition.draining import draining
+from shared.runtime.composition.intake import intake, rejections
+from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.stored_policy import stored_policy
 from shared.runtime.settings import REGION
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded
-CACHED = (bootstrap.adapters, bootstrap.intake, bootstrap.rejections, bootstrap.draining)
+CACHED = (adapters, intake, rejections, draining, stored_policy)
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def received(url: str, queue: str) -> list[dict[str, Any]]:
 
 
 def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
-    store = bootstrap.adapters().policy
+    store = adapters().policy
     store.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {}, 1, None)])
     bodies = [
         json.dumps(GOOD),
@@ -64,8 +67,8 @@ def test_a_batch_of_good_and_bad_messages(endpoint: str) -> None:
     assert handler(event(*bodies), None) == {"batchItemFailures": []}
     assert handler(event(*bodies), None) == {"batchItemFailures": []}
 
-    urls = bootstrap.adapters().settings
-    listed = [record.key for record in bootstrap.adapters().workloads.list_needing_planning()]
+    urls = adapters().settings
+    listed = [record.key for record in adapters().workloads.list_needing_planning()]
     assert listed == ["research/other", "research/train"]
     letters = received(endpoint, urls.demand_dead_letter_queue_url)
     reasons = [letter["MessageAttributes"]["Reason"]["StringValue"] for letter in letters]

@@ -15,7 +15,6 @@ from functions.react.handler import handler as react
 from shared.core.json_codec import CodecError, dumps
 from shared.core.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.node_claim import ClaimState
-from shared.runtime import bootstrap
 from tests.fakes.messaging import MemoryRedelivery
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
@@ -24,19 +23,19 @@ EVENTS = Path(__file__).parents[1] / "events"
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose use cases stand in the composition root's place."""
+    """A world whose use cases stand in the place of those of the composition root."""
     world = World()
     world.add_reservation("cr-1")
     world.add_workload(replicas=100)
     for name in ("launch", "react", "expire", "collect"):
-        monkeypatch.setattr(bootstrap, name, getattr(world, name))
+        monkeypatch.setattr(f"functions.{name}.handler.{name}", getattr(world, name))
     return world
 
 
 @pytest.fixture(autouse=True)
 def redelivery(monkeypatch: pytest.MonkeyPatch) -> MemoryRedelivery:
     redelivery = MemoryRedelivery()
-    monkeypatch.setattr(bootstrap, "redelivery", lambda: redelivery)
+    monkeypatch.setattr("functions.react.handler.redelivery", lambda: redelivery)
     return redelivery
 
 

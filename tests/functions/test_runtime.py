@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from infra.scheduling import planner_environment
 from shared import names
-from shared.core.drain import InstanceStatusPolicy
+from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.messages import parse_demand
@@ -21,7 +21,6 @@ from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.environment import SettingsError
 from shared.runtime.observability import count, observed
 from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
-from shared.usecases.react import RebalancePolicy
 from shared.usecases.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.drain import InstanceStatusPolicy
+from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.instance_type import CapacityType, InstanceType, Offering
 from shared.core.node_claim import ClaimState, Lease, NodeClaim
 from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
@@ -32,7 +32,7 @@ from shared.usecases.launch_gangs import LaunchGangs
 from shared.usecases.launch_reactions import LaunchReactions
 from shared.usecases.node_life import NodeLife
 from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.react import React, RebalancePolicy
+from shared.usecases.react import React
 from shared.usecases.reservation_starts import ReservationStarts
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.ec2 import FakeEc2, FakeTemplates

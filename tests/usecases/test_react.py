@@ -8,13 +8,12 @@ import pytest
 
 from shared.core import labels
 from shared.core.capacity_reservation import ReservationKind
-from shared.core.drain import InstanceStatusPolicy
+from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.notice import Notice, NoticeKind
 from shared.core.offerings import reservation_labels
 from shared.ports.errors import ThrottledError
-from shared.usecases.react import RebalancePolicy
 from tests.fakes.effects import Effects
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 

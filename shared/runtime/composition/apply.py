@@ -1,0 +1,15 @@
+"""The apply function."""
+
+import time
+from functools import cache
+
+from shared.runtime.composition.outside import adapters
+from shared.usecases.apply_policy import ApplyPolicy
+from shared.usecases.deploy_policy import DeployPolicy
+
+
+@cache
+def deploy_policy() -> DeployPolicy:
+    """Return the application of a deployment's manifests folder."""
+    outside = adapters()
+    return DeployPolicy(ApplyPolicy(outside.policy, outside.publisher, outside.queue), pause=time.sleep)

@@ -1,0 +1,34 @@
+"""The discover_reservations function."""
+
+import time
+from functools import cache
+
+from shared.runtime.composition.outside import adapters
+from shared.usecases.discover_on_event import DiscoverOnEvent
+from shared.usecases.discover_reservations import DiscoverReservations
+from shared.usecases.observe_reservation import ReservationObserver
+from shared.usecases.resolve_node_classes import NodeClassResolver
+
+
+@cache
+def discover_reservations() -> DiscoverReservations:
+    """Return the discovery of reservations."""
+    outside = adapters()
+    return DiscoverReservations(
+        reader=outside.reservation_reader,
+        resolver=NodeClassResolver(outside.launch_environment, outside.policy),
+        policy=outside.policy,
+        reservations=outside.reservations,
+        observer=ReservationObserver(outside.reservations, outside.node_claims),
+        timers=outside.timers,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+    )
+
+
+@cache
+def discover_on_event() -> DiscoverOnEvent:
+    """Return the discovery of reservations that events wake."""
+    outside = adapters()
+    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=time.sleep)

@@ -1,0 +1,28 @@
+"""The intake function."""
+
+from functools import cache
+
+from shared.ports.policy import PolicyKind
+from shared.runtime.composition.draining import draining
+from shared.runtime.composition.outside import adapters
+from shared.usecases.intake import Intake
+from shared.usecases.reject_demand import RejectDemand
+
+
+@cache
+def intake() -> Intake:
+    """Return the intake."""
+    outside = adapters()
+    return Intake(outside.workloads, draining().release, outside.queue, outside.clock)
+
+
+@cache
+def rejections() -> RejectDemand:
+    """Return the way of messages that cannot be understood."""
+    outside = adapters()
+    return RejectDemand(outside.dead_letters, outside.publisher)
+
+
+def node_pool_names() -> frozenset[str]:
+    """Return the names of the NodePools that are stored now."""
+    return frozenset(item.name for item in adapters().policy.list_all() if item.kind is PolicyKind.NODE_POOL)

@@ -1,0 +1,51 @@
+"""The launch function."""
+
+from functools import cache
+
+from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.stored_policy import stored_policy
+from shared.usecases.launch import Launch
+from shared.usecases.launch_effects import LaunchEffects
+from shared.usecases.launch_gangs import LaunchGangs
+from shared.usecases.launch_reactions import LaunchReactions
+
+
+@cache
+def launch() -> Launch:
+    """Return the launch of batches."""
+    outside = adapters()
+    effects = LaunchEffects(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        reactions=LaunchReactions(
+            reservations=outside.reservations,
+            offerings=outside.offerings,
+            shortages=outside.shortage_history,
+            policy=stored_policy(),
+            templates=outside.launch_templates,
+            publisher=outside.publisher,
+        ),
+        gangs=LaunchGangs(outside.node_claims, outside.workloads, outside.instances),
+        terminator=outside.instances,
+        tagger=outside.instances,
+        timers=outside.timers,
+        clock=outside.clock,
+    )
+    return Launch(
+        claims=outside.node_claims,
+        attempts=outside.launch_attempts,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        shortages=outside.shortage_history,
+        policy=stored_policy(),
+        fleet=outside.fleet,
+        templates=outside.launch_templates,
+        instances=outside.instances,
+        effects=effects,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        clock=outside.clock,
+        deployment=outside.settings.deployment,
+    )

@@ -1,0 +1,43 @@
+"""The provision function."""
+
+from dataclasses import replace
+from datetime import datetime
+from functools import cache
+
+from shared.core import checker
+from shared.core.plan import Plan
+from shared.core.policy import SchedulingPolicy
+from shared.core.snapshot import Snapshot
+from shared.runtime.composition.draining import draining
+from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.planning import snapshot_gatherer, solve
+from shared.usecases.commit_plan import PlanCommitter
+from shared.usecases.provision import Provision
+from shared.usecases.workload_status import WorkloadStatus
+
+
+def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
+    """Check a plan by the rules, independently of the scheduler."""
+    return checker.check(snapshot, plan, now=now, policy=policy)
+
+
+@cache
+def provision() -> Provision:
+    """Return the planner."""
+    outside = adapters()
+    return Provision(
+        gatherer=snapshot_gatherer(),
+        committer=PlanCommitter(outside.node_claims, outside.ids),
+        status=WorkloadStatus(outside.workloads, outside.publisher),
+        node_claims=outside.node_claims,
+        decisions=outside.decisions,
+        queue=outside.queue,
+        publisher=outside.publisher,
+        ids=outside.ids,
+        clock=outside.clock,
+        # What is bought now is paid for hours: worth the seconds of polish.
+        policy=replace(outside.settings.scheduling, with_certificate=True),
+        solve=solve,
+        check=check,
+        shed_surplus=draining().shed_surplus,
+    )

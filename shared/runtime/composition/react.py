@@ -1,0 +1,42 @@
+"""The react function."""
+
+from functools import cache
+
+from shared.ports.messaging import Redelivery
+from shared.runtime.composition.draining import draining
+from shared.runtime.composition.node_life import block_drains, node_life
+from shared.runtime.composition.outside import adapters
+from shared.usecases.freed_units import FreedUnits
+from shared.usecases.observe_reservation import ReservationObserver
+from shared.usecases.react import React
+
+
+@cache
+def react() -> React:
+    """Return the reaction to AWS's events."""
+    outside = adapters()
+    return React(
+        claims=outside.node_claims,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        instances=outside.instances,
+        life=node_life(),
+        draining=draining(),
+        blocks=block_drains(),
+        freed=FreedUnits(
+            reader=outside.reservation_reader,
+            reservations=outside.reservations,
+            observer=ReservationObserver(outside.reservations, outside.node_claims),
+            queue=outside.queue,
+        ),
+        publisher=outside.publisher,
+        clock=outside.clock,
+        rebalance=outside.settings.rebalance_policy,
+        instance_status=outside.settings.instance_status_policy,
+    )
+
+
+@cache
+def redelivery() -> Redelivery:
+    """Return what brings failed reactions back within seconds."""
+    return adapters().reactions
