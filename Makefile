@@ -26,13 +26,16 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo test check synth bench deploy lock clean setup
+.PHONY: help demo play test check synth bench deploy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
 	@python -m demo
+
+play: setup ## keep the deployed stack up on an embedded AWS until Ctrl-C, to try things
+	@python -m embedded.reservoir
 
 test: check $(CDK_CLI) ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; python -m pytest -n auto --dist loadfile

@@ -1,6 +1,5 @@
 """Play the demo: ``python -m demo``. Exits 0 only if EC2's state is as it must be."""
 
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -11,9 +10,10 @@ from rich.live import Live
 from demo.observer import Observed, Observer
 from demo.picture import draw
 from demo.report import closing_table, on_demand_prices, violations
-from demo.scenario import EXAMPLES, DemoFailedError, Story, make_reservations
-from embedded.reservoir import ROOT, DeployedReservoir, Report
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, EVENT_BUS, Function, Queue, output_name
+from demo.scenario import BLOCK_ENDS_IN, DemoFailedError, Story
+from embedded.reservoir import DeployedReservoir, Report
+from embedded.reservoir.example import set_up
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, EVENT_BUS, Queue, output_name
 
 
 def main() -> int:
@@ -38,15 +38,8 @@ def main() -> int:
 
 def _play(console: Console, reservoir: DeployedReservoir, report: Report) -> int:
     aws, outputs = reservoir.aws, reservoir.outputs
-    report("reserving capacity")
-    titles = make_reservations(aws)
+    titles = set_up(reservoir, report, BLOCK_ENDS_IN)
     observer = Observer(aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id)
-    report("applying the policy with the command line")
-    command = [sys.executable, "-m", "reservoir", "apply", "-f", str(EXAMPLES / "policy.yaml")]
-    subprocess.run(command, check=True, cwd=ROOT, env=reservoir.environment())  # noqa: S603 - our own program
-    report("discovering instance types, prices and reservations")
-    for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS):
-        reservoir.invoke(function)
     with Live(console=console, refresh_per_second=8, transient=False) as live:
 
         def show(seen: Observed, step: str, wanted: Mapping[str, int]) -> None:

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from demo.observer import Observed, Observer, Reservation
 from embedded.client import EmbeddedAws
+from embedded.reservoir.example import EXAMPLES, Titles
 
-EXAMPLES: Final = Path(__file__).resolve().parent.parent / "examples" / "demo"
 BLOCK_ENDS_IN: Final = timedelta(minutes=150)
 RECLAIM_LEAD: Final = timedelta(minutes=30)  # EC2 begins to terminate a block's instances this long before its end
 DRAIN_LEAD: Final = timedelta(minutes=40)
@@ -24,56 +23,6 @@ STEP_LIMIT_S: Final = 60.0
 
 class DemoFailedError(Exception):
     """Something that must be true of EC2 is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Titles:
-    """The reservations of the story, by id."""
-
-    by_id: Mapping[str, str]
-
-    def id_of(self, title: str) -> str:
-        """Return the id of a reservation."""
-        return next(identity for identity, it in self.by_id.items() if it == title)
-
-
-def make_reservations(aws: EmbeddedAws) -> Titles:
-    """Buy what the team already pays for: on-demand reservations, a Capacity Block, an interruptible reservation."""
-    ec2 = aws.client("ec2")
-
-    def reserve(instance_type: str, zone: str, count: int, purpose: str | None) -> str:
-        tags = [{"Key": "purpose", "Value": purpose}] if purpose else []
-        specification = [{"ResourceType": "capacity-reservation", "Tags": tags}] if tags else []
-        answer = ec2.create_capacity_reservation(
-            InstanceType=instance_type,
-            InstancePlatform="Linux/UNIX",
-            AvailabilityZone=zone,
-            InstanceCount=count,
-            InstanceMatchCriteria="targeted",
-            TagSpecifications=specification,
-        )
-        return str(answer["CapacityReservation"]["CapacityReservationId"])
-
-    block = aws.ec2(
-        "purchase_capacity_block",
-        instance_type="p5.48xlarge",
-        zone="us-east-1b",
-        count=4,
-        end_in_s=BLOCK_ENDS_IN.total_seconds(),
-        tags={"purpose": "gpu"},
-    )["capacity_reservation_id"]
-    lender = reserve("c7i.8xlarge", "us-east-1c", 3, None)
-    lent = aws.ec2("create_interruptible", source_reservation_id=lender, count=3)["capacity_reservation_id"]
-    ec2.create_tags(Resources=[lent], Tags=[{"Key": "purpose", "Value": "general"}])
-    return Titles(
-        {
-            block: "Capacity Block",
-            lent: "interruptible",
-            reserve("m7i.4xlarge", "us-east-1a", 6, "general"): "general",
-            reserve("r6i.4xlarge", "us-east-1b", 4, "general"): "memory",
-            reserve("g5.12xlarge", "us-east-1a", 3, "gpu"): "inference",
-        }
-    )
 
 
 def read_workloads() -> Mapping[str, Mapping[str, Any]]:

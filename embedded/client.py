@@ -37,7 +37,7 @@ class Control:
     """The control API (``docs/embedded-aws.md``)."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
 
     def call(self, method: str, path: str, payload: Mapping[str, Any] | None = None) -> JsonObject:
         """Send a request; return the answer's object.
@@ -48,7 +48,7 @@ class Control:
             With the reason, when the request is refused.
         """
         body = None if payload is None else json.dumps(payload).encode()
-        request = urllib.request.Request(self._url + path, body, method=method)  # noqa: S310 - loopback HTTP
+        request = urllib.request.Request(self.url + path, body, method=method)  # noqa: S310 - loopback HTTP
         try:
             with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - as above
                 answer: JsonObject = json.load(response)

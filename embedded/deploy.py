@@ -8,6 +8,7 @@ in their order. The endpoint and the credentials come from the environment, as f
 import argparse
 import io
 import json
+import platform
 import sys
 import time
 import zipfile
@@ -34,6 +35,10 @@ class DeploymentError(Exception):
     """A stack was not created or updated; the text says which resources failed, and why."""
 
 
+class ForeignLayerError(DeploymentError):
+    """A layer was built for another Python or processor than this one, on which every function would die."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Stack:
     name: str
@@ -47,10 +52,14 @@ def deploy(cdk_out: Path, clients: Clients, report: Report) -> Outputs:
 
     Raises
     ------
+    ForeignLayerError
+        When a layer cannot run here; nothing has been changed then.
     DeploymentError
         When a stack does not reach a complete state.
     """
     manifest = json.loads((cdk_out / "manifest.json").read_text())
+    for stack in _stacks(cdk_out, manifest):
+        _refuse_foreign_layers(stack)
     account_id = clients("sts").get_caller_identity()["Account"]
     region = clients("sts").meta.region_name
     _write_bootstrap_version(clients("ssm"))
@@ -94,6 +103,25 @@ def _stacks(cdk_out: Path, manifest: Mapping[str, Any]) -> Iterator[_Stack]:
             parameters=properties.get("parameters", {}),
             tags=properties.get("tags", {}),
         )
+
+
+def _refuse_foreign_layers(stack: _Stack) -> None:
+    """Refuse layers that say that they are for something else: the embedded AWS runs functions on its own Python."""
+    here = {
+        "CompatibleRuntimes": f"python{sys.version_info.major}.{sys.version_info.minor}",
+        "CompatibleArchitectures": "arm64" if platform.machine() in ("aarch64", "arm64") else "x86_64",
+    }
+    for name, resource in json.loads(stack.template.read_text())["Resources"].items():
+        if resource["Type"] != "AWS::Lambda::LayerVersion":
+            continue
+        for property_name, ours in here.items():
+            compatible = resource["Properties"].get(property_name, [ours])
+            if ours not in compatible:
+                raise ForeignLayerError(
+                    f"{stack.name}: the layer {name} is for {', '.join(compatible)}, and functions run on {ours} here."
+                    ' Synthesise for this machine, CDK_CONTEXT_JSON=\'{"embedded": "true"}\' python app.py, and deploy'
+                    " again; `make play` does all of it."
+                )
 
 
 def _write_bootstrap_version(ssm: Any) -> None:

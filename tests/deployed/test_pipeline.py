@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from demo.observer import Observed
-from demo.scenario import EXAMPLES
+from embedded.reservoir.example import EXAMPLES
 from tests.deployed.world import World
 
 pytestmark = pytest.mark.embedded

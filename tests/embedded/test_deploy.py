@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from embedded.client import EmbeddedAws
-from embedded.deploy import DeploymentError, deploy
+from embedded.deploy import DeploymentError, ForeignLayerError, deploy
 from tests.embedded.conftest import Resources, unique, until, zipped
 
 pytestmark = pytest.mark.embedded
@@ -133,3 +133,41 @@ def test_two_stacks_deploy_in_their_order(embedded_aws: EmbeddedAws, tmp_path: P
     outputs = deploy(assembly.folder, embedded_aws.client, lambda _: None)
     assert list(outputs) == [first, second]
     assert outputs[first]["Arn"] == outputs[second]["Arn"]
+
+
+def layer(**properties: list[str]) -> dict[str, Any]:
+    content = {"S3Bucket": "any", "S3Key": "any"}
+    return {
+        "Resources": {
+            "Packages": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": content, **properties}}
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("properties", "foreign"),
+    [
+        ({"CompatibleRuntimes": ["python2.7"]}, "python2.7"),
+        ({"CompatibleArchitectures": ["sparc"]}, "sparc"),
+    ],
+)
+def test_a_layer_for_another_machine_is_refused_before_anything_changes(
+    embedded_aws: EmbeddedAws, tmp_path: Path, properties: dict[str, list[str]], foreign: str
+) -> None:
+    assembly = Assembly(tmp_path / "out")
+    name = unique("foreign")
+    assembly.stack(name, layer(**properties))
+    embedded_aws.clear_requests()
+    with pytest.raises(ForeignLayerError, match=rf"layer Packages is for {foreign}.*make play"):
+        deploy(assembly.folder, embedded_aws.client, print)
+    assert embedded_aws.requests() == []
+
+
+def test_a_layer_that_names_no_machine_is_for_every_machine(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+    assembly = Assembly(tmp_path / "out")
+    key = assembly.asset("packages.zip", zipped("", "python/some.py"))
+    name = unique("plain")
+    template = layer()
+    template["Resources"]["Packages"]["Properties"]["Content"] = {"S3Bucket": BUCKET, "S3Key": key}
+    assembly.stack(name, template)
+    assert deploy(assembly.folder, embedded_aws.client, print) == {name: {}}

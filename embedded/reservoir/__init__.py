@@ -1,0 +1,21 @@
+"""Reservoir itself on an embedded AWS: synthesised and deployed as for an account, with the network that nodes need.
+
+The demo, ``make play`` and the tests of the deployed stack start here. Nothing in the product knows that it runs on an
+emulator: the template is ``app.py``'s, the assets are the built ones, and what is called is AWS's public API.
+"""
+
+from embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, Synthesis, synthesise
+from embedded.reservoir.network import IMAGE_PARAMETER, NETWORK_TAG, NODE_ROLE
+from embedded.reservoir.stack import DeployedReservoir, Report
+
+__all__ = [
+    "IMAGE_PARAMETER",
+    "LEAVE_ASSETS",
+    "NETWORK_TAG",
+    "NODE_ROLE",
+    "ROOT",
+    "DeployedReservoir",
+    "Report",
+    "Synthesis",
+    "synthesise",
+]

@@ -1,0 +1,96 @@
+"""The account of the demo and of ``make play``: what the team already pays for, its policy, and what is on sale."""
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from embedded.client import EmbeddedAws
+from embedded.reservoir.assembly import ROOT
+from embedded.reservoir.stack import DeployedReservoir, Report
+from shared.names import Function
+
+EXAMPLES: Final = ROOT / "examples" / "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Titles:
+    """The reservations, by id."""
+
+    by_id: Mapping[str, str]
+
+    def id_of(self, title: str) -> str:
+        """Return the id of a reservation."""
+        return next(identity for identity, it in self.by_id.items() if it == title)
+
+
+def set_up(reservoir: DeployedReservoir, report: Report, block_ends_in: timedelta) -> Titles:
+    """Make the reservations, apply the policy with the command line, and discover all there is.
+
+    Raises
+    ------
+    RuntimeError
+        With what was written, when the policy is refused or a discovery fails.
+    """
+    report("reserving capacity")
+    titles = make_reservations(reservoir.aws, block_ends_in)
+    report("applying the policy with the command line; discovering types, prices, reservations")
+    command = [sys.executable, "-m", "reservoir", "apply", "-f", str(EXAMPLES / "policy.yaml")]
+    applying = subprocess.Popen(  # noqa: S603 - our own program
+        command,
+        cwd=ROOT,
+        env=reservoir.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        reservoir.invoke(Function.DISCOVER_OFFERINGS)
+    finally:
+        written, _ = applying.communicate()
+    if applying.returncode:
+        message = f"the policy was not applied:\n{written}"
+        raise RuntimeError(message)
+    reservoir.invoke(Function.DISCOVER_RESERVATIONS)
+    return titles
+
+
+def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta) -> Titles:
+    """Buy on-demand reservations, a Capacity Block, and an interruptible reservation."""
+    ec2 = aws.client("ec2")
+
+    def reserve(instance_type: str, zone: str, count: int, purpose: str | None) -> str:
+        tags = [{"Key": "purpose", "Value": purpose}] if purpose else []
+        specification = [{"ResourceType": "capacity-reservation", "Tags": tags}] if tags else []
+        answer = ec2.create_capacity_reservation(
+            InstanceType=instance_type,
+            InstancePlatform="Linux/UNIX",
+            AvailabilityZone=zone,
+            InstanceCount=count,
+            InstanceMatchCriteria="targeted",
+            TagSpecifications=specification,
+        )
+        return str(answer["CapacityReservation"]["CapacityReservationId"])
+
+    block = aws.ec2(
+        "purchase_capacity_block",
+        instance_type="p5.48xlarge",
+        zone="us-east-1b",
+        count=4,
+        end_in_s=block_ends_in.total_seconds(),
+        tags={"purpose": "gpu"},
+    )["capacity_reservation_id"]
+    lender = reserve("c7i.8xlarge", "us-east-1c", 3, None)
+    lent = aws.ec2("create_interruptible", source_reservation_id=lender, count=3)["capacity_reservation_id"]
+    ec2.create_tags(Resources=[lent], Tags=[{"Key": "purpose", "Value": "general"}])
+    return Titles(
+        {
+            block: "Capacity Block",
+            lent: "interruptible",
+            reserve("m7i.4xlarge", "us-east-1a", 6, "general"): "general",
+            reserve("r6i.4xlarge", "us-east-1b", 4, "general"): "memory",
+            reserve("g5.12xlarge", "us-east-1a", 3, "gpu"): "inference",
+        }
+    )

@@ -1,0 +1,94 @@
+"""One deployment of Reservoir on an embedded AWS of its own."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from botocore.config import Config
+
+from embedded.client import EmbeddedAws
+from embedded.deploy import deploy
+from embedded.reservoir.assembly import Settings, Synthesis
+from embedded.reservoir.network import make_network
+from infra.naming import function_name
+from shared.names import DEPLOYMENT, Function, output_name
+
+# The first reading of all instance types takes longer than a client usually waits.
+PATIENT: Final = Config(read_timeout=600, retries={"total_max_attempts": 1})
+Report = Callable[[str], None]
+
+
+class DeployedReservoir:
+    """An embedded AWS with Reservoir deployed, from ``start`` (or ``with``) to ``stop``.
+
+    Parameters
+    ----------
+    report
+        Called with a line of progress before each step.
+    settings
+        What its settings file says beside what suits an embedded run, e.g. ``{"spotPoolSharePercent": 50}``.
+    assembly
+        A folder that :func:`synthesise` has filled from the same settings; without one it is made, or taken from the
+        last time.
+    """
+
+    def __init__(self, report: Report, settings: Settings | None = None, assembly: Path | None = None) -> None:
+        self.aws = EmbeddedAws()
+        self.outputs: Mapping[str, str] = {}
+        self._report = report
+        self._settings = settings or {}
+        self._assembly = assembly
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Synthesise, start AWS, make the network, deploy; a failure leaves nothing running."""
+        try:
+            self._deploy(self._start_with_assembly())
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start_with_assembly(self) -> Path:
+        if self._assembly is not None:
+            self._report("starting the embedded AWS")
+            self.aws.start()
+            return self._assembly
+        synthesis = Synthesis(self._settings)
+        try:
+            self._report("nothing changed since the last synthesis" if synthesis.is_kept else "synthesising the stack")
+            self._report("starting the embedded AWS")
+            self.aws.start()
+            return synthesis.finish()
+        finally:
+            synthesis.abandon()
+
+    def _deploy(self, assembly: Path) -> None:
+        self._report("making subnets, a security group, an image and a node role")
+        make_network(self.aws)
+        self._report("deploying")
+        (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
+
+    def invoke(self, function: Function) -> None:
+        """Call a function as its schedule would; what it writes when it fails is in the error."""
+        name = function_name(self.outputs[output_name(DEPLOYMENT)], function)
+        answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=b"{}")
+        if "FunctionError" in answer:
+            raise RuntimeError(f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}")
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which the command line speaks to this deployment."""
+        return {**os.environ, **self.aws.environment(), "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)]}
+
+    def stop(self) -> None:
+        """End everything."""
+        self.aws.stop()
