@@ -72,6 +72,7 @@ class _Stage:
         self.mapping_id = mapping["UUID"]
         with ThreadPoolExecutor(_POLLERS) as pool:  # cold starts are measured elsewhere
             list(pool.map(self._warm, range(_POLLERS)))
+        self.aws.clock.govern(governed=False)  # how long the work takes is what is measured
         self.aws.clock.pause()
         self.clock = _Stopped(self.aws.clock.now())
 

@@ -28,6 +28,9 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--control-port", type=int, default=0, help="port of the control API (default: a free one)")
     parser.add_argument("--log-level", default="WARNING", help="what goes to stderr (default: %(default)s)")
     parser.add_argument("--exit-with-stdin", action="store_true", help="end when stdin is closed: when the parent ends")
+    parser.add_argument(
+        "--no-governor", action="store_true", help="let emulated time run ahead of the work, as overload"
+    )
     return parser.parse_args(arguments)
 
 
@@ -46,7 +49,7 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
     from embedded.host import Host  # MiniStack reads its environment when it is imported
 
-    host = Host(listener, options.control_port, folder, endpoint)
+    host = Host(listener, options.control_port, folder, endpoint, governed=not options.no_governor)
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: host.request_stop())
     threading.Thread(target=_end, args=(host.wait_for_stop, folder), daemon=True).start()

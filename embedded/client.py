@@ -26,6 +26,7 @@ from embedded.settings import ACCOUNT_ID, REGION, ROOT_ACCESS_KEY_ID, ROOT_SECRE
 
 START_LIMIT_S: Final = 120.0
 STOP_LIMIT_S: Final = 10.0
+CONTROL_LIMIT_S: Final = 60.0
 JsonObject = dict[str, Any]
 
 
@@ -39,8 +40,14 @@ class Control:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def call(self, method: str, path: str, payload: Mapping[str, Any] | None = None) -> JsonObject:
-        """Send a request; return the answer's object.
+    def call(
+        self,
+        method: str,
+        path: str,
+        payload: Mapping[str, Any] | None = None,
+        limit_s: float | None = CONTROL_LIMIT_S,
+    ) -> JsonObject:
+        """Send a request, wait for the answer at most ``limit_s`` (None: for ever), return its object.
 
         Raises
         ------
@@ -50,7 +57,7 @@ class Control:
         body = None if payload is None else json.dumps(payload).encode()
         request = urllib.request.Request(self.url + path, body, method=method)  # noqa: S310 - loopback HTTP
         try:
-            with urllib.request.urlopen(request, timeout=60) as response:  # noqa: S310 - as above
+            with urllib.request.urlopen(request, timeout=limit_s) as response:  # noqa: S310 - as above
                 answer: JsonObject = json.load(response)
         except urllib.error.HTTPError as error:
             with error:
@@ -66,14 +73,26 @@ class Clock:
 
     def now(self) -> datetime:
         """Return the emulated time, aware, in UTC."""
-        return datetime.fromisoformat(self._control.call("GET", "/clock")["now"])
+        return datetime.fromisoformat(self.state()["now"])
 
-    def advance(self, step: timedelta) -> datetime:
-        """Move the clock forward; return the new time. What is due by then has happened when this returns."""
-        return self._set(advance_s=step.total_seconds())
+    def state(self) -> JsonObject:
+        """Return the answer of ``GET /clock``: also how well the work keeps up."""
+        return self._control.call("GET", "/clock")
+
+    def advance(self, step: timedelta, *, coalesce: bool = False) -> datetime:
+        """Move the clock forward; return the new time when all that is due by it, and what that caused, is done.
+
+        With ``coalesce`` schedules that recur fire once, at the end, instead of at each of their times: for jumps over
+        hours in which nothing that they find is of interest.
+        """
+        return self._set(advance_s=step.total_seconds(), coalesce=coalesce)
+
+    def settle(self) -> datetime:
+        """Wait until nothing is under way; return the time."""
+        return self.advance(timedelta(0))
 
     def set_rate(self, factor: float) -> datetime:
-        """Let ``factor`` emulated seconds pass in each real second from now on."""
+        """Let at most ``factor`` emulated seconds pass in each real second from now on."""
         return self._set(rate=factor)
 
     def pause(self) -> datetime:
@@ -84,8 +103,13 @@ class Clock:
         """Let the clock run on."""
         return self._set(pause=False)
 
+    def govern(self, *, governed: bool) -> datetime:
+        """Let the clock wait for the work that it causes, or run ahead of it as if the machine were overloaded."""
+        return self._set(governed=governed)
+
     def _set(self, **change: Any) -> datetime:
-        return datetime.fromisoformat(self._control.call("POST", "/clock", change)["now"])
+        # Without a limit: how long an advance takes depends on what is due.
+        return datetime.fromisoformat(self._control.call("POST", "/clock", change, limit_s=None)["now"])
 
 
 class EmbeddedAws:
@@ -97,11 +121,16 @@ class EmbeddedAws:
         Ports on 127.0.0.1; 0 takes free ones.
     log_level
         What the child writes to stderr.
+    governed
+        Whether the clock waits for the work that it causes; see ``Clock.govern``.
     """
 
-    def __init__(self, *, port: int = 0, control_port: int = 0, log_level: str = "WARNING") -> None:
+    def __init__(
+        self, *, port: int = 0, control_port: int = 0, log_level: str = "WARNING", governed: bool = True
+    ) -> None:
         self._arguments = ["--port", str(port), "--control-port", str(control_port)]
         self._arguments += ["--log-level", log_level, "--exit-with-stdin"]
+        self._arguments += [] if governed else ["--no-governor"]
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)
         self._where: JsonObject = {}
@@ -226,6 +255,10 @@ class EmbeddedAws:
     def clear_requests(self) -> None:
         """Start the record of requests anew."""
         self.control.call("DELETE", "/requests")
+
+    def limit_concurrency(self, count: int) -> None:
+        """Set the account's quota of Lambda invocations at once; AWS's default is 1,000."""
+        self.control.call("POST", "/lambda", {"account_concurrency": count})
 
     def reset(self) -> None:
         """Make the account empty."""

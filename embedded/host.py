@@ -3,29 +3,29 @@
 Import it only after ``settings.prepare_environment``: MiniStack reads its environment when it is imported.
 """
 
-import logging
 import socket
 import threading
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any
 
 from ministack import app
 
-from embedded import delivery, ec2, provisioners, services, services_clock
-from embedded.clock import EmulatedClock
+from embedded import delivery, ec2, lambda_concurrency, provisioners, services
 from embedded.control import ControlServer, JsonObject
 from embedded.ec2_gate import Ec2Gate
+from embedded.emulated_time import services as services_in_time
+from embedded.emulated_time.clock import EmulatedClock
+from embedded.emulated_time.control import set_clock, show_clock
+from embedded.emulated_time.governor import Governor
+from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
 from embedded.front import policies
 from embedded.front.server import serve
+from embedded.lambda_events import AsynchronousInvocations
 from embedded.lambda_runtime import Endpoint, LambdaRuntime
 from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
-
-TICK_S: Final = 0.2
-logger = logging.getLogger(__name__)
 
 
 class Host:
@@ -41,6 +41,8 @@ class Host:
         Private directory; holds ``ca.pem`` and ``key.pem``.
     endpoint
         Where ``listener`` answers.
+    governed
+        Whether the clock waits for work (``embedded.emulated_time.governor``), at first and after a reset.
     """
 
     def __init__(
@@ -49,11 +51,12 @@ class Host:
         control_port: int,
         folder: Path,
         endpoint: Endpoint,
+        *,
+        governed: bool = True,
     ) -> None:
         self._listener = listener
         self._folder = folder
         self._stopping = threading.Event()
-        self._ticking = threading.Lock()
         self.clock = EmulatedClock()
         self.clock.publish_to(folder / "clock")
         self.faults = Faults()
@@ -63,19 +66,27 @@ class Host:
         )
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
-        services_clock.install(self.clock)
+        lambda_concurrency.install()
+        self._backoff: dict[str, float] = {}
+        services_in_time.install(self.clock, self._backoff)
+        self._governed = governed
+        self.governor = Governor(self.clock)
+        self.governor.govern(governed=governed)
+        self._events = AsynchronousInvocations(self.governor)
+        self._events.install()
+        self.governor.watch(Ec2Agenda(self.ec2), Schedules(), QueuedMessages(self._backoff), self._events)
         delivery.install()
         policies.install()
         provisioners.install(self.ec2)
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
-        self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self.ec2.control})
-        self.clock.on_change(self._tick)
+        services_in_time.count_work(self.governor)
+        self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self._control_ec2})
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve for ever; ``on_ready`` is called once requests are answered."""
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
-        threading.Thread(target=self._tick_until_stopped, name="tick", daemon=True).start()
+        threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
         serve(app.app, self._listener, self._folder, on_ready)
 
@@ -88,23 +99,16 @@ class Host:
         self._stopping.wait()
         self.runtime.stop()
 
-    def _tick_until_stopped(self) -> None:
-        while not self._stopping.wait(TICK_S):
-            self._tick()
-
-    def _tick(self) -> None:
-        with self._ticking:
-            try:
-                self.ec2.tick()
-                services_clock.fire_schedules()
-            except Exception:  # a tick that fails must be seen, and must not stop time
-                logger.exception("tick failed")
+    def _control_ec2(self, action: str, payload: JsonObject) -> dict[str, Any]:
+        with self.governor.work():
+            return self.ec2.control(action, payload)
 
     def _operations(self) -> dict[str, Callable[[JsonObject], JsonObject]]:
         return {
             "GET /health": lambda _: {"status": "ok"},
-            "GET /clock": lambda _: self._show_clock(),
-            "POST /clock": self._set_clock,
+            "GET /clock": lambda _: show_clock(self.governor),
+            "POST /clock": lambda payload: set_clock(self.governor, payload),
+            "POST /lambda": self._limit_concurrency,
             "POST /reset": lambda _: self._reset(),
             "GET /faults": lambda _: {"faults": self.faults.rules()},
             "POST /faults": lambda payload: {"id": self.faults.add(FaultRule.parse(payload))},
@@ -113,21 +117,9 @@ class Host:
             "DELETE /requests": lambda _: self._clear_requests(),
         }
 
-    def _show_clock(self) -> JsonObject:
-        return {"now": self.clock.now().isoformat(), "rate": self.clock.rate, "paused": self.clock.paused}
-
-    def _set_clock(self, payload: JsonObject) -> JsonObject:
-        unknown = payload.keys() - {"advance_s", "rate", "pause"}
-        if unknown:
-            raise ValueError(f"unknown fields: {sorted(unknown)}")
-        self._tick()  # a cron schedule counts from the first tick that sees it
-        if "pause" in payload:
-            (self.clock.pause if payload["pause"] else self.clock.resume)()
-        if "rate" in payload:
-            self.clock.set_rate(float(payload["rate"]))
-        if "advance_s" in payload:
-            self.clock.advance(timedelta(seconds=float(payload["advance_s"])))
-        return self._show_clock()
+    def _limit_concurrency(self, payload: JsonObject) -> JsonObject:
+        lambda_concurrency.set_account_limit(int(payload["account_concurrency"]))
+        return {}
 
     def _clear_faults(self) -> JsonObject:
         self.faults.clear()
@@ -138,13 +130,18 @@ class Host:
         return {}
 
     def _reset(self) -> JsonObject:
-        """Make the account empty; the clock keeps its time but runs as real time does."""
+        """Make the account empty; the clock keeps its time but runs as real time does, and waits for work."""
         self.faults.clear()
         self.clock.resume()
         self.clock.set_rate(1)
-        with self._ticking:
+        with self.governor.between_looks():
             app._reset_all_state()  # noqa: SLF001 - MiniStack's own reset operation
             services.forget_schedules()
+            self._backoff.clear()
+            self._events.clear()
+            lambda_concurrency.set_account_limit(lambda_concurrency.ACCOUNT_LIMIT)
             self.ec2.control("reset", {})
         self.runtime.stop()
+        self.governor.govern(governed=self._governed)
+        self.governor.forget_lateness()
         return {}

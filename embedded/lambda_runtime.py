@@ -6,14 +6,17 @@ behind them. Environments are reused when idle, and invocations that overlap get
 environment signs with credentials of its own for the function's role, which is how the router knows who calls.
 """
 
+import contextvars
 import hashlib
 import importlib.util
 import io
 import json
+import os
 import threading
 import uuid
 import zipfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +26,11 @@ from embedded.lambda_environments import Environment, EnvironmentSpec, Invocatio
 # What the managed runtime brings: the runtime client and, last on the path, an SDK.
 RUNTIME_PACKAGES: Final = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
 SDK_PACKAGES: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
+# Invocations that are worked on at once; others wait for their turn, and the clock waits with them
+# (`embedded.emulated_time.governor`). More than a few a core would only take the time from each other.
+PLACES: Final = 2 + 2 * (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+# Whether the request that is being answered is a function's: what it invokes must not wait for its own place.
+called_by_function: contextvars.ContextVar[bool] = contextvars.ContextVar("called_by_function", default=False)
 MAX_IDLE_ENVIRONMENTS: Final = 12  # each holds about 100 MB once the SDK is imported
 
 
@@ -75,6 +83,7 @@ class LambdaRuntime:
         self._layer_content = layer_content
         self._register_session = register_session
         self._lock = threading.Lock()
+        self._places = threading.BoundedSemaphore(PLACES)
         self._unpacking = threading.Lock()
         self._idle: list[tuple[str, Environment]] = []  # (fingerprint, environment), longest idle first
         self._by_access_key: dict[str, Environment] = {}
@@ -86,6 +95,12 @@ class LambdaRuntime:
         self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
     ) -> dict[str, Any]:
         """Run one invocation; the answer has MiniStack's executor shape (``body``, ``log``, ``error``)."""
+        with nullcontext() if called_by_function.get() else self._places:
+            return self._invoke(config, code, event, invocation, trace_id)
+
+    def _invoke(
+        self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
+    ) -> dict[str, Any]:
         environment, fingerprint = self._acquire(config, code)
         outcome = environment.invoke(Invocation(invocation, json.dumps(event).encode(), trace_id))
         self._release(environment, fingerprint)

@@ -5,7 +5,7 @@ packages, and nothing else of the project; so it imports the standard library on
 
 On AWS the platform provides the clock, so a function must not be able to tell: ``time.time``, ``time.time_ns``,
 ``time.gmtime``, ``time.localtime`` and the constructors of "now" of ``datetime`` give the emulated time, computed from
-the three numbers that the host keeps in a mapped file (``embedded.clock``). The methods are replaced inside the
+the numbers that the host keeps in a mapped file (``embedded.emulated_time.clock``). The methods are replaced inside the
 built-in types, so ``from datetime import datetime`` and ``isinstance`` work as ever. Monotonic clocks, timeouts and
 ``context.get_remaining_time_in_millis`` stay real: a function gets as much computing time as on AWS, whatever the rate.
 """
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-STATE = struct.Struct("<Qqqd")  # embedded.clock.PUBLISHED_STATE: sequence, anchor_monotonic_ns, anchor_us, rate
+STATE = struct.Struct("<Qqqdq")  # embedded.emulated_time.clock.PUBLISHED_STATE
 
 
 def emulated_time(path: str) -> Callable[[], int]:
@@ -32,9 +32,10 @@ def emulated_time(path: str) -> Callable[[], int]:
 
     def now_us() -> int:
         while True:
-            sequence, anchor_monotonic_ns, anchor_us, rate = STATE.unpack(state[:])
+            sequence, anchor_monotonic_ns, anchor_us, speed, limit_us = STATE.unpack(state[:])
             if sequence % 2 == 0 and STATE.unpack(state[:])[0] == sequence:
-                return int(anchor_us + (time.monotonic_ns() - anchor_monotonic_ns) * rate / 1000)
+                passed_us = int((time.monotonic_ns() - anchor_monotonic_ns) * speed / 1000)
+                return int(min(anchor_us + passed_us, limit_us))
 
     return now_us
 

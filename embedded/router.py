@@ -21,6 +21,7 @@ from embedded.faults import FaultRule, Faults, Request
 from embedded.front.lanes import Lanes
 from embedded.front.server import ConnectionDropped
 from embedded.lambda_environments import Environment
+from embedded.lambda_runtime import called_by_function
 
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
@@ -74,6 +75,7 @@ class Router:
         service = detect_service(method, path, headers, parameters)
         action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""
         environment = self._environment_of(extract_access_key_id(headers, query) or "")
+        called_by_function.set(environment is not None)
         function = environment.spec.function_name if environment else None
         rule = self._faults.take(Request(service, action.partition(":")[2], function))
         if rule is not None:

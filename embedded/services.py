@@ -1,7 +1,7 @@
 """What is replaced inside MiniStack: its Python executor, and the places where it is less than AWS.
 
 MiniStack has no public extension points, so the names used here are private; its version is pinned exactly. This
-module, ``services_clock``, ``router`` and ``provisioners`` are the only ones that know MiniStack's inside.
+module, ``emulated_time``, ``lambda_concurrency``, ``lambda_events``, ``router`` and ``provisioners`` know its inside.
 """
 
 # ruff: noqa: SLF001 - see above

@@ -31,6 +31,10 @@ class Agenda:
         """Return the emulated time."""
         return self._running_at or self._clock.now()
 
+    def next_due(self) -> datetime | None:
+        """Return when the earliest action is due, or None when there is none."""
+        return self._due[0][0] if self._due else None
+
     def at(self, due: datetime, action: Callable[[], None]) -> None:
         """Run ``action`` at ``due``; one that is already due runs at the next :meth:`catch_up`, never back in time."""
         self._added += 1

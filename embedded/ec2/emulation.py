@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -69,6 +70,11 @@ class Ec2Emulation:
             self.world.agenda.catch_up()
             slots.record_counts(self.world)
         self.world.outbox.flush()
+
+    def next_due(self) -> datetime | None:
+        """Return when something will happen next, if nobody asks for more; None for never."""
+        with self._lock:
+            return self.world.agenda.next_due()
 
     def control(self, action: str, payload: dict[str, Any]) -> dict[str, Any]:
         """Do what only AWS, another account or bad luck can do; see ``control.ACTIONS``.

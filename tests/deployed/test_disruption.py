@@ -207,7 +207,7 @@ def test_a_node_whose_type_is_gone_is_replaced_by_another(world: World, tmp_path
     world.apply(write_manifests(tmp_path, [node_class, wider]))
     catalogue = DynamoDbOfferingStore(world.aws.client("dynamodb"), world.output(Table.OFFERINGS), world)
     assert catalogue.save_catalogue([kind for kind in catalogue.load_catalogue() if kind.name != GONE]) == 1
-    world.aws.clock.advance(timedelta(hours=2))
+    world.aws.clock.advance(timedelta(hours=2), coalesce=True)
     detail = drained(world, GONE)
     assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
     until(world, "the old node is gone", lambda seen: not live(seen, GONE))

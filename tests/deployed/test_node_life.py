@@ -320,7 +320,7 @@ def test_a_block_drains_forty_minutes_before_its_end_and_is_empty_before_ec2_beg
         next(i for i in of_pool(world.seen, "blocks") if i.reservation_id == world_id(world, title))
         for title in ("ends in 39", "ends in 60")
     )
-    world.aws.clock.advance(ends["ends in 39"] - timedelta(minutes=39) - world.now())
+    world.aws.clock.advance(ends["ends in 39"] - timedelta(minutes=39) - world.now(), coalesce=True)
     world.until("one drains", lambda seen: reasons(seen, soon) == ["CapacityBlockEnding"], LIMIT_S)
     assert reasons(world.look(), later) == [None]
     deadline = datetime.fromisoformat(by_instance(world.seen.drains)[soon.id]["deadline"])

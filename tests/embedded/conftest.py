@@ -36,8 +36,11 @@ def zipped(source: str, name: str = "handler.py") -> bytes:
     return content.getvalue()
 
 
-def until(condition: Callable[[], Any], limit_s: float = 20.0) -> Any:
-    """Return the condition's first true value: the only way to wait for another process."""
+def until(condition: Callable[[], Any], limit_s: float = 300.0) -> Any:
+    """Return the condition's first true value: the only way to wait for another process.
+
+    The limit only keeps a test that fails from waiting for ever; how long anything takes is no matter of any test.
+    """
     deadline = time.monotonic() + limit_s
     while not (value := condition()):
         if time.monotonic() > deadline:

@@ -57,8 +57,8 @@ def test_nobody_can_put_events_in_the_name_of_aws(resources: Resources) -> None:
 def test_a_rate_rule_fires_when_the_clock_has_passed_its_period(resources: Resources) -> None:
     url, arn = resources.queue()
     rule = _rule(resources, arn, ScheduleExpression="rate(10 minutes)")
-    for _ in range(2):
-        resources.aws.clock.advance(timedelta(minutes=9))
+    for quiet_min in (9, 8):  # due after 10 and 20 minutes, wherever the steps end
+        resources.aws.clock.advance(timedelta(minutes=quiet_min))
         assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
         resources.aws.clock.advance(timedelta(minutes=2))
         (body,) = resources.bodies(url, 1)
@@ -129,8 +129,12 @@ def test_an_event_whose_function_keeps_failing_ends_in_the_functions_dead_letter
     )
     _rule(resources, arn, EventPattern=json.dumps({"source": [source]}))
     resources.events.put_events(Entries=[{"Source": source, "DetailType": "x", "Detail": '{"a": 1}'}])
+    resources.aws.clock.advance(timedelta(seconds=55))  # Lambda waits for a minute before it tries again
+    assert "Messages" not in resources.sqs.receive_message(QueueUrl=dead_url)
+    resources.aws.clock.advance(timedelta(seconds=10))
     (body,) = resources.bodies(dead_url, 1)
     assert '"a": 1' in body
+    assert resources.aws.function_log(function).count("RuntimeError: always") == 2
 
 
 def test_a_rule_whose_target_does_not_let_it_in_delivers_to_its_dead_letter_queue(resources: Resources) -> None:

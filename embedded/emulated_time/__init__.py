@@ -1,0 +1,1 @@
+"""The emulated time: the clock, the governor that keeps it from running ahead of the work, and what follows them."""
