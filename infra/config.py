@@ -22,12 +22,14 @@ class FunctionSettings:
     # because throttled receives count too.
     max_receive_count: int = 5
     every_min: int | None = None  # schedule
+    # Of Lambda's concurrency, kept for it where the deployment asks for that; also the most that it can then have.
+    reserved_concurrency: int | None = None
 
 
 # Lambda gives CPU in proportion to memory: 1769 MiB is one core, below that start-up (imports) slows down.
 FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.INTAKE: FunctionSettings(30, 1024, Queue.DEMAND, batch_size=10, max_concurrency=5),
-    Function.DISCOVER_RESERVATIONS: FunctionSettings(60, 1024, every_min=1),
+    Function.DISCOVER_RESERVATIONS: FunctionSettings(60, 1024, every_min=1, reserved_concurrency=2),
     # All instance types of a region with their prices: thousands of items over paged, throttled calls.
     Function.DISCOVER_OFFERINGS: FunctionSettings(600, 1769, every_min=12 * 60),
     # One message group makes one planner at a time; up to ten wake-ups collapse into one pass. A failed pass holds up
@@ -39,11 +41,19 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     # brought back after 2, 4, 8 ... 60 s (the handler does that), and what died with its function after 30: a notice is
     # tried for six minutes, three times as long as it is worth.
     Function.REACT: FunctionSettings(
-        30, 1024, Queue.REACTIONS, batch_size=10, max_concurrency=5, hidden_timeouts=1, max_receive_count=10
+        timeout_s=30,
+        memory_mib=1024,
+        queue=Queue.REACTIONS,
+        batch_size=10,
+        max_concurrency=5,
+        hidden_timeouts=1,
+        max_receive_count=10,
+        reserved_concurrency=5,
     ),
-    Function.EXPIRE: FunctionSettings(60, 1024, every_min=1),
-    Function.DISRUPT: FunctionSettings(90, 3008, every_min=1),
-    Function.COLLECT: FunctionSettings(120, 1024, every_min=5),
+    Function.EXPIRE: FunctionSettings(60, 1024, every_min=1, reserved_concurrency=3),  # timers come beside the sweep
+    # A pass takes up to 90 s, so that the next begins beside it.
+    Function.DISRUPT: FunctionSettings(90, 3008, every_min=1, reserved_concurrency=2),
+    Function.COLLECT: FunctionSettings(120, 1024, every_min=5, reserved_concurrency=1),
     Function.APPLY: FunctionSettings(60, 1024),
 }
 

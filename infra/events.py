@@ -16,6 +16,8 @@ from infra.config import FUNCTIONS
 from infra.naming import function_name
 from shared.names import PLANNING_MESSAGE_GROUP, Function, output_name
 
+MINUTES_A_DAY: Final = 24 * 60
+
 # Calls of this account that change reservations. EC2 emits no event of its own for most of them; CloudTrail's copy
 # needs a trail in the account. Calls of a sharing account never appear: the minute's discovery finds their effect.
 RESERVATION_CALLS: Final = (
@@ -117,7 +119,9 @@ class AwsEvents(Construct):
         super().__init__(scope, construct)
         react = targets.SqsQueue(reactions, dead_letter_queue=undelivered)
         # The minute's schedule makes up for a lost wake-up; a late one would tell nothing new.
-        discover = targets.LambdaFunction(discover_reservations, retry_attempts=0, max_event_age=Duration.minutes(1))
+        discover = targets.LambdaFunction(
+            discover_reservations, max_event_age=Duration.minutes(1), dead_letter_queue=undelivered
+        )
         for name, pattern in _instance_patterns(with_rebalance=with_rebalance).items():
             events.Rule(self, name, event_pattern=pattern, targets=[react])
         for name, pattern in _reservation_patterns().items():
@@ -134,24 +138,35 @@ class Schedules(Construct):
         *,
         functions: Mapping[Function, lambda_.IFunction],
         planning: sqs.IQueue,
+        undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, construct)
+        self.by_function: dict[Function, events.Rule] = {}
         for function, settings in FUNCTIONS.items():
             if settings.every_min is not None:
-                target = targets.LambdaFunction(functions[function])
-                self._every(output_name(function), settings.every_min, target)
+                # The next pass does what one did not that could not be delivered in time; but of those that come
+                # twice a day each counts, and EventBridge tries for a day.
+                age = Duration.minutes(settings.every_min) if settings.every_min < MINUTES_A_DAY / 4 else None
+                target = targets.LambdaFunction(functions[function], max_event_age=age, dead_letter_queue=undelivered)
+                self.by_function[function] = self._every(output_name(function), settings.every_min, target)
         # A new deployment must not wait half a day for its catalogue.
         events.Rule(
             self,
             "Deployed",
             event_pattern=_deployment_done(Stack.of(self)),
-            targets=[targets.LambdaFunction(functions[Function.DISCOVER_OFFERINGS])],
+            targets=[targets.LambdaFunction(functions[Function.DISCOVER_OFFERINGS], dead_letter_queue=undelivered)],
         )
         # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
-        self._every("Provision", 1, targets.SqsQueue(planning, message_group_id=PLANNING_MESSAGE_GROUP))
+        wake_up = targets.SqsQueue(
+            planning,
+            message_group_id=PLANNING_MESSAGE_GROUP,
+            max_event_age=Duration.minutes(1),
+            dead_letter_queue=undelivered,
+        )
+        self.by_function[Function.PROVISION] = self._every("Provision", 1, wake_up)
 
-    def _every(self, name: str, minutes: int, target: events.IRuleTarget) -> None:
-        events.Rule(self, name, schedule=events.Schedule.rate(Duration.minutes(minutes)), targets=[target])
+    def _every(self, name: str, minutes: int, target: events.IRuleTarget) -> events.Rule:
+        return events.Rule(self, name, schedule=events.Schedule.rate(Duration.minutes(minutes)), targets=[target])
 
 
 class DrainTimers(Construct):

@@ -27,6 +27,7 @@ class FunctionBundle:
     layer: lambda_.ILayerVersion
     target: LayerTarget
     environment: Mapping[str, str]
+    reserve_concurrency: bool
 
 
 class ReservoirFunction(Construct):
@@ -73,6 +74,7 @@ class ReservoirFunction(Construct):
             role=role,
             timeout=Duration.seconds(settings.timeout_s),
             memory_size=settings.memory_mib,
+            reserved_concurrent_executions=settings.reserved_concurrency if bundle.reserve_concurrency else None,
             environment={**bundle.environment, "POWERTOOLS_SERVICE_NAME": function.value},
             log_group=log_group,
             logging_format=lambda_.LoggingFormat.JSON,

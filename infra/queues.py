@@ -1,4 +1,4 @@
-"""The queues, each with its dead letter queue."""
+"""The queues, each with its dead letter queue, and one for what AWS could not deliver."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_sqs as sqs
@@ -17,13 +17,19 @@ class WorkQueues(Construct):
         super().__init__(scope, construct)
         self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
         self.by_name = {queue: self._queue(queue) for queue in Queue}
+        # Of every rule, whatever it was meant for: a dead letter queue of EventBridge cannot be FIFO, and what lies
+        # here says that a delivery is broken, not that a function failed.
+        self.undelivered = self._letters("Undelivered", fifo=None)
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
+        return self._letters(f"{output_name(queue.name)}DeadLetters", fifo=_fifo(queue))
+
+    def _letters(self, name: str, *, fifo: bool | None) -> sqs.Queue:
         return sqs.Queue(
             self,
-            f"{output_name(queue.name)}DeadLetters",
-            fifo=_fifo(queue),
-            content_based_deduplication=_fifo(queue),
+            name,
+            fifo=fifo,
+            content_based_deduplication=fifo,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=RETENTION,

@@ -15,7 +15,7 @@ from infra.events import AwsEvents, DrainTimers, Schedules
 from infra.function import FunctionBundle, ReservoirFunction
 from infra.grants import Resources
 from infra.manifests import AppliedPolicy
-from infra.observability import Observability
+from infra.operations.observability import Observability
 from infra.permissions import grants
 from infra.queues import WorkQueues
 from infra.scheduling import planner_environment
@@ -50,17 +50,25 @@ class ReservoirStack(Stack):
             self,
             "Events",
             reactions=self.queues.by_name[Queue.REACTIONS],
-            undelivered=self.queues.dead_letters[Queue.REACTIONS],
+            undelivered=self.queues.undelivered,
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
             with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
         )
-        Schedules(self, "Schedules", functions=self.functions, planning=self.queues.by_name[Queue.PLANNING])
+        schedules = Schedules(
+            self,
+            "Schedules",
+            functions=self.functions,
+            planning=self.queues.by_name[Queue.PLANNING],
+            undelivered=self.queues.undelivered,
+        )
         Observability(
             self,
             "Observability",
             functions=self.functions,
-            queues=self.queues.by_name,
-            dead_letters=self.queues.dead_letters,
+            queues=self.queues,
+            schedules=schedules.by_function,
+            timers=self.timers.group,
+            topic=config.alarm_topic,
         )
         if deployment.manifests is not None or config.removed:
             AppliedPolicy(
@@ -74,6 +82,7 @@ class ReservoirStack(Stack):
             iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
         for variable, value in self.settings.items():
             CfnOutput(self, output_name(variable), value=value)
+        CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=deployment.name)
 
     def _snapshots(self) -> s3.Bucket:
@@ -131,6 +140,7 @@ class ReservoirStack(Stack):
                 **planner_environment(self.deployment.settings),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
+            reserve_concurrency=self.deployment.settings.reserve_concurrency,
         )
         resources = Resources(
             stack=self,

@@ -13,6 +13,7 @@ _STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"
 # Every role that matches may be handed to instances; IAM would take a short prefix literally.
 _ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
 _PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
+_TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
 _OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 # A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
 _OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
@@ -31,6 +32,7 @@ RolePattern = Annotated[
     str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
 ]
 ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
+TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
 PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
 
 
@@ -81,6 +83,17 @@ class DeploymentSettings(Model):
     instance_status_policy: Literal["replace", "report"] = Field(
         default="replace",
         description="What failed status checks and planned maintenance do: replace the node, or only report it.",
+    )
+    alarm_topic: TopicArn | None = Field(
+        default=None,
+        description="ARN of a standard SNS topic in the stack's region: every alarm tells it when it goes off and when"
+        " it is over. CloudWatch cannot reach a topic that is encrypted with AWS's own key (`alias/aws/sns`).",
+    )
+    reserve_concurrency: bool = Field(
+        default=False,
+        description="Keep 13 of the account's concurrent executions for discovery, reactions, drains, disruption and"
+        " collection, so that neighbours cannot take all of it. Lambda refuses to leave less than 100 for everybody"
+        " else: the account needs a limit of at least 113 (new accounts may have 10, and the deployment then fails).",
     )
     spot_service_linked_role: bool = Field(
         default=False,

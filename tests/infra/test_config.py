@@ -8,9 +8,11 @@ import pytest
 
 from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
+from infra.config import FUNCTIONS
 from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
 from infra.naming import DEPLOYMENT_CONTEXT
 from shared import names
+from shared.deployment.settings import DeploymentSettings
 from shared.manifests.problems import ManifestError
 from shared.names import DEFAULT_STACK
 from tests.infra.reading import as_list, of_type, statements
@@ -132,3 +134,43 @@ def test_the_spot_role_is_made_on_request(tmp_path: Path) -> None:
     template = synthesise(tmp_path, {"spotServiceLinkedRole": True})
     ((_, role),) = of_type(template["Resources"], "AWS::IAM::ServiceLinkedRole").items()
     assert role["AWSServiceName"] == "spot.amazonaws.com"
+
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:pages"
+UNRESERVED_LEAST = 100  # Lambda refuses to leave less for everybody else
+
+
+def test_every_alarm_tells_the_topic_when_it_goes_off_and_when_it_is_over(tmp_path: Path) -> None:
+    template = synthesise(tmp_path, {"alarmTopic": TOPIC}, embedded=True)
+    alarms = of_type(template["Resources"], "AWS::CloudWatch::Alarm").values()
+    assert alarms
+    assert all(alarm["AlarmActions"] == alarm["OKActions"] == [TOPIC] for alarm in alarms)
+
+
+def test_concurrency_is_kept_for_the_sweeps_and_reactions_on_request(tmp_path: Path) -> None:
+    def reserved(settings: Mapping[str, Any]) -> dict[str, int]:
+        resources = synthesise(tmp_path / str(len(settings)), settings, embedded=True)["Resources"]
+        return {
+            function["FunctionName"]: function["ReservedConcurrentExecutions"]
+            for function in of_type(resources, "AWS::Lambda::Function").values()
+            if "ReservedConcurrentExecutions" in function
+        }
+
+    assert reserved({}) == {}
+    kept = reserved({"reserveConcurrency": True})
+    assert kept == {
+        "Reservoir-discover-reservations": 2,
+        "Reservoir-react": 5,
+        "Reservoir-expire": 3,
+        "Reservoir-disrupt": 2,
+        "Reservoir-collect": 1,
+    }
+    told = DeploymentSettings.model_fields["reserve_concurrency"].description or ""
+    assert f"Keep {sum(kept.values())} of" in told
+    assert f"limit of at least {sum(kept.values()) + UNRESERVED_LEAST} " in told
+
+
+def test_what_is_kept_is_enough_for_what_the_queues_poller_starts() -> None:
+    for settings in FUNCTIONS.values():
+        if settings.reserved_concurrency is not None and settings.queue is not None:
+            assert settings.reserved_concurrency >= settings.max_concurrency

@@ -1,17 +1,18 @@
 """What documents tell of the stack is what the template says."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from infra.app import ROOT
 from infra.config import FUNCTIONS
+from infra.operations.idle_cost import costs, schedules, tables
 from shared.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, of_type, statements
 
-HOURS_A_MONTH = 730
 SCHEDULED = {f: s.every_min for f, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}  # through its queue
-LAMBDA_USD_PER_GB_S, LAMBDA_USD_PER_REQUEST, ALARM_USD = 0.0000133334, 0.20e-6, 0.10
 
 
 def page(name: str) -> str:
@@ -94,15 +95,15 @@ def test_the_architecture_page_tells_every_function_and_its_schedule() -> None:
 
 
 def test_the_runbook_has_a_row_for_each_alarm_and_no_other(resources: Resources) -> None:
-    told = set()
+    alarms = {name.removeprefix("Observability")[:-8] for name in of_type(resources, "AWS::CloudWatch::Alarm")}
+    told = set[str]()
     for row in rows(page("runbook.md"), "alarm"):
         assert len(row) == 3, row
         assert all(row), row
-        (name,) = coded(row[0])
-        told |= {name.replace("<Queue>", output_name(queue.name)) for queue in Queue} if "<Queue>" in name else set()
-        told |= {name.replace("<Function>", output_name(f)) for f in Function} if "<Function>" in name else set()
-        told |= {name} if "<" not in name else set()
-    alarms = {name.removeprefix("Observability")[:-8] for name in of_type(resources, "AWS::CloudWatch::Alarm")}
+        for name in coded(row[0]):
+            told |= {name.replace("<Queue>", output_name(queue.name)) for queue in Queue} & alarms
+            told |= {name.replace("<Function>", output_name(function)) for function in Function} & alarms
+            assert "<" in name or name in alarms
     assert told == alarms
 
 
@@ -111,30 +112,26 @@ def test_no_page_gives_a_setting_as_context() -> None:
     assert [path.name for path in pages if re.search(r"(?:--context|\s-c) \w+=", path.read_text())] == []
 
 
-def alarm_metrics(alarm: Mapping[str, Any]) -> int:
-    return sum("MetricStat" in metric for metric in alarm.get("Metrics", ())) or 1
+def test_the_idle_cost_is_computed_from_the_template_and_stays_below_10_usd(resources: Resources) -> None:
+    assert tables(resources) in page("deploying.md"), "python -m infra.operations.idle_cost prints it anew"
+    total = sum(cost.usd for cost in costs(resources))
+    assert total < 10
+    assert f"about {total:.2f} USD a month" in (ROOT / "README.md").read_text()
 
 
-def test_the_idle_cost_follows_from_the_schedules(resources: Resources) -> None:
-    text = page("deploying.md")
-    told = {coded(row[0])[0]: [number(cell) for cell in row[1:]] for row in rows(text, "function")}
-    assert set(told) == set(SCHEDULED)
-    gb_s = passes = 0.0
-    for function, every_min in SCHEDULED.items():
-        runs = round(HOURS_A_MONTH * 60 / every_min)
-        memory = FUNCTIONS[function].memory_mib
-        seconds = told[function][2]
-        assert told[function] == [runs, memory, seconds, round(runs * memory / 1024 * seconds)]
-        gb_s += told[function][3]
-        passes += runs
-    costs = {row[0]: (row[1], number(row[2])) for row in rows(text, "what")}
-    how, usd = costs["Lambda, arm64"]
-    assert how.startswith(f"{gb_s:,.0f} GB-s")
-    assert f"{passes:,.0f} requests" in how
-    assert usd == round(gb_s * LAMBDA_USD_PER_GB_S + passes * LAMBDA_USD_PER_REQUEST, 2)
-    metrics = sum(alarm_metrics(alarm) for alarm in of_type(resources, "AWS::CloudWatch::Alarm").values())
-    assert abs(costs["CloudWatch alarms"][1] - metrics * ALARM_USD) <= 0.5, f"{metrics} metrics are watched"
-    total = re.search(r"about \*\*([0-9.]+) USD\*\*", text)
-    assert total is not None
-    assert abs(float(total[1]) - sum(usd for _, usd in costs.values())) <= 0.1
-    assert f"about {total[1]} USD" in (ROOT / "README.md").read_text()
+def test_the_idle_cost_counts_what_is_billed(resources: Resources) -> None:
+    kinds = [resource["Type"] for resource in resources.values()]
+    by_what = {cost.what: cost for cost in costs(resources)}
+    assert by_what["CloudWatch dashboard"].usd == 3.00 * kinds.count("AWS::CloudWatch::Dashboard") > 0
+    assert by_what["CloudWatch alarms"].usd == pytest.approx(0.10 * kinds.count("AWS::CloudWatch::Alarm"))
+    assert {schedule.function for schedule in schedules(resources)} == set(SCHEDULED)
+
+
+def test_an_alarm_on_an_expression_costs_each_of_its_metrics(resources: Resources) -> None:
+    def part(name: str) -> dict[str, Any]:
+        return {"Id": name, "MetricStat": {"Metric": {"Namespace": "AWS/Lambda", "MetricName": name}}}
+
+    sum_of_two = {"Metrics": [{"Id": "sum", "Expression": "a + b"}, part("a"), part("b")]}
+    more = {**resources, "Sum": {"Type": "AWS::CloudWatch::Alarm", "Properties": sum_of_two}}
+    before, after = ({cost.what: cost.usd for cost in costs(it)}["CloudWatch alarms"] for it in (resources, more))
+    assert after - before == pytest.approx(0.20)

@@ -1,14 +1,10 @@
-from math import ceil
 from typing import Any
 
 import pytest
 
 from infra.acknowledgements import as_reported
-from infra.app import ROOT
 from infra.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS
-from infra.function import RETRY_BY_SCHEDULE_MIN
-from infra.observability import COUNTED
 from infra.scheduling import planner_environment
 from shared import names
 from shared.deployment.settings import DeploymentSettings
@@ -27,7 +23,7 @@ def queue_policies(resources: Resources) -> dict[str, list[dict[str, Any]]]:
 
 def test_every_queue_is_encrypted_and_closed_to_plain_connections(resources: Resources) -> None:
     queues = of_type(resources, "AWS::SQS::Queue")
-    assert len(queues) == 2 * len(Queue)
+    assert len(queues) == 2 * len(Queue) + 1  # the undelivered
     for name, properties in queues.items():
         assert properties["SqsManagedSseEnabled"] is True
         assert {
@@ -222,57 +218,3 @@ def test_a_finished_deployment_discovers_what_can_be_bought(resources: Resources
     (target,) = rule["Targets"]
     handler = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"]
     assert handler == "functions.discover_offerings.handler.handler"
-
-
-def test_every_dead_letter_queue_and_function_has_its_alarms(resources: Resources) -> None:
-    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
-    watched = {
-        (alarm.get("MetricName"), as_reported(dimension["Value"]))
-        for alarm in alarms.values()
-        for dimension in alarm.get("Dimensions", [])
-    }
-    for name, queue in of_type(resources, "AWS::SQS::Queue").items():
-        metric = "ApproximateAgeOfOldestMessage" if "RedrivePolicy" in queue else "ApproximateNumberOfMessagesVisible"
-        assert (metric, f"<{name}.QueueName>") in watched
-    for name in of_type(resources, "AWS::Lambda::Function"):
-        assert {("Errors", f"<{name}>"), ("Throttles", f"<{name}>")} <= watched
-    assert any(alarm["TreatMissingData"] == "breaching" for alarm in alarms.values())
-
-
-@pytest.mark.parametrize("function", sorted(set(Function) - {Function.APPLY}))  # its caller is told, a deployment
-def test_a_function_that_always_fails_raises_its_alarm_however_rarely_it_runs(
-    resources: Resources, function: Function
-) -> None:
-    settings = FUNCTIONS[function]
-    alarms = of_type(resources, "AWS::CloudWatch::Alarm")
-    (alarm,) = [
-        alarm for name, alarm in alarms.items() if name.startswith(f"Observability{output_name(function)}Errors")
-    ]
-    if settings.every_min is None:
-        failures_min = [number * ceil(settings.timeout_s * settings.hidden_timeouts / 60) for number in range(5)]
-    elif settings.every_min <= RETRY_BY_SCHEDULE_MIN:
-        failures_min = [number * settings.every_min for number in range(5)]
-    else:  # Lambda's two retries of an asynchronous invocation, a minute and two later
-        took_min = ceil(settings.timeout_s / 60)
-        failures_min = [0, took_min + 1, 2 * took_min + 3]
-    window = alarm["EvaluationPeriods"] * alarm["Period"] // 60
-    assert sum(at < window for at in failures_min) >= alarm["DatapointsToAlarm"] == 3
-
-
-def test_what_only_the_functions_can_count_has_an_alarm_and_a_line_in_the_runbook(resources: Resources) -> None:
-    runbook = (ROOT / "docs" / "runbook.md").read_text()
-    counted = {
-        (metric["MetricName"], dimension["Value"])
-        for alarm in of_type(resources, "AWS::CloudWatch::Alarm").values()
-        for metric in [
-            alarm,
-            *(part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part),
-        ]
-        if metric.get("Namespace") == names.METRICS_NAMESPACE
-        for dimension in metric["Dimensions"]
-    }
-    assert {name for name, _ in counted} == set(COUNTED)
-    for name, function in counted:
-        handler = (ROOT / "functions" / function / "handler.py").read_text()
-        assert f'count("{name}"' in handler, f"{function} does not write {name}"
-        assert f"| `{name}` |" in runbook

@@ -1,0 +1,1 @@
+"""What people who run a deployment look at and are told, and what they may do."""

@@ -1,0 +1,241 @@
+"""What tells an operator that something is wrong.
+
+Each alarm is one metric, a tenth of a USD a month, and is there because nothing else would tell: a function that cannot
+get concurrency, for example, is seen by its dead-man's switch or its queue's age, and needs no alarm on throttles. No
+alarm adds metrics up: an expression has no value while one of its metrics has none, so it might never go off.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_events as events
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sns as sns
+from constructs import Construct
+
+from infra.config import FUNCTIONS
+from infra.operations.dashboard import Dashboard
+from infra.queues import WorkQueues
+from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
+
+MINUTE: Final = Duration.minutes(1)
+# How long a message may wait until its queue is said not to be worked off; demand waits in the tables, not in queues.
+# SQS counts a message that was received three times no more, so these are below the third receipt of one that nobody
+# could take; reactions, which come back within seconds, have an alarm on throttles instead.
+OLDEST_MESSAGE_S: Final[Mapping[Queue, int]] = {
+    Queue.DEMAND: 300,
+    Queue.PLANNING: 300,
+    Queue.LAUNCHES: 600,
+    Queue.REACTIONS: 60,
+}
+# A function keeps failing when it did so in so many minutes of a window that holds as many of its runs: those of the
+# collector are five minutes apart, a failed message's six, and the catalogue's run and its two retries ten at most.
+ERRORS_MIN: Final = 3
+ERRORS_WINDOW_MIN: Final = 20
+RARE_ERRORS_WINDOW_MIN: Final = 60
+THROTTLES_MIN: Final = 2  # in a row: a single one is tried again after half a minute
+# What a schedule may miss. EventBridge keeps to the minute, not to the second, so that a minute may see two or none.
+MISSED_MINUTES: Final = 5
+MISSED_PASSES: Final = 3
+MINUTES_AN_HOUR: Final = 60
+MISSED_HOURS_MORE: Final = 2  # than there are between two passes
+# Woken by nothing but their schedules: when they do not run, the schedule is off, or Lambda has no concurrency for
+# them. The others are woken by messages, events and timers too, so that their schedules are watched beside them.
+WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.DISCOVER_OFFERINGS)
+
+# Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
+COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
+    "LaunchesBlocked": ("EC2 refuses everything that a class asks for: it launches nothing.", (Function.LAUNCH,)),
+    "QuotasReached": ("EC2 refuses launches because a quota of the account is used up.", (Function.LAUNCH,)),
+    "LaunchesRefused": ("EC2 refuses launches for a reason that somebody must look at.", (Function.LAUNCH,)),
+    "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
+    "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
+    "OrphansSpared": ("Too many instances have no claim: none was terminated.", (Function.COLLECT,)),
+    "ReplicasHeld": ("The scheduler would have broken a rule for these replicas: they wait.", (Function.PROVISION,)),
+    "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
+}
+
+
+class Observability(Construct):
+    """Alarms, which tell ``topic`` (an SNS topic's ARN) when they go off and when they are over, and a dashboard."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        functions: Mapping[Function, lambda_.IFunction],
+        queues: WorkQueues,
+        schedules: Mapping[Function, events.Rule],
+        timers: scheduler.IScheduleGroup,
+        topic: str | None,
+    ) -> None:
+        super().__init__(scope, construct)
+        self._tell = None if topic is None else actions.SnsAction(sns.Topic.from_topic_arn(self, "Topic", topic))
+        self._queue_alarms(queues)
+        self._delivery_alarms(queues, timers)
+        for function, work in functions.items():
+            self._function_alarms(function, work, schedules.get(function))
+        for metric, (text, writers) in COUNTED.items():
+            for writer in writers:
+                self._alarm(counted_alarm(metric, writer), _counted(metric, writer), threshold=0, text=text)
+        Dashboard(self, "Dashboard", functions=functions, queues=queues)
+
+    def _queue_alarms(self, queues: WorkQueues) -> None:
+        for queue, letters in queues.dead_letters.items():
+            self._alarm(
+                f"{output_name(queue.name)}DeadLetters",
+                letters.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
+                threshold=0,
+                text="Messages were given up; see the runbook.",
+            )
+        for queue, work in queues.by_name.items():
+            self._alarm(
+                f"{output_name(queue.name)}Age",
+                work.metric_approximate_age_of_oldest_message(period=MINUTE, statistic="Maximum"),
+                threshold=OLDEST_MESSAGE_S[queue],
+                text="The queue is not being worked off.",
+            )
+
+    def _delivery_alarms(self, queues: WorkQueues, timers: scheduler.IScheduleGroup) -> None:
+        self._alarm(
+            "Undelivered",
+            queues.undelivered.metric_approximate_number_of_messages_visible(period=MINUTE, statistic="Maximum"),
+            threshold=0,
+            text="EventBridge could not deliver events to a queue or function of this stack.",
+        )
+        self._alarm(
+            "TimersFailing",
+            timers.metric_target_errors(period=MINUTE),
+            threshold=0,
+            text="Scheduler's exact timers cannot wake the expire function; the minute's sweep still does.",
+        )
+
+    def _function_alarms(self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None) -> None:
+        title = output_name(function)
+        if function is not Function.APPLY:  # whose caller, a deployment, is told
+            self._alarm(
+                f"{title}Errors",
+                work.metric_errors(period=MINUTE),
+                threshold=0,
+                minutes=ERRORS_MIN,
+                of_minutes=_window_min(function),
+                text="It keeps failing.",
+            )
+        if function is Function.REACT:
+            self._alarm(
+                f"{title}Throttles",
+                work.metric_throttles(period=MINUTE),
+                threshold=0,
+                minutes=THROTTLES_MIN,
+                text="Lambda has no concurrency for it, and a notice of an interruption is worth two minutes.",
+            )
+        if schedule is None:
+            return
+        if FUNCTIONS[function].queue is None:  # else the age of its queue tells
+            self._dead_man(f"{title}Stopped", function, work.metric_invocations, "It does not run.")
+        if function not in WOKEN_BY_SCHEDULE_ALONE:
+            self._dead_man(f"{title}Unscheduled", function, _triggered(schedule), "Its schedule wakes it no more.")
+
+    def _alarm(
+        self,
+        name: str,
+        metric: cloudwatch.IMetric,
+        *,
+        threshold: float,
+        text: str,
+        minutes: int = 1,
+        of_minutes: int | None = None,
+    ) -> None:
+        """Alarm when ``metric`` lies above ``threshold`` in ``minutes`` of the last ``of_minutes`` (None: in a row)."""
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric,
+            threshold=threshold,
+            evaluation_periods=of_minutes or minutes,
+            datapoints_to_alarm=minutes if of_minutes is not None else None,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+            alarm_description=text,
+        )
+        self._connect(alarm)
+
+    def _dead_man(self, name: str, function: Function, metric: "_Metric", text: str) -> None:
+        """Alarm when nothing is counted for longer than a schedule that works would leave. No data is the bad sign."""
+        period, periods = _patience(function)
+        alarm = cloudwatch.Alarm(
+            self,
+            name,
+            metric=metric(period=period, statistic="Sum"),
+            threshold=1,
+            evaluation_periods=periods,
+            comparison_operator=cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
+            alarm_description=text,
+        )
+        self._connect(alarm)
+
+    def _connect(self, alarm: cloudwatch.Alarm) -> None:
+        if self._tell is not None:
+            alarm.add_alarm_action(self._tell)
+            alarm.add_ok_action(self._tell)
+
+
+class _Metric(Protocol):
+    def __call__(self, *, period: Duration, statistic: str) -> cloudwatch.Metric:
+        """Return the metric over periods of this length."""
+        ...
+
+
+def counted_alarm(metric: str, writer: Function) -> str:
+    """Return the name of the alarm on a counter of one function: the counter's, unless several functions write it."""
+    _, writers = COUNTED[metric]
+    return metric if len(writers) == 1 else f"{metric}By{output_name(writer)}"
+
+
+def _counted(name: str, writer: Function) -> cloudwatch.Metric:
+    return cloudwatch.Metric(
+        namespace=METRICS_NAMESPACE,
+        metric_name=name,
+        dimensions_map={"service": writer.value},
+        statistic="Sum",
+        period=MINUTE,
+    )
+
+
+def _triggered(schedule: events.Rule) -> _Metric:
+    """Return the metric that counts how often EventBridge calls the schedule's target."""
+
+    def metric(*, period: Duration, statistic: str) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace="AWS/Events",
+            metric_name="Invocations",
+            dimensions_map={"RuleName": schedule.rule_name},
+            statistic=statistic,
+            period=period,
+        )
+
+    return metric
+
+
+def _every_min(function: Function) -> int:
+    return FUNCTIONS[function].every_min or 1  # provision's schedule, each minute, goes through its queue
+
+
+def _patience(function: Function) -> tuple[Duration, int]:
+    """Return (period, number of them without a run) after which a schedule is known not to work."""
+    every_min = _every_min(function)
+    if every_min == 1:
+        return MINUTE, MISSED_MINUTES
+    if every_min < MINUTES_AN_HOUR:
+        return Duration.minutes(every_min), MISSED_PASSES
+    return Duration.hours(1), every_min // MINUTES_AN_HOUR + MISSED_HOURS_MORE
+
+
+def _window_min(function: Function) -> int:
+    return RARE_ERRORS_WINDOW_MIN if _every_min(function) > ERRORS_WINDOW_MIN else ERRORS_WINDOW_MIN
