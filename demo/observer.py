@@ -1,17 +1,22 @@
-"""What the demo sees: EC2 through its public API, and the facts on the outbound bus."""
+"""What the demo sees: EC2 through its public API and its events, and the facts on the outbound bus."""
 
 import json
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from botocore.config import Config
+
+from demo.history import Curve, Stay
 from embedded.client import EmbeddedAws
 from shared import names
 
-LIVE_STATES: Final = ("pending", "running", "shutting-down")
 EVENTS_KEPT: Final = 200
+STATE_CHANGE: Final = "EC2 Instance State-change Notification"
+# A slow machine is no reason to ask twice.
+PATIENT: Final = Config(read_timeout=600, retries={"total_max_attempts": 1})
 JsonObject = dict[str, Any]
 
 
@@ -26,6 +31,7 @@ class Reservation:
     total_count: int
     available_count: int
     end_at: datetime | None
+    is_active: bool
 
     @property
     def used_count(self) -> int:
@@ -39,6 +45,7 @@ class Instance:
 
     id: str
     instance_type: str
+    zone: str
     state: str
     market: str  # reserved, spot or on-demand
     reservation_id: str | None
@@ -61,11 +68,23 @@ class Observed:
     drains: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Draining
     terminated: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Terminated
     over_count: list[str] = field(default_factory=list)  # reservations ever seen beyond their count
+    met: dict[str, Instance] = field(default_factory=dict)  # every instance of ours, as it was seen first
+    entered: dict[str, dict[str, datetime]] = field(default_factory=dict)  # instance -> state -> since when, by EC2
+    curves: dict[str, Curve] = field(default_factory=dict)  # our nodes by reservation title, or by market beside them
 
     def live(self, *states: str) -> list[Instance]:
         """Our instances in these states, by default those that run or are about to."""
         wanted = states or ("pending", "running")
         return [instance for instance in self.instances if instance.state in wanted]
+
+    def stays(self) -> Iterator[Stay]:
+        """Yield for how long each instance of ours has been charged so far."""
+        assert self.now is not None  # noqa: S101 - it has looked
+        for identity, instance in self.met.items():
+            entered = self.entered.get(identity, {})
+            if "running" in entered:
+                ended_at = entered.get("shutting-down", self.now)
+                yield Stay(instance.instance_type, instance.zone, instance.market, entered["running"], ended_at)
 
     def all_run(self, wanted: Mapping[str, int]) -> bool:
         """Whether these many replicas, by workload, have their place on nodes that run."""
@@ -80,40 +99,67 @@ class Observer:
         self.seen = Observed()
         self._aws = aws
         self._titles = titles
-        self._ec2, self._sqs = aws.client("ec2"), aws.client("sqs")
+        self._ec2, self._sqs = aws.client("ec2", config=PATIENT), aws.client("sqs", config=PATIENT)
         self._tap = self._make_tap(bus_name)
 
     def _make_tap(self, bus_name: str) -> str:
-        """Subscribe as any workload system would: a rule on the bus, a queue as its target."""
+        """Subscribe as any workload system would: rules on the bus and on EC2's, a queue as their target."""
         queue_url = self._sqs.create_queue(QueueName="workload-system")["QueueUrl"]
-        attributes = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]
+        arn = self._sqs.get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         events = self._aws.client("events")
-        rule = events.put_rule(
-            Name="everything", EventBusName=bus_name, EventPattern=json.dumps({"source": [names.EVENT_SOURCE]})
-        )
+        patterns = {
+            bus_name: {"source": [names.EVENT_SOURCE]},
+            "default": {"source": ["aws.ec2"], "detail-type": [STATE_CHANGE]},
+        }
+        rules = [
+            events.put_rule(Name="everything", EventBusName=bus, EventPattern=json.dumps(pattern))["RuleArn"]
+            for bus, pattern in patterns.items()
+        ]
         allow = {
             "Effect": "Allow",
             "Principal": {"Service": "events.amazonaws.com"},
             "Action": "sqs:SendMessage",
-            "Resource": attributes["QueueArn"],
-            "Condition": {"ArnEquals": {"aws:SourceArn": rule["RuleArn"]}},
+            "Resource": arn,
+            "Condition": {"ArnEquals": {"aws:SourceArn": rules}},
         }
         policy = {"Version": "2012-10-17", "Statement": [allow]}
         self._sqs.set_queue_attributes(QueueUrl=queue_url, Attributes={"Policy": json.dumps(policy)})
-        events.put_targets(
-            Rule="everything", EventBusName=bus_name, Targets=[{"Id": "tap", "Arn": attributes["QueueArn"]}]
-        )
+        for bus in patterns:
+            events.put_targets(Rule="everything", EventBusName=bus, Targets=[{"Id": "tap", "Arn": arn}])
         return str(queue_url)
 
     def refresh(self) -> Observed:
         """Read everything once."""
-        seen = self.seen
-        seen.now = self._aws.clock.now()
+        self._read_events()
+        return self._read_ec2()
+
+    def look(self) -> Observed:
+        """Read what is new, and EC2 when anything is: a look at a world in which nothing happens is two requests."""
+        return self._read_ec2() if self._read_events() else self._read_clock()
+
+    def _read_clock(self) -> Observed:
+        self.seen.now = self._aws.clock.now()
+        return self.seen
+
+    def _read_ec2(self) -> Observed:
+        seen = self._read_clock()
         seen.reservations = self._reservations()
         seen.instances = self._instances()
         seen.over_count.extend(it.id for it in seen.reservations if it.available_count < 0)
-        self._read_events()
+        for instance in seen.instances:
+            seen.met.setdefault(instance.id, instance)
+        self._note_curves(seen)
         return seen
+
+    def _note_curves(self, seen: Observed) -> None:
+        assert seen.now is not None  # noqa: S101 - just read
+        inside = Counter(it.reservation_id for it in seen.live())
+        beside = Counter(it.market for it in seen.live())
+        for it in seen.reservations:
+            total = it.total_count if it.is_active else 0
+            seen.curves.setdefault(it.title, Curve()).note(seen.now, inside[it.id], total)
+        for market in ("spot", "on-demand"):
+            seen.curves.setdefault(market, Curve()).note(seen.now, beside[market], beside[market])
 
     def _reservations(self) -> list[Reservation]:
         pages = self._ec2.get_paginator("describe_capacity_reservations").paginate()
@@ -126,6 +172,7 @@ class Observer:
                 total_count=it["TotalInstanceCount"],
                 available_count=it["AvailableInstanceCount"],
                 end_at=it.get("EndDate"),
+                is_active=it["State"] == "active",
             )
             for page in pages
             for it in page["CapacityReservations"]
@@ -140,11 +187,14 @@ class Observer:
             _instance(it) for page in pages for reservation in page["Reservations"] for it in reservation["Instances"]
         ]
 
-    def _read_events(self) -> None:
+    def _read_events(self) -> bool:
+        """Read all events that are there; return whether there was any."""
+        any_read = False
         while True:
             messages = self._sqs.receive_message(QueueUrl=self._tap, MaxNumberOfMessages=10).get("Messages", [])
             if not messages:
-                return
+                return any_read
+            any_read = True
             for message in messages:
                 self._note(json.loads(message["Body"]))
             read = [{"Id": it["MessageId"], "ReceiptHandle": it["ReceiptHandle"]} for it in messages]
@@ -152,6 +202,10 @@ class Observer:
 
     def _note(self, event: JsonObject) -> None:
         kind, detail = event["detail-type"], event["detail"]
+        if kind == STATE_CHANGE:
+            entered = self.seen.entered.setdefault(detail["instance-id"], {})
+            entered.setdefault(detail["state"], datetime.fromisoformat(event["time"]))
+            return
         self.seen.events.append(event)
         self.seen.counts[kind] += 1
         if kind == "Workload Placed":
@@ -191,6 +245,7 @@ def _instance(it: JsonObject) -> Instance:
     return Instance(
         id=it["InstanceId"],
         instance_type=it["InstanceType"],
+        zone=it["Placement"]["AvailabilityZone"],
         state=it["State"]["Name"],
         market=market,
         reservation_id=reservation_id,

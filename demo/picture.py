@@ -17,15 +17,18 @@ _MARKET_STYLES = {"reserved": "green", "spot": "yellow", "on-demand": "red"}
 def draw(seen: Observed, step: str, wanted: Mapping[str, int]) -> RenderableType:
     """Draw everything once."""
     clock = seen.now.strftime("%H:%M:%S UTC") if seen.now else "--:--:--"
-    title = f"[bold]Reservoir[/] on an embedded AWS   {clock}   {step}"
-    body = Group(_reservations(seen), _nodes(seen), _workloads(seen, wanted), _facts(seen))
+    title = f"[bold]Reservoir[/] on an embedded AWS   {clock}"
+    heading = Text(f"{step}\n", "bold cyan")
+    body = Group(heading, _reservations(seen), _nodes(seen), _workloads(seen, wanted), _facts(seen))
     return Panel(body, title=title, border_style="cyan")
 
 
 def _table(*columns: str) -> Table:
+    """Return a table whose last column gets the room that the others leave."""
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        ratio = 1 if column == columns[-1] else None
+        table.add_column(column, no_wrap=True, overflow="ellipsis", ratio=ratio)
     return table
 
 
@@ -56,14 +59,14 @@ def _workloads(seen: Observed, wanted: Mapping[str, int]) -> Table:
     for name, replicas in wanted.items():
         placed = seen.placed[name]
         why = "" if placed >= replicas else seen.pending.get(name, "")
-        table.add_row(name, str(replicas), Text(str(placed), "green" if placed >= replicas else "yellow"), why[:70])
+        table.add_row(name, str(replicas), Text(str(placed), "green" if placed >= replicas else "yellow"), why)
     return table
 
 
 def _facts(seen: Observed) -> Text:
-    text = Text("\n")
+    text = Text("\n", no_wrap=True, overflow="ellipsis")
     for event in list(seen.events)[-EVENTS_SHOWN:]:
-        text.append(f"{event['time'][11:19]}  ", "dim").append(f"{event['detail-type']:<22}", "cyan")
+        text.append(f"{event['time'][11:19]}  ", "dim").append(f"{event['detail-type']:<18} ", "cyan")
         text.append(_summary(event["detail"]) + "\n")
     return text
 
@@ -75,7 +78,7 @@ def _summary(detail: JsonObject) -> str:
         words.append(workload_name(detail["workload"]))
     if "node" in detail:
         node = detail["node"]
-        words.append(f"{node['instanceType']} {node['capacityType']} {node.get('capacityReservationId', '')}".strip())
-    shown = ("capacityReservationId", "code", "reason", "deadline")
+        words.append(f"{node['instanceType']} {node['capacityType']}")
+    shown = ("code", "reason", "deadline")
     words.extend(str(detail[key]) for key in shown if key in detail)
     return " · ".join(words)

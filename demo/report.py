@@ -1,27 +1,42 @@
-"""The closing table, and the last checks on EC2's state."""
+"""What is shown at the end, and the last checks on EC2's state."""
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
+from demo.bill import MICRO, Bill
+from demo.chart import Mark, Row, draw_chart
+from demo.history import Curve, Level
 from demo.observer import Observed
 from demo.scenario import Story
 from embedded.client import EmbeddedAws
 
-MICRO: Final = 1_000_000
+
+def closing_picture(seen: Observed, marks: Sequence[Mark], bill: Bill, width: int) -> RenderableType:
+    """Say where each part of the demand ran, how full reservations were over time, and what it cost."""
+    since, until = span(seen, marks)
+    return Group(
+        _heading("Where the demand ran: replicas, at first placement"),
+        _demand(seen),
+        _heading("Nodes over time: in reservations, and what was bought beside them"),
+        draw_chart(_rows(seen), marks, since, until, width),
+        _heading(f"What {str(until - since).partition('.')[0]} hours cost, at emulated prices"),
+        _cost(bill),
+    )
 
 
-def closing_table(story: Story, on_demand_micro_usd: Mapping[str, int]) -> RenderableType:
-    """Say where each part of the demand ran, how full reservations were, and what it cost."""
-    return Group(_demand(story.observer.seen), _units(story), _cost(story.observer.seen, on_demand_micro_usd))
+def span(seen: Observed, marks: Sequence[Mark]) -> tuple[datetime, datetime]:
+    """Return from when to when the story lasted, in emulated time."""
+    assert seen.now is not None  # noqa: S101 - the story was played
+    return marks[0].at, seen.now
 
 
 def _demand(seen: Observed) -> Table:
-    table = Table(title="Where the demand ran (replicas, at first placement)")
+    table = Table(box=None, pad_edge=False)
     for column in ("workload", "reserved", "spot", "on-demand"):
         table.add_column(column, justify="left" if column == "workload" else "right")
     counts: dict[str, Counter[str]] = {}
@@ -34,30 +49,44 @@ def _demand(seen: Observed) -> Table:
     return table
 
 
-def _units(story: Story) -> Table:
-    table = Table(title="Reserved units in use at the peak")
-    for column in ("reservation", "type", "used", "of"):
-        table.add_column(column)
-    for it in story.observer.seen.reservations:
-        table.add_row(it.title, it.instance_type, str(story.peak[it.title]), str(it.total_count))
+def _rows(seen: Observed) -> list[Row]:
+    reserved = [
+        Row(it.title, it.instance_type, f"{seen.curves[it.title].peak_count}/{it.total_count}", curve, "green")
+        for it in seen.reservations
+        if (curve := seen.curves.get(it.title)) is not None
+    ]
+    beside = [
+        Row(market, "bought", str(curve.peak_count), _against_peak(curve), style)
+        for market, style in (("spot", "yellow"), ("on-demand", "red"))
+        if (curve := seen.curves.get(market)) is not None and curve.peak_count
+    ]
+    return [*reserved, *beside]
+
+
+def _against_peak(curve: Curve) -> Curve:
+    """Return a curve whose full height is its own peak: what is bought has no other bound."""
+    return Curve([Level(level.at, level.used_count, curve.peak_count) for level in curve.levels])
+
+
+def _heading(text: str) -> Text:
+    return Text(f"\n{text}\n", "bold")
+
+
+def _cost(bill: Bill) -> Table:
+    """Compare; what the reservations themselves cost is left out, since it is paid whether they are used or not."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_row("the same nodes, all on demand", _usd(bill.all_on_demand_micro_usd))
+    for market, micro_usd in bill.paid_micro_usd.items():
+        table.add_row(f"paid beside reservations: {market}", _usd(micro_usd))
+    table.add_row(Text(f"saved: {bill.saved_percent} %", "bold green"), Text(_usd(bill.saved_micro_usd), "bold green"))
+    table.add_row("used of reservations (paid for anyway)", f"{bill.used_percent} %")
     return table
 
 
-def _cost(seen: Observed, on_demand_micro_usd: Mapping[str, int]) -> Table:
-    """Compare what all launched nodes are charged for with the same nodes bought on demand.
-
-    The figure leaves out what the reservations cost: they are paid for whether they are used or not.
-    """
-    nodes = [detail["node"] for detail in seen.launched.values()]
-    paid = sum(node.get("priceMicroUsdPerHour", 0) for node in nodes)
-    prepaid = sum(on_demand_micro_usd[node["instanceType"]] for node in nodes if node["capacityType"] == "reserved")
-    table = Table(title="Hourly cost of all nodes launched (emulated prices; reservations themselves not counted)")
-    for column in ("paid beside the reservations", "same nodes, reserved ones on demand", "saved"):
-        table.add_column(column, justify="right")
-    total = paid + prepaid
-    share = f"{100 * prepaid // total} %" if total else "-"
-    table.add_row(f"{paid / MICRO:.2f} USD", f"{total / MICRO:.2f} USD", share)
-    return table
+def _usd(micro_usd: int) -> str:
+    return f"{micro_usd / MICRO:,.2f} USD"
 
 
 def violations(story: Story, aws: EmbeddedAws, dead_letter_queue_urls: list[str]) -> Iterator[str]:
@@ -80,27 +109,3 @@ def violations(story: Story, aws: EmbeddedAws, dead_letter_queue_urls: list[str]
     for url in dead_letter_queue_urls:
         for message in sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages", []):
             yield f"{url.rsplit('/', 1)[-1]} holds {message['Body'][:200]}"
-
-
-def on_demand_prices(aws: EmbeddedAws, instance_types: set[str]) -> dict[str, int]:
-    """Ask the price list for on-demand prices in micro-USD an hour."""
-    pricing = aws.client("pricing")
-    return {name: _on_demand_price(pricing, name, aws.region) for name in sorted(instance_types)}
-
-
-def _on_demand_price(pricing: object, instance_type: str, region: str) -> int:
-    wanted = {
-        "instanceType": instance_type,
-        "regionCode": region,
-        "operatingSystem": "Linux",
-        "tenancy": "Shared",
-        "preInstalledSw": "NA",
-        "capacitystatus": "Used",
-        "marketoption": "OnDemand",
-    }
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-    answer = pricing.get_products(ServiceCode="AmazonEC2", Filters=filters)  # type: ignore[attr-defined]  # boto3 client
-    (product,) = answer["PriceList"]
-    (term,) = json.loads(product)["terms"]["OnDemand"].values()
-    (dimension,) = term["priceDimensions"].values()
-    return round(float(dimension["pricePerUnit"]["USD"]) * MICRO)

@@ -1,6 +1,5 @@
 """The story that the demo plays, step by step, and what must be true of EC2 after each."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,20 +8,26 @@ from typing import Any, Final
 
 import yaml
 
-from demo.observer import Observed, Observer, Reservation
+from demo.chart import Mark
+from demo.errors import RuleBrokenError, TooSlowError
+from demo.observer import Instance, Observed, Observer, Reservation
+from demo.workload_system import WorkloadSystem
 from embedded.client import EmbeddedAws
 from embedded.reservoir.example import EXAMPLES, Titles
 
 BLOCK_ENDS_IN: Final = timedelta(minutes=150)
+DEMAND_AFTER: Final = timedelta(minutes=10)
 RECLAIM_LEAD: Final = timedelta(minutes=30)  # EC2 begins to terminate a block's instances this long before its end
 DRAIN_LEAD: Final = timedelta(minutes=40)
-CHECKPOINT: Final = timedelta(minutes=5)  # what the training workload asks for on top
-FAST: Final = 25.0  # emulated seconds a second while the block drains
-STEP_LIMIT_S: Final = 60.0
-
-
-class DemoFailedError(Exception):
-    """Something that must be true of EC2 is not."""
+RACE_AFTER: Final = timedelta(minutes=30)
+WITHDRAW_AFTER: Final = timedelta(minutes=60)
+STRIDE: Final = timedelta(minutes=10)  # of the clock between two looks, while nothing is expected
+PACE: Final = timedelta(seconds=2)  # the same, while something is
+# What a step takes, whatever happens to the first try: everything that an event brings is found by a schedule within a
+# minute, and what failed is tried again.
+STEP_LIMIT: Final = timedelta(minutes=10)
+REAL_LIMIT_S: Final = 300.0  # nobody watches longer
+INFERENCE: Final = "serving/inference"
 
 
 def read_workloads() -> Mapping[str, Mapping[str, Any]]:
@@ -38,21 +43,25 @@ class Story:
     aws: EmbeddedAws
     observer: Observer
     titles: Titles
-    demand_queue_url: str
+    workload_system: WorkloadSystem
     show: Callable[[Observed, str, Mapping[str, int]], None]
     monotonic: Callable[[], float]
-    pause: Callable[[float], None]
     wanted: dict[str, int] = field(default_factory=dict)
-    peak: dict[str, int] = field(default_factory=dict)  # reservation title -> most units ever used
-    released: set[str] = field(default_factory=set)  # claims whose notice was answered
+    marks: list[Mark] = field(default_factory=list)
     step: str = ""
 
     def play(self) -> None:
         """Play the whole story."""
         workloads = read_workloads()
-        self._fill([workloads[name] for name in workloads if name != "serving/inference"])
-        self._lose_a_race(workloads["serving/inference"])
-        self._withdraw(workloads["serving/inference"])
+        self.aws.clock.pause()  # from here on it moves when the story moves it
+        began_at = _present(self.observer.refresh())
+        with self._step("nobody wants anything: what is reserved is paid for, and idle"):
+            self._pass_until(began_at + DEMAND_AFTER)
+        self._fill([workload for name, workload in workloads.items() if name != INFERENCE])
+        self._pass_until(began_at + RACE_AFTER)
+        self._lose_a_race(workloads[INFERENCE])
+        self._pass_until(began_at + WITHDRAW_AFTER)
+        self._withdraw(workloads[INFERENCE])
         self._drain_the_block()
 
     def _fill(self, workloads: list[Mapping[str, Any]]) -> None:
@@ -69,64 +78,70 @@ class Story:
     def _lose_a_race(self, inference: Mapping[str, Any]) -> None:
         with self._step("somebody else takes a unit between our look and our launch"):
             # EC2's counts lag behind what happens; here so far that nobody can see the outsider before the launch does.
-            self.aws.ec2("configure", count_lag_s=STEP_LIMIT_S)
+            self.aws.ec2("configure", count_lag_s=STEP_LIMIT.total_seconds())
             self.aws.ec2("outsider_launch", capacity_reservation_id=self.titles.id_of("inference"), count=1)
             self._send("submit", inference)
             self._until("the launch loses the race", lambda seen: seen.counts["Launch Failed"] > 0)
             self.aws.ec2("configure", count_lag_s=0)
             self._until("every replica runs", self._everything_runs)
-            ours = [it for it in self.observer.seen.live() if it.reservation_id == self.titles.id_of("inference")]
+            ours = self._inside(self._reservation("inference"))
             self._require(len(ours) == 2, f"{len(ours)} of our instances are in a reservation with 2 units left")
 
     def _withdraw(self, inference: Mapping[str, Any]) -> None:
-        with self._step("a workload is withdrawn: it leaves its nodes, its units are free again"):
+        with self._step("a workload is withdrawn: notice, `release`, its units are free"):
             self._send("withdraw", inference)
-            self.wanted["serving/inference"] = 0
-            self._until("its units are free", self._left_by_inference)
-
-    def _left_by_inference(self, seen: Observed) -> bool:
-        """Do the workload system's part: answer each notice; then see whether the units are free."""
-        for claim_id, detail in seen.drains.items():
-            if claim_id not in self.released:
-                self.released.add(claim_id)
-                for workload in detail["workloads"]:
-                    who = {"metadata": {"namespace": workload["namespace"], "name": workload["name"]}}
-                    self._tell({"action": "release", "workload": who, "nodeClaim": claim_id})
-        return self._reservation("inference").available_count == 2  # the third is the outsider's
+            self.wanted[INFERENCE] = 0
+            # The third unit is the outsider's.
+            self._until("its units are free", lambda _: self._reservation("inference").available_count == 2)
 
     def _drain_the_block(self) -> None:
-        with self._step("the Capacity Block nears its end: notice, then termination before EC2 reclaims"):
-            block = self._reservation("Capacity Block")
-            assert block.end_at is not None  # noqa: S101 - a block has an end
-            ours = {it.claim_id for it in self.observer.seen.live() if it.reservation_id == block.id}
-            self._require(len(ours) == 4, f"{len(ours)} of our instances run in the block")
-            starts = block.end_at - DRAIN_LEAD - CHECKPOINT
-            self.aws.clock.advance(starts - timedelta(seconds=30) - self.aws.clock.now())
-            self.aws.clock.set_rate(FAST)
-            self._until("its workloads are told", lambda seen: ours <= set(seen.drains))
-            self._until("its nodes are gone", lambda seen: self._gone(seen, block))
-            gone_at = self.aws.clock.now()
-            self.aws.clock.set_rate(1.0)
-            reclaim_at = block.end_at - RECLAIM_LEAD
-            self._require(gone_at < reclaim_at, f"gone at {gone_at}, EC2 reclaims from {reclaim_at}")
-            for claim_id in ours:
-                deadline = datetime.fromisoformat(self.observer.seen.drains[str(claim_id)]["deadline"])
-                self._require(deadline <= reclaim_at, f"the deadline {deadline} is after {reclaim_at}")
+        block = self._reservation("Capacity Block")
+        assert block.end_at is not None  # noqa: S101 - a block has an end
+        reclaim_at = block.end_at - RECLAIM_LEAD
+        self._pass_until(block.end_at - DRAIN_LEAD - timedelta(minutes=1))
+        ours = {str(it.claim_id): it for it in self._inside(block)}
+        self._require(len(ours) == 4, f"{len(ours)} of our instances run in the block")
+        hung = min(ours)
+        self.workload_system.silent.add(hung)
+        self._pass_until(block.end_at - DRAIN_LEAD)
+        with self._step("the block nears its end: notice, `release`, gone; one never answers"):
+            self._until("its workloads are told", lambda seen: ours.keys() <= seen.drains.keys())
+            self._until("who answered is gone", lambda _: self._claims_inside(block) <= {hung})
+            deadline = self._deadline(hung)
+            self._require(deadline <= reclaim_at, f"the deadline {deadline} is after {reclaim_at}")
+            for claim_id in ours.keys() - {hung}:
+                gone_at = self._entered(ours[claim_id], "shutting-down")
+                self._require(gone_at < deadline, f"{claim_id} was released and ended at {gone_at}")
+            self._require(self._claims_inside(block) == {hung}, "a node was ended that had not answered")
+        self._pass_until(deadline)
+        with self._step("the deadline ends the node that never answered, before EC2 would"):
+            self._until("it is gone", lambda _: not self._claims_inside(block))
+            gone_at = self._entered(ours[hung], "shutting-down")
+            self._require(deadline <= gone_at < reclaim_at, f"ended at {gone_at}, not in {deadline} to {reclaim_at}")
+            self._until("everybody is told", lambda seen: ours.keys() <= seen.terminated.keys())
 
-    def _gone(self, seen: Observed, block: Reservation) -> bool:
-        return not [it for it in seen.live("pending", "running") if it.reservation_id == block.id]
+    def _inside(self, reservation: Reservation) -> list[Instance]:
+        return [it for it in self.observer.seen.live() if it.reservation_id == reservation.id]
+
+    def _claims_inside(self, reservation: Reservation) -> set[str]:
+        return {str(it.claim_id) for it in self._inside(reservation)}
+
+    def _deadline(self, claim_id: str) -> datetime:
+        return datetime.fromisoformat(self.observer.seen.drains[claim_id]["deadline"])
+
+    def _entered(self, instance: Instance, state: str) -> datetime:
+        """Return when EC2 says that an instance entered a state; wait for the event, which may come after the state."""
+        self._until(f"EC2 tells that {instance.id} is {state}", lambda seen: state in seen.entered[instance.id])
+        return self.observer.seen.entered[instance.id][state]
 
     def _everything_runs(self, seen: Observed) -> bool:
         return seen.all_run(self.wanted)
 
     def _send(self, action: str, workload: Mapping[str, Any]) -> None:
-        name = f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
         if action == "submit":
+            name = f"{workload['metadata']['namespace']}/{workload['metadata']['name']}"
             self.wanted[name] = workload["spec"]["replicas"]
-        self._tell({"action": action, "workload": workload})
-
-    def _tell(self, body: Mapping[str, Any]) -> None:
-        self.aws.client("sqs").send_message(QueueUrl=self.demand_queue_url, MessageBody=json.dumps(body))
+        self.workload_system.send(action, workload)
 
     def _reservation(self, title: str) -> Reservation:
         return next(it for it in self.observer.seen.reservations if it.title == title)
@@ -134,24 +149,42 @@ class Story:
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:
         self.step = title
-        self._look()
+        self.marks.append(Mark(_present(self._look()), title))
         yield
 
     def _look(self) -> Observed:
-        seen = self.observer.refresh()
-        for reservation in seen.reservations:
-            self.peak[reservation.title] = max(self.peak.get(reservation.title, 0), reservation.used_count)
+        seen = self.observer.look()
+        self.workload_system.answer(seen)
         self.show(seen, self.step, self.wanted)
         return seen
 
+    def _pass_until(self, moment: datetime) -> None:
+        """Let emulated time pass in strides; what happens meanwhile is seen, and notices are answered."""
+        while (now := self.aws.clock.now()) < moment:
+            self.aws.clock.advance(min(STRIDE, moment - now), coalesce=True)
+            self._look()
+
     def _until(self, what: str, holds: Callable[[Observed], bool]) -> None:
-        """Look at the world until ``holds``, for a limited time."""
-        limit = self.monotonic() + STEP_LIMIT_S
-        while not holds(self._look()):
-            if self.monotonic() > limit:
-                raise DemoFailedError(f"{self.step}: not within {STEP_LIMIT_S:.0f} s: {what}")
-            self.pause(0.2)
+        """Let emulated time pass until ``holds``.
+
+        It stands while work is done, so nothing can be too late because this machine is slow: when a step's time is
+        over, something did not happen that should have.
+        """
+        seen = self._look()
+        limit, real_limit_s = _present(seen) + STEP_LIMIT, self.monotonic() + REAL_LIMIT_S
+        while not holds(seen):
+            if _present(seen) >= limit:
+                raise RuleBrokenError(f"{self.step}: not within {STEP_LIMIT} of emulated time: {what}")
+            if self.monotonic() > real_limit_s:
+                raise TooSlowError(f"{self.step}: not within {REAL_LIMIT_S:.0f} real seconds: {what}")
+            self.aws.clock.advance(PACE)
+            seen = self._look()
 
     def _require(self, condition: bool, otherwise: str) -> None:
         if not condition:
-            raise DemoFailedError(f"{self.step}: {otherwise}")
+            raise RuleBrokenError(f"{self.step}: {otherwise}")
+
+
+def _present(seen: Observed) -> datetime:
+    assert seen.now is not None  # noqa: S101 - it has looked
+    return seen.now

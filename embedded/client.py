@@ -222,6 +222,11 @@ class EmbeddedAws:
         return Path(self._where["folder"])
 
     @property
+    def is_started(self) -> bool:
+        """Whether there is a child, and that directory."""
+        return self._process is not None and bool(self._where)
+
+    @property
     def control(self) -> Control:
         """The control API."""
         return Control(self._where["control_url"])

@@ -4,12 +4,13 @@ The demo, ``make play`` and the tests of the deployed stack start here. Nothing 
 emulator: the template is ``app.py``'s, the assets are the built ones, and what is called is AWS's public API.
 """
 
-from embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, Synthesis, synthesise
+from embedded.reservoir.assembly import KEPT, LEAVE_ASSETS, ROOT, Synthesis, synthesise
 from embedded.reservoir.network import IMAGE_PARAMETER, NETWORK_TAG, NODE_ROLE
 from embedded.reservoir.stack import DeployedReservoir, Report
 
 __all__ = [
     "IMAGE_PARAMETER",
+    "KEPT",
     "LEAVE_ASSETS",
     "NETWORK_TAG",
     "NODE_ROLE",

@@ -42,7 +42,11 @@ class DeployedReservoir:
         self._assembly = assembly
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def __exit__(
@@ -51,12 +55,8 @@ class DeployedReservoir:
         self.stop()
 
     def start(self) -> None:
-        """Synthesise, start AWS, make the network, deploy; a failure leaves nothing running."""
-        try:
-            self._deploy(self._start_with_assembly())
-        except BaseException:
-            self.stop()
-            raise
+        """Synthesise, start AWS, make the network, deploy; ``stop`` is due also after a failure."""
+        self._deploy(self._start_with_assembly())
 
     def _start_with_assembly(self) -> Path:
         if self._assembly is not None:

@@ -1,0 +1,15 @@
+"""Why a demo may fail. The reasons have nothing in common, so each has an exit status of its own."""
+
+from typing import Final
+
+RULE_BROKEN: Final = 1
+FAILED: Final = 70  # EX_SOFTWARE: the demo itself
+TOO_SLOW: Final = 75  # EX_TEMPFAIL: try again, on a machine with less to do
+
+
+class RuleBrokenError(Exception):
+    """Something that must be true of EC2 is not, although there was all the emulated time that it takes."""
+
+
+class TooSlowError(Exception):
+    """A step took longer on this machine than anybody would watch; nothing that was seen is wrong."""

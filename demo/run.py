@@ -1,0 +1,123 @@
+"""One run of the demo: played, concluded with an exit status, and cleared away."""
+
+import time
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+from rich.console import Console
+from rich.live import Live
+
+from demo.bill import make_bill, read_prices
+from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, RuleBrokenError, TooSlowError
+from demo.evidence import Logs, keep_evidence
+from demo.observer import PATIENT, Observed, Observer
+from demo.picture import draw
+from demo.report import closing_picture, span, violations
+from demo.scenario import BLOCK_ENDS_IN, Story
+from demo.workload_system import WorkloadSystem
+from embedded.reservoir import DeployedReservoir, Report
+from embedded.reservoir.example import set_up
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, EVENT_BUS, Queue, output_name
+
+
+class Playable(Protocol):
+    """Something that is played once, on a deployment of its own."""
+
+    @property
+    def seen(self) -> Observed | None:
+        """The last look at the world."""
+        ...
+
+    @property
+    def logs(self) -> Logs:
+        """Where the logs are."""
+        ...
+
+    def play(self) -> None:
+        """Play it, to the end or to an error."""
+        ...
+
+    def stop(self) -> None:
+        """End everything that was started."""
+        ...
+
+
+class Demo:
+    """The story on a deployment of its own, watched in a terminal."""
+
+    def __init__(self, console: Console, report: Report) -> None:
+        self.seen: Observed | None = None
+        self._console = console
+        self._report = report
+        self._reservoir = DeployedReservoir(report)
+
+    @property
+    def logs(self) -> Logs:
+        """Where the logs are."""
+        return self._reservoir.aws
+
+    def play(self) -> None:
+        """Set up, play, show what came of it.
+
+        Raises
+        ------
+        RuleBrokenError
+            When EC2's state is not as it must be.
+        TooSlowError
+            When this machine could not keep up.
+        """
+        self._reservoir.start()
+        titles = set_up(self._reservoir, self._report, BLOCK_ENDS_IN)
+        aws, outputs = self._reservoir.aws, self._reservoir.outputs
+        observer = Observer(aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id)
+        self.seen = observer.seen
+        sqs = aws.client("sqs", config=PATIENT)
+        workload_system = WorkloadSystem(sqs, outputs[output_name(Queue.DEMAND.value)])
+        with Live(console=self._console, refresh_per_second=4) as live:
+
+            def show(seen: Observed, step: str, wanted: Mapping[str, int]) -> None:
+                live.update(draw(seen, step, wanted))
+
+            story = Story(aws, observer, titles, workload_system, show, time.monotonic)
+            story.play()
+        stays = list(observer.seen.stays())
+        reserved = [observer.seen.curves[title] for title in titles.by_id.values()]
+        bill = make_bill(stays, read_prices(aws, stays), reserved, *span(self.seen, story.marks))
+        self._console.print(closing_picture(self.seen, story.marks, bill, self._console.width))
+        found = list(violations(story, aws, [outputs[output_name(DEMAND_DEAD_LETTER_QUEUE)]]))
+        if found:
+            raise RuleBrokenError("\n".join(found))
+
+    def stop(self) -> None:
+        """End the embedded AWS."""
+        self._report("stopping")
+        self._reservoir.stop()
+
+
+def conclude(demo: Playable, console: Console, kept: Path) -> int:
+    """Play; say how it ended, and where to look when it did not end well; return the exit status."""
+    try:
+        demo.play()
+    except RuleBrokenError as error:
+        _explain(demo, console, kept, "a rule was broken", str(error))
+        return RULE_BROKEN
+    except (TooSlowError, ReadTimeoutError, ConnectTimeoutError, TimeoutError) as error:
+        _explain(demo, console, kept, "this machine could not keep up", str(error))
+        return TOO_SLOW
+    except Exception:  # noqa: BLE001 - the evidence of what nobody expected is kept, too; nothing goes on after it
+        _explain(demo, console, kept, "the demo itself failed", traceback.format_exc())
+        return FAILED
+    finally:
+        demo.stop()
+    console.print("[bold green]EC2's state is as it must be.[/]  Next: make play", highlight=False)
+    return 0
+
+
+def _explain(demo: Playable, console: Console, kept: Path, verdict: str, why: str) -> None:
+    folder = keep_evidence(demo.logs, demo.seen, f"{verdict}\n{why}", kept)
+    console.print(f"[bold red]{verdict}[/]", highlight=False)
+    console.print(why, highlight=False, markup=False)
+    console.print(f"All logs and the last look at the world are in {folder}", highlight=False, soft_wrap=True)
