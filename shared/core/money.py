@@ -24,3 +24,9 @@ def reserved_price_divisor(dearest_on_demand_micro_usd: int, cheapest_spot_micro
 def reserved_price_atto_usd(on_demand_micro_usd: int, divisor: int) -> int:
     """Price of one reserved unit an hour: never 0, strictly ordered as the on-demand prices while divisor < 1e12."""
     return max(1, on_demand_micro_usd * ATTO_USD_PER_MICRO_USD // divisor)
+
+
+def usd(micro_usd: int) -> str:
+    """Return an amount for people: whole cents at least, and as many digits as it has."""
+    dollars, rest = divmod(micro_usd, 1_000_000)
+    return f"{dollars}.{f'{rest:06}'.rstrip('0'):0<2} USD"

@@ -1,6 +1,6 @@
 """Taints and tolerations, with Kubernetes' own matching."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -96,8 +96,10 @@ def tolerates_all(taints: Iterable[Taint], tolerations: Iterable[Toleration]) ->
 
     Every effect counts, PreferNoSchedule too (R-19); it stops counting by relaxation only.
     """
+    return next(untolerated(taints, tolerations), None)
+
+
+def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Iterator[Taint]:
+    """Yield the taints that nothing tolerates, in their order."""
     permitted = tuple(tolerations)
-    for taint in taints:
-        if not any(toleration.tolerates(taint) for toleration in permitted):
-            return taint
-    return None
+    return (taint for taint in taints if not any(toleration.tolerates(taint) for toleration in permitted))

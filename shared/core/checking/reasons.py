@@ -25,8 +25,10 @@ def _is_upcoming(facts: Facts, _: Workload) -> bool:
     return any(item.is_upcoming(facts.now) for item in facts.snapshot.reservations)
 
 
-def _has_duration(facts: Facts, workload: Workload) -> bool:
-    return workload.duration_s is not None or facts.policy.no_duration_policy is NoDurationPolicy.AVOID
+def _has_too_little_time(facts: Facts, workload: Workload) -> bool:
+    """Whether the work says how long it takes, or must, or a reservation is so near its end that it takes none."""
+    asks = workload.duration_s is not None or facts.policy.no_duration_policy is NoDurationPolicy.AVOID
+    return asks or any(item.state == ACTIVE and not item.is_active(facts.now) for item in facts.snapshot.reservations)
 
 
 def _has_later_rung(facts: Facts, workload: Workload) -> bool:
@@ -73,7 +75,7 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.NO_NODE_POOL: _no_pool,
     ReasonCode.RESERVATION_FULL: _has_reservation,
     ReasonCode.RESERVATION_NOT_STARTED: _is_upcoming,
-    ReasonCode.DURATION_DOES_NOT_FIT: _has_duration,
+    ReasonCode.DURATION_DOES_NOT_FIT: _has_too_little_time,
     ReasonCode.FALLBACK_NOT_YET: _has_later_rung,
     ReasonCode.OFFERING_UNAVAILABLE: _is_unavailable,
     ReasonCode.MAX_PRICE: _has_price,

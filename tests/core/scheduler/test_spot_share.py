@@ -86,7 +86,7 @@ def test_a_gang_goes_or_waits_as_a_whole(dear: tuple[CapacityType, ...], placed:
     if unplaced_count(plan):
         (refusal,) = plan.unplaced
         assert (refusal.code, refusal.count) == (ReasonCode.GANG_INCOMPLETE, 8)
-        assert "SpotShare" in refusal.message
+        assert "would be over its share, 50 % of the plan's spot nodes" in refusal.message
 
 
 def test_what_is_spread_stays_spread() -> None:

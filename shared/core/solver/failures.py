@@ -1,0 +1,70 @@
+"""What speaks against an offering, and which of many such failures a person would act on."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from shared.core.plan import OfferingKey, ReasonCode
+
+# How far an offering came, from nothing to everything; the farthest names the reason.
+_ORDER: Final = (
+    ReasonCode.NO_NODE_POOL,
+    ReasonCode.NODE_CLASS_NOT_READY,
+    ReasonCode.INCOMPATIBLE,
+    ReasonCode.TOO_LARGE,
+    ReasonCode.DURATION_DOES_NOT_FIT,
+    ReasonCode.FALLBACK_NOT_YET,
+    ReasonCode.RESERVATION_NOT_STARTED,
+    ReasonCode.OFFERING_UNAVAILABLE,
+    ReasonCode.RESERVATION_FULL,
+    ReasonCode.LIMIT_EXCEEDED,
+    ReasonCode.MAX_PRICE,
+    ReasonCode.MIN_VALUES,
+    ReasonCode.SPOT_SHARE,
+    ReasonCode.TOPOLOGY,
+)
+_RANK: Final = {code: rank for rank, code in enumerate(_ORDER)}
+# What is left when all that the offering itself says is in favour.
+LAST: Final = (ReasonCode.SPOT_SHARE, ReasonCode.TOPOLOGY)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failure. ``misses`` counts the requests that are not met, of those that the offering itself must meet.
+
+    ``lacks_resource``: the types have nothing at all of a resource that is asked for. They were never meant for such
+    work, so whatever else fails elsewhere is nearer.
+    """
+
+    code: ReasonCode
+    message: str
+    key: OfferingKey | None = None
+    price: int = 0
+    at: datetime | None = None
+    misses: int = 0
+    lacks_resource: bool = False
+
+    @property
+    def rank(self) -> int:
+        """How far the offering came."""
+        return _RANK[ReasonCode.INCOMPATIBLE if self.lacks_resource else self.code]
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Whether the offering is of the wrong kind; no time and no free capacity would change that."""
+        return self.rank <= _RANK[ReasonCode.TOO_LARGE]
+
+    @property
+    def order(self) -> tuple[int, bool, int, int, tuple[str, ...], str]:
+        """Sort key: the farthest first, then the one with the fewest misses, then the cheapest, then by name."""
+        key = self.key
+        name = ("",) if key is None else (key.instance_type, key.zone, key.reservation_id or key.capacity_type)
+        return (-self.rank, self.lacks_resource, self.misses, self.price, name, self.message)
+
+
+def words(key: OfferingKey | None) -> str:
+    """Return an offering as a sentence names it."""
+    if key is None:
+        return "nothing"
+    where = f"{key.instance_type} {key.capacity_type} in {key.zone}"
+    return where if key.reservation_id is None else f"{where} of {key.reservation_id}"
