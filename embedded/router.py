@@ -8,7 +8,7 @@ import asyncio
 import json
 import posixpath
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ministack import app
@@ -26,6 +26,11 @@ from embedded.lambda_runtime import called_by_function
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
 
+# Work that AWS bounds (an item has at most 400 KB, a transaction 4 MB, a message 1 MB) and that waits for nothing.
+SHORT_CALLS: Final = frozenset(
+    {f"DynamoDB_20120810.{item}" for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")}
+    | {f"AmazonSQS.{message}" for message in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")}
+)
 LOST_STATUS: Final = 599  # within this module only: no service answers so
 
 
@@ -132,7 +137,11 @@ async def _before(
 
 def _serve_side_by_side(lanes: Lanes) -> None:
     for service, handler in app.SERVICE_HANDLERS.items():
-        app.SERVICE_HANDLERS[service] = lanes.bound(service, handler)
+        app.SERVICE_HANDLERS[service] = lanes.bound(service, handler, _is_short)
+
+
+def _is_short(_method: str, _path: str, headers: Mapping[str, str], *_: Any) -> bool:
+    return headers.get("x-amz-target", "") in SHORT_CALLS
 
 
 def _authorise_batches_as_single_messages() -> None:

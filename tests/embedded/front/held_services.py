@@ -1,7 +1,8 @@
 """A server for test_server: the path of a request names its service and what that does.
 
-``/SERVICE/answer`` answers, ``/SERVICE/drop`` closes the connection, ``/SERVICE/hold`` blocks its thread until somebody
-opens the FIFO that is the second argument. Each service answers with how many calls it has executed.
+``/SERVICE/answer`` answers, ``/SERVICE/answer-shortly`` is a short call, ``/SERVICE/drop`` closes the connection, and
+``/SERVICE/hold`` blocks its thread until somebody opens the FIFO that is the second argument. Each service answers with
+how many calls it has executed.
 """
 
 import json
@@ -31,7 +32,7 @@ class Services:
                 await send({"type": f"{kind}.complete"})
             return
         _, service, what = scope["path"].split("/")
-        executed = await self._lanes.bound(service, self._execute)(service, what)
+        executed = await self._lanes.bound(service, self._execute, _is_short)(service, what)
         if what == "drop":
             raise ConnectionDropped
         body = json.dumps({"executed": executed, "scheme": scope["scheme"]}).encode()
@@ -43,6 +44,10 @@ class Services:
             self._fifo.read_text()  # blocks its thread on purpose
         self._executed[service] += 1
         return self._executed[service]
+
+
+def _is_short(_service: str, what: str) -> bool:
+    return what == "answer-shortly"
 
 
 def main() -> None:

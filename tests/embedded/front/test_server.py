@@ -55,15 +55,17 @@ def told(connection: http.client.HTTPSConnection) -> Any:
 
 
 def test_a_held_call_holds_up_its_own_service_and_no_other(connect: Connect, fifo: Path) -> None:
-    held, behind, other = connect(), connect(), connect()
+    held, behind, short, other = connect(), connect(), connect(), connect()
     held.request("GET", "/dynamodb/hold")
     with fifo.open("w") as let_go:  # returns when the service has opened it: from here on it is held
         behind.request("GET", "/dynamodb/answer")
+        short.request("GET", "/dynamodb/answer-shortly")
         for number in range(1, 20):
-            assert ask(other, "/sqs/answer")["executed"] == number
+            assert ask(other, "/sqs/answer")["executed"] == 2 * number - 1
+            assert ask(other, "/sqs/answer-shortly")["executed"] == 2 * number
         let_go.write("go on")
     assert told(held)["executed"] == 1
-    assert told(behind)["executed"] == 2
+    assert {told(behind)["executed"], told(short)["executed"]} == {2, 3}
 
 
 def test_eight_connections_are_served_side_by_side(connect: Connect) -> None:
