@@ -10,6 +10,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Which settings file: the NAME of deployments/NAME.yaml, or a path; nothing: the only one there is.
 DEPLOYMENT ?=
+RESERVOIR = python -m reservoir $(if $(DEPLOYMENT),--deployment $(DEPLOYMENT)) deployment
 VENV := .venv
 BIN := $(VENV)/bin
 # A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
@@ -26,10 +27,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play test check synth bench deploy lock clean setup
+.PHONY: help demo play test check synth bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
 	@python -m demo
@@ -53,8 +54,17 @@ synth: setup ## write the CloudFormation templates and assets to cdk.out
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)
 
-deploy: setup $(CDK_CLI) ## deploy deployments/NAME.yaml, DEPLOYMENT=NAME (or the only one); ARGS go to `cdk deploy`
-	@$(NODE) node_modules/aws-cdk/bin/cdk deploy --context deployment=$(DEPLOYMENT) $(ARGS)
+bootstrap: setup $(CDK_CLI) ## make what the CDK needs in the deployment's account and region, once
+	@$(RESERVOIR) bootstrap -- $(ARGS)
+
+diff: setup $(CDK_CLI) ## what `deploy` would change, in the stack and in policy
+	@$(RESERVOIR) diff -- $(ARGS)
+
+deploy: setup $(CDK_CLI) ## deploy deployments/NAME.yaml, DEPLOYMENT=NAME (or the only one); ARGS go to the CDK
+	@$(RESERVOIR) deploy -- $(ARGS)
+
+destroy: setup $(CDK_CLI) ## delete a deployment; refused while instances run, ARGS=--drain has their work leave first
+	@$(RESERVOIR) destroy $(ARGS)
 
 lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrite the lock files
 	@$(LOCK) --upgrade --group dev --output-file requirements/dev.txt

@@ -45,6 +45,7 @@ class _Stack:
     template: Path
     parameters: Mapping[str, str]
     tags: Mapping[str, str]
+    is_protected: bool  # from deletion
 
 
 def deploy(cdk_out: Path, clients: Clients, report: Report) -> Outputs:
@@ -102,6 +103,7 @@ def _stacks(cdk_out: Path, manifest: Mapping[str, Any]) -> Iterator[_Stack]:
             template=cdk_out / properties["templateFile"],
             parameters=properties.get("parameters", {}),
             tags=properties.get("tags", {}),
+            is_protected=properties.get("terminationProtection", False),
         )
 
 
@@ -196,6 +198,7 @@ def _deploy_stack(stack: _Stack, locations: Mapping[str, str], cloudformation: A
         cloudformation.update_stack(**request)
     expected = "CREATE_COMPLETE" if present is None else "UPDATE_COMPLETE"
     _wait(cloudformation, stack.name, expected)
+    cloudformation.update_termination_protection(StackName=stack.name, EnableTerminationProtection=stack.is_protected)
     report(f"{stack.name}: {expected}")
     return _outputs(cloudformation, stack.name)
 

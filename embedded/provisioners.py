@@ -2,8 +2,10 @@
 
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
 
+import hashlib
 from typing import Any, Final
 
+from ministack.services import cloudformation
 from ministack.services.cloudformation import provisioners
 
 from embedded.ec2 import Ec2Emulation
@@ -11,12 +13,14 @@ from embedded.ec2 import Ec2Emulation
 Properties = dict[str, Any]
 Provisioned = tuple[str, dict[str, str]]  # physical id, attributes
 
+_SUFFIX_LENGTH: Final = 13  # of a generated name
 NOT_EVALUATED: Final = "embedded/metric-math-is-not-evaluated"
 
 
 def install(ec2: Ec2Emulation) -> None:
     """Fill the gaps; ``ec2`` is where launch templates are made."""
     _accept_metric_math()
+    _name_by_stack_id()
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
@@ -33,6 +37,22 @@ def _accept_metric_math() -> None:
         return {**make_record(name, {**plain, **stand_in}), "Metrics": metrics}
 
     provisioners._cw_metric_alarm_record = record
+
+
+def _name_by_stack_id() -> None:
+    # MiniStack makes a generated name of the stack's name alone. A stack that is made again would then meet what the
+    # one before it left behind; on AWS it never does.
+    name_of = provisioners._physical_name
+
+    def named(stack_name: str, logical_id: str, **options: Any) -> str:
+        name: str = name_of(stack_name, logical_id, **options)
+        stack = cloudformation._stacks.get(stack_name)
+        if stack is None:
+            return name
+        suffix = hashlib.sha256(f"{stack['StackId']} {name}".encode()).hexdigest()[:_SUFFIX_LENGTH]
+        return name[:-_SUFFIX_LENGTH] + (suffix if name.islower() else suffix.upper())
+
+    provisioners._physical_name = named
 
 
 def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:

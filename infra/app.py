@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from infra.stack import ReservoirStack
 from shared.deployment.deployment import FOLDER, find, read
 from shared.deployment.settings import DeploymentSettings
@@ -31,8 +31,12 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None) -> App:
     app = App(outdir=str(outdir), context={**flags, **(context or {})}, analytics_reporting=False)
     _refuse_choices(app)
     deployment = read(find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER))
-    ReservoirStack(app, deployment, embedded=app.node.try_get_context(EMBEDDED_CONTEXT) in (True, "true"))
+    ReservoirStack(app, deployment, embedded=_is_set(app, EMBEDDED_CONTEXT), is_new=_is_set(app, CREATING_CONTEXT))
     return app
+
+
+def _is_set(app: App, name: str) -> bool:
+    return app.node.try_get_context(name) in (True, "true")  # the command line hands over text
 
 
 def _refuse_choices(app: App) -> None:

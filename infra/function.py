@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, RemovalPolicy, Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
@@ -14,6 +14,7 @@ from infra.bundle import LayerTarget
 from infra.config import FunctionSettings
 from infra.grants import Grant
 from infra.naming import function_name
+from infra.tables import kept
 from shared.names import Function
 
 RETRY_BY_SCHEDULE_MIN = 5
@@ -26,6 +27,7 @@ class FunctionBundle:
     code: lambda_.Code
     layer: lambda_.ILayerVersion
     target: LayerTarget
+    keep_logs: bool  # when the stack is deleted
     environment: Mapping[str, str]
     reserve_concurrency: bool
 
@@ -45,12 +47,12 @@ class ReservoirFunction(Construct):
     ) -> None:
         super().__init__(scope, construct)
         name = function_name(Stack.of(self).stack_name, function)
+        # Its name is CloudFormation's to choose: a log that was kept must not be in the way of the next stack.
         log_group = logs.LogGroup(
             self,
             "Log",
-            log_group_name=f"/aws/lambda/{name}",
             retention=logs.RetentionDays.ONE_MONTH,
-            removal_policy=RemovalPolicy.DESTROY,
+            removal_policy=kept(retain=bundle.keep_logs),
         )
         role = iam.Role(
             self,

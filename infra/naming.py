@@ -6,6 +6,7 @@ from shared.names import Function
 
 # Context is what synthesis needs to know, and no choice of a deployment.
 DEPLOYMENT_CONTEXT: Final = "deployment"  # name or path of the settings file
+CREATING_CONTEXT: Final = "creating"  # the stack does not exist yet: its tables are not protected before it does
 EMBEDDED_CONTEXT: Final = "embedded"  # build for this machine's Python: the stack will run on the embedded AWS
 
 

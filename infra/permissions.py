@@ -10,8 +10,7 @@ from typing import Final
 
 from infra import ec2_permissions
 from infra.grants import Grant, Resources
-from infra.tables import indexes
-from shared.names import Function, Queue, Table
+from shared.names import Function, Queue, Table, indexes
 
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")

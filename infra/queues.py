@@ -5,6 +5,7 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.config import CONSUMERS, FUNCTIONS
+from infra.tables import kept
 from shared.names import PLANNING_DELAY_S, Queue, output_name
 
 RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
@@ -13,8 +14,9 @@ RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a p
 class WorkQueues(Construct):
     """The four queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
 
-    def __init__(self, scope: Construct, construct: str) -> None:
+    def __init__(self, scope: Construct, construct: str, *, retain: bool) -> None:
         super().__init__(scope, construct)
+        self._retain = retain
         self.dead_letters = {queue: self._dead_letters(queue) for queue in Queue}
         self.by_name = {queue: self._queue(queue) for queue in Queue}
         # Of every rule, whatever it was meant for: a dead letter queue of EventBridge cannot be FIFO, and what lies
@@ -22,9 +24,13 @@ class WorkQueues(Construct):
         self.undelivered = self._letters("Undelivered", fifo=None)
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
-        return self._letters(f"{output_name(queue.name)}DeadLetters", fifo=_fifo(queue))
+        return self._letters(
+            f"{output_name(queue.name)}DeadLetters", fifo=_fifo(queue), removal_policy=self._removal_policy(queue)
+        )
 
-    def _letters(self, name: str, *, fifo: bool | None) -> sqs.Queue:
+    def _letters(
+        self, name: str, *, fifo: bool | None, removal_policy: RemovalPolicy = RemovalPolicy.DESTROY
+    ) -> sqs.Queue:
         return sqs.Queue(
             self,
             name,
@@ -33,7 +39,7 @@ class WorkQueues(Construct):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=RETENTION,
-            removal_policy=RemovalPolicy.DESTROY,
+            removal_policy=removal_policy,
         )
 
     def _queue(self, queue: Queue) -> sqs.Queue:
@@ -52,8 +58,12 @@ class WorkQueues(Construct):
             dead_letter_queue=sqs.DeadLetterQueue(
                 queue=self.dead_letters[queue], max_receive_count=consumer.max_receive_count
             ),
-            removal_policy=RemovalPolicy.DESTROY,
+            removal_policy=self._removal_policy(queue),
         )
+
+    def _removal_policy(self, queue: Queue) -> RemovalPolicy:
+        """Demand is its senders' and nobody can make it again; what the other queues hold follows from the tables."""
+        return kept(retain=self._retain and queue is Queue.DEMAND)
 
 
 def _fifo(queue: Queue) -> bool | None:

@@ -1,6 +1,6 @@
 """The stack: composes, decides nothing."""
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -19,7 +19,7 @@ from infra.operations.observability import Observability
 from infra.permissions import grants
 from infra.queues import WorkQueues
 from infra.scheduling import planner_environment
-from infra.tables import StateTables
+from infra.tables import StateTables, kept
 from shared import names
 from shared.deployment.deployment import Deployment
 from shared.names import Function, Queue, Table, output_name
@@ -28,7 +28,7 @@ from shared.names import Function, Queue, Table, output_name
 class ReservoirStack(Stack):
     """One deployment of Reservoir, in one account and region."""
 
-    def __init__(self, scope: Construct, deployment: Deployment, *, embedded: bool) -> None:
+    def __init__(self, scope: Construct, deployment: Deployment, *, embedded: bool, is_new: bool) -> None:
         config = deployment.settings
         super().__init__(
             scope,
@@ -38,8 +38,10 @@ class ReservoirStack(Stack):
         )
         self.deployment = deployment
         self.embedded = embedded
-        self.tables = StateTables(self, "State", retain=config.retain)
-        self.queues = WorkQueues(self, "Queues")
+        self.tables = StateTables(
+            self, "State", adopted=deployment.tables, retain=config.retain, protect=config.retain and not is_new
+        )
+        self.queues = WorkQueues(self, "Queues", retain=config.retain)
         self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
         self.snapshots = self._snapshots()
         self.timers = DrainTimers(self, "DrainTimers")
@@ -100,7 +102,7 @@ class ReservoirStack(Stack):
                     abort_incomplete_multipart_upload_after=Duration.days(1),
                 )
             ],
-            removal_policy=RemovalPolicy.RETAIN if self.deployment.settings.retain else RemovalPolicy.DESTROY,
+            removal_policy=kept(retain=self.deployment.settings.retain),
         )
         acknowledge_no_access_log(bucket)
         return bucket
@@ -135,6 +137,7 @@ class ReservoirStack(Stack):
             code=code_asset(target),
             layer=layer,
             target=target,
+            keep_logs=self.deployment.settings.retain,
             environment={
                 **self.settings,
                 **planner_environment(self.deployment.settings),

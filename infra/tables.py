@@ -1,6 +1,6 @@
 """The state: one DynamoDB table an owner."""
 
-from typing import Final
+from collections.abc import Mapping
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -9,28 +9,43 @@ from constructs import Construct
 from shared import names
 from shared.names import output_name
 
-INDEX_KEYS: Final = {
-    names.LISTING_INDEX: names.LISTING_KEY,
-    names.INSTANCE_INDEX: names.INSTANCE_KEY,
-    names.LEASE_INDEX: names.LEASE_KEY,
-}
-
-
-def indexes(table: names.Table) -> tuple[str, ...]:
-    """Return the names of a table's indexes."""
-    if table is names.Table.NODE_CLAIMS:
-        return (names.LISTING_INDEX, names.INSTANCE_INDEX, names.LEASE_INDEX)
-    return (names.LISTING_INDEX,)
-
 
 class StateTables(Construct):
-    """The six tables with the indexes that ``shared.names`` describes."""
+    """The six tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
 
-    def __init__(self, scope: Construct, construct: str, *, retain: bool) -> None:
+    Parameters
+    ----------
+    adopted
+        Names of tables that exist already, restored ones or those of an earlier stack; they stay nobody's resource.
+    retain
+        Tables survive the stack, unless its creation fails.
+    protect
+        They cannot be deleted by hand either.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        adopted: Mapping[names.Table, str],
+        retain: bool,
+        protect: bool,
+    ) -> None:
         super().__init__(scope, construct)
-        self.by_name = {table: self._table(table, retain=retain) for table in names.Table}
+        self.by_name: dict[names.Table, dynamodb.ITable] = {
+            table: self._adopted(table, adopted[table])
+            if table in adopted
+            else self._table(table, retain=retain, protect=protect)
+            for table in names.Table
+        }
 
-    def _table(self, table: names.Table, *, retain: bool) -> dynamodb.Table:
+    def _adopted(self, table: names.Table, name: str) -> dynamodb.ITable:
+        return dynamodb.Table.from_table_attributes(
+            self, output_name(table.name), table_name=name, global_indexes=list(names.indexes(table))
+        )
+
+    def _table(self, table: names.Table, *, retain: bool, protect: bool) -> dynamodb.Table:
         result = dynamodb.Table(
             self,
             output_name(table.name),
@@ -40,19 +55,24 @@ class StateTables(Construct):
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
             ),
-            deletion_protection=retain,
-            removal_policy=RemovalPolicy.RETAIN if retain else RemovalPolicy.DESTROY,
+            deletion_protection=protect,
+            removal_policy=kept(retain=retain),
         )
-        for index in indexes(table):
+        for index in names.indexes(table):
             result.add_global_secondary_index(
                 index_name=index,
-                partition_key=_string(INDEX_KEYS[index]),
+                partition_key=_string(names.INDEX_KEYS[index]),
                 sort_key=_string(names.KEY),
                 projection_type=(
                     dynamodb.ProjectionType.ALL if index == names.LISTING_INDEX else dynamodb.ProjectionType.KEYS_ONLY
                 ),
             )
         return result
+
+
+def kept(*, retain: bool) -> RemovalPolicy:
+    """Return the policy of what survives the stack, but not a creation that failed: nothing was ever in it then."""
+    return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if retain else RemovalPolicy.DESTROY
 
 
 def _string(name: str) -> dynamodb.Attribute:

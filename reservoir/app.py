@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.commands import apply, delete, diff, explain, get, validate
+from reservoir.commands import apply, delete, deployment, diff, explain, get, validate
 from reservoir.connection import Session
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
@@ -22,9 +22,11 @@ app = typer.Typer(
 @app.callback()
 def main(
     context: typer.Context,
-    deployment: Annotated[
+    chosen: Annotated[
         str | None,
-        typer.Option(help="Deployment: name or path of its settings file. Default: the only one in deployments/."),
+        typer.Option(
+            "--deployment", help="Deployment: name or path of its settings file. Default: the only one in deployments/."
+        ),
     ] = None,
     stack: Annotated[
         str | None, typer.Option(help="Name of the deployed stack, instead of a deployment.", envvar=STACK_VARIABLE)
@@ -41,9 +43,9 @@ def main(
         os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = region
     if context.obj is None:
         # A deployment that is named is meant, whatever stack the environment knows.
-        named = stack if deployment is None or stack != os.environ.get(STACK_VARIABLE) else None
-        context.obj = Session(named, deployment)
+        named = stack if chosen is None or stack != os.environ.get(STACK_VARIABLE) else None
+        context.obj = Session(named, chosen)
 
 
-for module in (apply, diff, delete, get, explain, validate):
+for module in (apply, diff, delete, get, explain, validate, deployment):
     module.register(app)

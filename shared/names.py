@@ -46,6 +46,17 @@ LEASE_INDEX: Final = "by-lease"
 LEASE_KEY: Final = "leased_reservation_id"
 
 
+# The partition key of each index.
+INDEX_KEYS: Final = {LISTING_INDEX: LISTING_KEY, INSTANCE_INDEX: INSTANCE_KEY, LEASE_INDEX: LEASE_KEY}
+
+
+def indexes(table: Table) -> tuple[str, ...]:
+    """Return the names of a table's indexes."""
+    if table is Table.NODE_CLAIMS:
+        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX)
+    return (LISTING_INDEX,)
+
+
 class Queue(StrEnum):
     """The queues; the value names the environment variable that carries the queue's URL. Each has a DLQ."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from embedded.reservoir.network import NODE_ROLE
-from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from shared.names import DEFAULT_STACK
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -98,7 +98,18 @@ def synthesise(folder: Path, settings: Settings | None = None) -> None:
     RuntimeError
         With what ``app.py`` wrote, when it failed.
     """
-    _require_success(_start(folder, settings or {}))
+    synthesise_deployment(folder, write_settings(folder, settings or {}))
+
+
+def synthesise_deployment(folder: Path, path: Path, *, is_new: bool = False) -> None:
+    """Write the assembly of the deployment whose settings file ``path`` is, built for the embedded AWS.
+
+    Raises
+    ------
+    RuntimeError
+        With what ``app.py`` wrote, when it failed.
+    """
+    _require_success(_start_app(folder, path, is_new=is_new))
 
 
 def write_settings(folder: Path, settings: Settings) -> Path:
@@ -160,8 +171,11 @@ def _require_success(synthesis: "subprocess.Popen[str]") -> None:
 
 def _start(folder: Path, settings: Settings) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
-    path = write_settings(folder, settings)
-    context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS}
+    return _start_app(folder, write_settings(folder, settings), is_new=False)
+
+
+def _start_app(folder: Path, path: Path, *, is_new: bool) -> "subprocess.Popen[str]":
+    context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", CREATING_CONTEXT: is_new, **LEAVE_ASSETS}
     environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(context)}
     return subprocess.Popen(
         [sys.executable, "app.py"],

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from shared.core.labels import closest
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.errors import problems_of
 from shared.manifests.load import load_documents
 from shared.manifests.problems import ManifestError, Problem, shown
-from shared.names import DEFAULT_STACK
+from shared.names import DEFAULT_STACK, Table
 
 FOLDER: Final = "deployments"
 SUFFIX: Final = ".yaml"
@@ -50,6 +51,17 @@ class Deployment:
     def manifests(self) -> Path | None:
         """The folder of manifests."""
         return None if self.settings.manifests is None else self.path.parent / self.settings.manifests
+
+    @property
+    def tables(self) -> dict[Table, str]:
+        """The tables to adopt, by what they are for."""
+        named = {table: getattr(self.settings.tables, table.name.lower()) for table in Table}
+        return {table: name for table, name in named.items() if name is not None}
+
+
+def table_field(table: Table) -> str:
+    """Return how the settings call a table: ``nodeClaims``."""
+    return to_camel(table.name.lower())
 
 
 def find(chosen: str | None, folder: Path) -> Path:

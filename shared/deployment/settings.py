@@ -33,7 +33,19 @@ RolePattern = Annotated[
 ]
 ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
+TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
 PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
+
+
+class AdoptedTables(Model):
+    """Tables that exist already, by name: restored ones, or those that an earlier stack left."""
+
+    reservations: TableName | None = None
+    offerings: TableName | None = None
+    workloads: TableName | None = None
+    node_claims: TableName | None = None
+    policy: TableName | None = None
+    decisions: TableName | None = None
 
 
 class DeploymentSettings(Model):
@@ -61,7 +73,13 @@ class DeploymentSettings(Model):
     )
     retain: bool = Field(
         default=True,
-        description="Keep the tables and the bucket when the stack is deleted, and protect the tables from deletion.",
+        description="Keep the tables, the bucket, the demand queue and the logs when the stack is deleted, and"
+        " protect the tables from deletion.",
+    )
+    tables: AdoptedTables = Field(
+        default_factory=AdoptedTables,
+        description="Tables that the stack adopts instead of making its own: restored ones, or those that an earlier"
+        " stack left. Nothing but you deletes them.",
     )
     termination_protection: bool = Field(
         default=True, description="Refuse to delete the stack until this is false and deployed."

@@ -50,7 +50,9 @@ class DeployPolicy:
             return Deployment(True, before)
         repeated: list[str] = []
         try:
-            outcome = self._replace(files_of(request), removed_of(request), repeated)
+            outcome = self._replace(
+                files_of(request), removed_names(request["ResourceProperties"].get(REMOVED_PROPERTY, [])), repeated
+            )
         except (ManifestError, ConflictError) as error:
             return Deployment(False, before, str(error), repeated=tuple(repeated))
         return Deployment(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
@@ -74,7 +76,6 @@ def files_of(request: Mapping[str, Any]) -> Files:
     return [(file[MANIFEST_NAME], file[MANIFEST_TEXT]) for file in listed]
 
 
-def removed_of(request: Mapping[str, Any]) -> list[Name]:
-    """Return the objects that a request says are removed."""
-    listed: Sequence[str] = request["ResourceProperties"].get(REMOVED_PROPERTY, [])
+def removed_names(listed: Sequence[str]) -> list[Name]:
+    """Read ``KIND/NAME`` of objects that a deployment says are removed."""
     return [(PolicyKind(kind), name) for kind, _, name in (text.partition("/") for text in listed)]

@@ -1,0 +1,127 @@
+"""``reservoir deployment``: what ``make bootstrap``, ``diff``, ``deploy`` and ``destroy`` call."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from reservoir.connection import Session
+from reservoir.console import FAILED, fail, messages, report
+from shared.manifests.problems import ManifestError
+
+if TYPE_CHECKING:
+    from reservoir.deployment.deploy import Deploy
+    from shared.deployment.deployment import Deployment
+
+Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CDK.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = typer.Typer(help="Deploy, compare and destroy the deployment of a settings file.", no_args_is_help=True)
+    for command in (bootstrap, diff, deploy, destroy):
+        group.command(command.__name__)(command)
+    app.add_typer(group, name="deployment")
+
+
+def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:
+    """Make what the CDK needs in the deployment's account and region, once."""
+    from reservoir.deployment.account import Account
+    from reservoir.deployment.cdk import CdkCommandLine
+    from shared.adapters.clients import make_client
+
+    deployment, account = _deployment(context), Account(make_client)
+    place = f"aws://{deployment.settings.account or account.id()}/{account.region}"
+    _attempt(lambda: CdkCommandLine(deployment.path)("bootstrap", place, *(arguments or ())))
+
+
+def diff(context: typer.Context, arguments: Arguments = None) -> None:
+    """Say what `deploy` would change, in the stack and in policy."""
+    _attempt(lambda: _deploy(context).diff(arguments or ()))
+
+
+def deploy(context: typer.Context, arguments: Arguments = None) -> None:
+    """Create or update the stack, after looking whether the settings can be meant."""
+    _attempt(lambda: _deploy(context).run(arguments or ()))
+
+
+def destroy(
+    context: typer.Context,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Withdraw all workloads, and wait until nodes are gone.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete the stack. Refused while instances of it run."""
+    from reservoir.deployment.account import Account
+    from reservoir.deployment.cdk import CdkCommandLine
+    from reservoir.deployment.connect import fleet
+    from reservoir.deployment.destroy import Destroy, DestroyRefusedError
+    from shared.adapters.clients import make_client
+
+    deployment = _deployment(context)
+    action = Destroy(
+        deployment, Account(make_client), partial(fleet, make_client), CdkCommandLine(deployment.path), _say, time.sleep
+    )
+
+    def run() -> None:
+        try:
+            found = action.check(drain=drain)
+        except DestroyRefusedError as error:
+            fail(str(error))
+        withdraws = "withdraw all workloads and " if drain else ""
+        question = f"{withdraws}delete the stack {found.name} of {deployment.name}?"
+        if not yes and typer.prompt(f"{question} Type its name") != deployment.name:
+            fail("nothing was deleted")
+        action.run(found)
+
+    _attempt(run)
+
+
+def _deployment(context: typer.Context) -> "Deployment":
+    session: Session = context.obj
+    found = session.target.deployment
+    if found is None:
+        fail("this is about a settings file: say --deployment NAME, not the name of a stack")
+    return found
+
+
+def _deploy(context: typer.Context) -> "Deploy":
+    from reservoir.deployment.account import Account
+    from reservoir.deployment.cdk import CdkCommandLine
+    from reservoir.deployment.connect import deployed
+    from reservoir.deployment.deploy import Deploy
+    from shared.adapters.clients import make_client
+
+    deployment = _deployment(context)
+    account = Account(make_client)
+    return Deploy(deployment, account, partial(deployed, make_client), CdkCommandLine(deployment.path), _say)
+
+
+def _say(line: str) -> None:
+    messages().print(line)
+
+
+def _attempt(action: Callable[[], None]) -> None:
+    """Do it; end the command with all reasons when it is refused."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from reservoir.deployment.cdk import CdkError
+    from shared.ports.errors import AwsError
+
+    try:
+        action()
+    except ManifestError as error:
+        report(error.problems)
+        fail("nothing was touched")
+    except CdkError as error:
+        _end(str(error))
+    except (AwsError, BotoCoreError, ClientError) as error:
+        fail(f"AWS refused: {error}")
+
+
+def _end(message: str) -> NoReturn:
+    _say(message)
+    raise typer.Exit(FAILED)

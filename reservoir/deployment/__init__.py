@@ -1,0 +1,1 @@
+"""A deployment from its settings file to AWS and back: deploy, diff, destroy."""

@@ -1,0 +1,101 @@
+"""What the account already holds of a deployment: stacks, tables, instances."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared import names
+from shared.names import Table, output_name
+
+Clients = Callable[[str], Any]  # a boto3 client for a service's name
+
+# A change set that was never executed, and a first create that failed: CloudFormation keeps a name, and nothing else.
+_EMPTY: Final = frozenset({"REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "DELETE_COMPLETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStack:
+    """A stack that exists."""
+
+    name: str
+    status: str
+    outputs: Mapping[str, str]
+
+    @property
+    def deployment(self) -> str | None:
+        """The deployment that it says it is; None before the first deployment with a settings file."""
+        return self.outputs.get(names.DEPLOYMENT_NAME_OUTPUT)
+
+    @property
+    def tables(self) -> dict[Table, str]:
+        """The names of its tables."""
+        return {table: self.outputs[name] for table in Table if (name := output_name(table)) in self.outputs}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One region of an account, as far as deployments matter."""
+
+    clients: Clients
+
+    def id(self) -> str:
+        """Return the account that the credentials belong to."""
+        return str(self.clients("sts").get_caller_identity()["Account"])
+
+    @property
+    def region(self) -> str:
+        """The region."""
+        return str(self.clients("sts").meta.region_name)
+
+    def stacks(self) -> list[FoundStack]:
+        """Return the stacks that exist, whoever made them."""
+        pages = self.clients("cloudformation").get_paginator("describe_stacks").paginate()
+        return [
+            FoundStack(
+                stack["StackName"],
+                stack["StackStatus"],
+                {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())},
+            )
+            for page in pages
+            for stack in page["Stacks"]
+            if stack["StackStatus"] not in _EMPTY
+        ]
+
+    def left_tables(self, stack: str) -> dict[Table, list[str]]:
+        """Return the tables that stacks of this name have made, whether or not one of them still stands."""
+        found: dict[Table, list[str]] = {}
+        made = list(self._table_names())
+        for table in Table:
+            prefix = f"{stack}-State{output_name(table.name)}"
+            named = sorted(name for name in made if name.startswith(prefix))
+            if named:
+                found[table] = named
+        return found
+
+    def _table_names(self) -> Iterator[str]:
+        for page in self.clients("dynamodb").get_paginator("list_tables").paginate():
+            yield from page["TableNames"]
+
+    def flaws_of(self, table: Table, name: str) -> list[str]:
+        """Say what a table lacks to serve as this one; nothing when it is fit."""
+        client = self.clients("dynamodb")
+        try:
+            found = client.describe_table(TableName=name)["Table"]
+        except client.exceptions.ResourceNotFoundException:
+            return ["does not exist"]
+        flaws = []
+        if found["TableStatus"] != "ACTIVE":
+            flaws.append(f"is {found['TableStatus']}")
+        if found["KeySchema"] != [{"AttributeName": names.KEY, "KeyType": "HASH"}]:
+            flaws.append(f"has another key than {names.KEY}")
+        indexes = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
+        flaws += [f"lacks the index {index}" for index in names.indexes(table) if index not in indexes]
+        if not found.get("DeletionProtectionEnabled", False):
+            flaws.append("is not protected from deletion")
+        ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        if ttl.get("AttributeName") != names.TTL_ATTRIBUTE:
+            flaws.append(f"does not expire rows by {names.TTL_ATTRIBUTE}")
+        backups = client.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
+        if backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] != "ENABLED":
+            flaws.append("has no point-in-time recovery")
+        return flaws

@@ -1,0 +1,55 @@
+"""Adapters of a stack that may be of another version: only what its outputs need to say for a deployment."""
+
+from reservoir.deployment.account import Clients, FoundStack
+from reservoir.deployment.deploy import Deployed
+from reservoir.deployment.destroy import Fleet
+from shared import names
+from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
+from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.ec2_instances import Ec2Instances
+from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.launch_templates import Ec2LaunchTemplates
+from shared.adapters.sqs import SqsWorkQueue
+from shared.adapters.system import SystemClock
+from shared.names import Queue, Table, output_name
+from shared.usecases.apply_policy import ApplyPolicy
+
+
+def deployed(clients: Clients, stack: FoundStack) -> Deployed:
+    """Return the stores that tell what becomes of a stack's policy."""
+    policy = DynamoDbPolicyStore(clients("dynamodb"), stack.tables[Table.POLICY], SystemClock())
+    queue = SqsWorkQueue(
+        clients("sqs"),
+        planning_url=stack.outputs[output_name(Queue.PLANNING)],
+        launches_url=stack.outputs[output_name(Queue.LAUNCHES)],
+        clock=SystemClock(),
+    )
+    publisher = EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
+    return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue))
+
+
+def fleet(clients: Clients, stack: FoundStack) -> Fleet:
+    """Return what a stack runs."""
+    owner, demand_url = stack.outputs[output_name(names.DEPLOYMENT)], stack.outputs[output_name(Queue.DEMAND)]
+
+    def send_demand(body: str) -> None:
+        clients("sqs").send_message(QueueUrl=demand_url, MessageBody=body)
+
+    return Fleet(
+        instances=Ec2Instances(clients("ec2"), owner),
+        templates=Ec2LaunchTemplates(clients("ec2"), owner),
+        node_claims=_node_claims(clients, stack),
+        workloads=DynamoDbWorkloadStore(clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock()),
+        send_demand=send_demand,
+    )
+
+
+def _node_claims(clients: Clients, stack: FoundStack) -> DynamoDbNodeClaimStore:
+    return DynamoDbNodeClaimStore(
+        clients("dynamodb"),
+        node_claims_table=stack.tables[Table.NODE_CLAIMS],
+        reservations_table=stack.tables[Table.RESERVATIONS],
+        workloads_table=stack.tables[Table.WORKLOADS],
+        clock=SystemClock(),
+    )

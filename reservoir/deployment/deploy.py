@@ -1,0 +1,148 @@
+"""``make deploy`` and ``make diff``: what is about to happen is said, and what cannot be meant is refused."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from infra.manifests import read_manifests
+from infra.naming import CREATING_CONTEXT
+from reservoir.deployment.account import Account, FoundStack
+from reservoir.deployment.cdk import Cdk
+from shared.deployment.deployment import Deployment, table_field
+from shared.manifests.events import Change
+from shared.manifests.problems import ManifestError, Problem
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT
+from shared.ports.policy import PolicyKind, PolicyStore
+from shared.ports.state import NodeClaimStore
+from shared.usecases.apply_policy import ApplyPolicy, Name, names_in
+from shared.usecases.deploy_policy import removed_names
+
+Report = Callable[[str], None]
+
+_CREATING: Final = ("--context", f"{CREATING_CONTEXT}=true")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """The stores of a stack that stands, for saying what becomes of its policy."""
+
+    policy: PolicyStore
+    node_claims: NodeClaimStore
+    applier: ApplyPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Deploy:
+    """Deploys one deployment into one account."""
+
+    deployment: Deployment
+    account: Account
+    connect: Callable[[FoundStack], Deployed]
+    cdk: Cdk
+    report: Report
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Create or update the stack; ``arguments`` go to ``cdk deploy``.
+
+        Raises
+        ------
+        ManifestError
+            The settings contradict what the account holds, or the policy is wrong; nothing was touched.
+        CdkError
+            The CDK's command line failed.
+        """
+        stands = self.check()
+        if not stands and self.deployment.settings.retain:
+            # Tables that protect themselves from deletion would outlive a create that fails: they begin without.
+            self.cdk("deploy", *_CREATING, *arguments)
+        self.cdk("deploy", *arguments)
+
+    def diff(self, arguments: Sequence[str]) -> None:
+        """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""
+        self.check()
+        self.cdk("diff", *arguments)
+
+    def check(self) -> bool:
+        """Refuse what cannot be meant, say what becomes of the policy; return whether the stack stands.
+
+        Raises
+        ------
+        ManifestError
+            The settings contradict what the account holds, or the policy is wrong.
+        """
+        stacks = self.account.stacks()
+        problems = list(contradictions(self.deployment, self.account.id(), stacks))
+        standing = next((stack for stack in stacks if stack.name == self.deployment.stack), None)
+        if not problems:
+            problems += self._flaws(stacks)
+            problems += [] if standing else self._left_behind()
+        if problems:
+            raise ManifestError(problems)
+        if standing is not None:
+            self._tell_of_policy(self.connect(standing))
+        return standing is not None
+
+    def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
+        """Look at the tables that are to be adopted."""
+        for table, name in self.deployment.tables.items():
+            path = f"tables.{table_field(table)}"
+            users = [it.name for it in stacks if it.name != self.deployment.stack and name in it.tables.values()]
+            if users:
+                yield self._problem(path, "table", f"{name} is used by the stack {users[0]}")
+            for flaw in self.account.flaws_of(table, name):
+                yield self._problem(path, "table", f"{name} {flaw}")
+
+    def _left_behind(self) -> Iterator[Problem]:
+        """Look for tables of an earlier stack of this name: new, empty ones beside them would forget a fleet."""
+        for table, found in self.account.left_tables(self.deployment.stack).items():
+            if table not in self.deployment.tables:
+                path = f"tables.{table_field(table)}"
+                yield self._problem(
+                    path,
+                    "left-behind",
+                    f"an earlier stack {self.deployment.stack} left {', '.join(found)}: name it here to go on with"
+                    " what it holds, or delete it",
+                )
+
+    def _tell_of_policy(self, stack: Deployed) -> None:
+        folder = self.deployment.manifests
+        files = [] if folder is None else [(it[MANIFEST_NAME], it[MANIFEST_TEXT]) for it in read_manifests(folder)]
+        removed = removed_names(self.deployment.settings.removed)
+        outcome = stack.applier.replace(files, removed, dry_run=True)
+        for problem in outcome.problems:
+            self.report(str(problem))
+        standing = Counter(claim.node_pool_name for claim in stack.node_claims.list_live())
+        for change in outcome.effective:
+            nodes = standing[change.name] if change.kind is PolicyKind.NODE_POOL else 0
+            leaves = f", and its nodes are drained: {nodes}" if change.change is Change.DELETED and nodes else ""
+            self.report(f"policy: {change.kind}/{change.name} will be {change.change}{leaves}")
+        named = {*names_in(files), *removed}
+        for name in left_alone(stack.policy, named):
+            self.report(f"policy: {'/'.join(name)} is in force and not in the folder: it stays until removed names it")
+
+    def _problem(self, path: str, rule: str, message: str) -> Problem:
+        return Problem(path, rule, message, source=str(self.deployment.path))
+
+
+def left_alone(store: PolicyStore, named: Iterable[Name]) -> list[Name]:
+    """Return the objects that a deployment says nothing about."""
+    return sorted({(row.kind, row.name) for row in store.list_all()} - set(named))
+
+
+def contradictions(deployment: Deployment, account: str, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
+    """Yield why the settings cannot be meant, as things are in the account."""
+    source, wanted = str(deployment.path), deployment.settings.account
+    if wanted is not None and account != wanted:
+        yield Problem("account", "account", f"is {wanted}, and these are credentials of {account}", source=source)
+        return
+    for stack in stacks:
+        if stack.name == deployment.stack and stack.deployment not in (None, deployment.name):
+            message = f"{stack.name} is the stack of the deployment {stack.deployment}; give this one a name of its own"
+            yield Problem("stack", "stack", message, source=source)
+        if stack.name != deployment.stack and stack.deployment == deployment.name:
+            message = (
+                f"{deployment.name} is deployed as {stack.name}, and {deployment.stack} would be a second stack;"
+                " for one, write a second settings file"
+            )
+            yield Problem("stack", "stack", message, suggestion=stack.name, source=source)

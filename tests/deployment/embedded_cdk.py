@@ -1,0 +1,57 @@
+"""What the CDK's command line does for a deployment, on the embedded AWS, without compressing the layer each time."""
+
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from embedded.client import EmbeddedAws
+from embedded.deploy import deploy
+from embedded.reservoir import synthesise_deployment
+from infra.naming import CREATING_CONTEXT
+from shared.deployment.deployment import read
+
+_DELETE_LIMIT_S = 120.0
+
+
+@dataclass
+class EmbeddedCdk:
+    """Implements ``reservoir.deployment.cdk.Cdk``; ``calls`` are the commands that were run, with their arguments."""
+
+    aws: EmbeddedAws
+    deployment: Path
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+    outputs: dict[str, str] = field(default_factory=dict)  # of the last deployment
+
+    def __call__(self, command: str, *arguments: str) -> None:
+        self.calls.append((command, *arguments))
+        match command:
+            case "deploy":
+                self._deploy(is_new=f"{CREATING_CONTEXT}=true" in arguments)
+            case "destroy":
+                self._destroy()
+
+    def _deploy(self, *, is_new: bool) -> None:
+        with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
+            synthesise_deployment(Path(folder), self.deployment, is_new=is_new)
+            (self.outputs,) = deploy(Path(folder), self.aws.client, print).values()
+
+    def _destroy(self) -> None:
+        stack = read(self.deployment).stack
+        delete_stack(self.aws, stack)
+
+
+def delete_stack(aws: EmbeddedAws, stack: str) -> None:
+    """Delete a stack as anybody with the permission can, and wait for the end."""
+    cloudformation = aws.client("cloudformation")
+    (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    cloudformation.delete_stack(StackName=stack)
+    limit = time.monotonic() + _DELETE_LIMIT_S
+    while True:
+        (deleting,) = cloudformation.describe_stacks(StackName=found["StackId"])["Stacks"]
+        if deleting["StackStatus"] == "DELETE_COMPLETE":
+            return
+        failed = deleting["StackStatus"] == "DELETE_FAILED" or time.monotonic() > limit
+        assert not failed, json.dumps(cloudformation.describe_stack_events(StackName=stack), default=str, indent=1)
+        time.sleep(0.2)

@@ -1,0 +1,163 @@
+"""A deployment from a first create that fails to its end, on the embedded AWS; the tests tell one story in their order.
+
+The stack that is deployed is the one that an account gets; only the CDK's command line is played.
+"""
+
+import json
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from embedded.client import EmbeddedAws
+from embedded.deploy import DeploymentError
+from embedded.reservoir import make_network
+from reservoir.deployment.account import Account
+from reservoir.deployment.connect import deployed, fleet
+from reservoir.deployment.deploy import Deploy
+from reservoir.deployment.destroy import Destroy, DestroyRefusedError
+from shared.deployment.deployment import read
+from shared.manifests.problems import ManifestError
+from shared.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
+from tests.deployment.embedded_cdk import EmbeddedCdk
+
+pytestmark = pytest.mark.embedded
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SETTINGS = {"stack": "Reservoir", "manifests": "policy", "instanceRole": "reservoir-node"}
+
+
+class Story:
+    """One deployment, what is said while it is deployed and destroyed, and what the account holds of it."""
+
+    def __init__(self, aws: EmbeddedAws, folder: Path) -> None:
+        self.aws, self.folder = aws, folder
+        self.path = folder / "production.yaml"
+        self.settings(**SETTINGS)
+        (folder / "policy").mkdir()
+        for example in (EXAMPLES / "policy").glob("*.yaml"):
+            (folder / "policy" / example.name).write_text(example.read_text())
+        self.cdk = EmbeddedCdk(aws, self.path)
+        self.said: list[str] = []
+
+    def settings(self, **settings: Any) -> None:
+        self.path.write_text(json.dumps(settings))
+
+    def deploy(self) -> list[str]:
+        """Deploy; return what was said."""
+        self.said.clear()
+        connect = partial(deployed, self.aws.client)
+        Deploy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append).run(())
+        return list(self.said)
+
+    def destroy(self, *, drain: bool = False) -> list[str]:
+        """Destroy; return what was said."""
+        self.said.clear()
+        connect = partial(fleet, self.aws.client)
+        action = Destroy(read(self.path), Account(self.aws.client), connect, self.cdk, self.said.append, time.sleep)
+        action.run(action.check(drain=drain))
+        return list(self.said)
+
+    def holds(self) -> dict[str, list[str]]:
+        """What the account holds that a stack can leave behind."""
+        client = self.aws.client
+        return {
+            "tables": client("dynamodb").list_tables()["TableNames"],
+            "queues": client("sqs").list_queues(QueueNamePrefix="Reservoir").get("QueueUrls", []),
+            "logs": [group["logGroupName"] for group in client("logs").describe_log_groups()["logGroups"]],
+            "buckets": [
+                bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"] if "snapshots" in bucket["Name"]
+            ],
+            "functions": [each["FunctionName"] for each in client("lambda").list_functions()["Functions"]],
+        }
+
+    def is_protected(self) -> list[bool]:
+        """Whether the stack, then each table, is protected from deletion."""
+        (stack,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+        dynamodb = self.aws.client("dynamodb")
+        tables = [dynamodb.describe_table(TableName=self.cdk.outputs[output_name(table)])["Table"] for table in Table]
+        return [stack["EnableTerminationProtection"], *(table["DeletionProtectionEnabled"] for table in tables)]
+
+
+@pytest.fixture(scope="module")
+def story(embedded_aws: EmbeddedAws, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    make_network(embedded_aws)
+    return Story(embedded_aws, tmp_path_factory.mktemp("deployments"))
+
+
+def test_a_first_create_that_fails_leaves_nothing_behind(story: Story) -> None:
+    wrong = story.folder / "policy" / "wrong.yaml"
+    wrong.write_text("{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: wrong}, spec: {wieght: 1}}")
+    with pytest.raises(DeploymentError, match="ROLLBACK_COMPLETE"):
+        story.deploy()
+    assert story.holds() == {"tables": [], "queues": [], "logs": [], "buckets": [], "functions": []}
+    wrong.unlink()
+
+
+def test_the_next_attempt_creates_and_then_protects(story: Story) -> None:
+    story.aws.client("cloudformation").delete_stack(StackName="Reservoir")  # as the CDK does with such a stack
+    story.cdk.calls.clear()
+    story.deploy()
+    assert [call[0] for call in story.cdk.calls] == ["deploy", "deploy"]
+    assert story.is_protected() == [True] * 7
+
+
+def test_deploying_again_is_the_same_deployment(story: Story) -> None:
+    before, story_calls = story.holds(), len(story.cdk.calls)
+    assert story.deploy() == []
+    assert len(story.cdk.calls) == story_calls + 1
+    assert story.holds() == before
+
+
+def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:
+    (story.folder / "policy" / "gpu-training.yaml").rename(story.folder / "gpu-training.yaml")
+    assert story.deploy() == [
+        "policy: EC2NodeClass/gpu-training is in force and not in the folder: it stays until removed names it",
+        "policy: NodePool/gpu-training is in force and not in the folder: it stays until removed names it",
+    ]
+    story.settings(**SETTINGS, removed=["NodePool/gpu-training", "EC2NodeClass/gpu-training"])
+    assert story.deploy() == [
+        "policy: EC2NodeClass/gpu-training will be deleted",
+        "policy: NodePool/gpu-training will be deleted",
+    ]
+    assert story.deploy() == [], "it is gone, and to say so again is no mistake"
+
+
+def test_a_second_stack_by_accident_is_refused(story: Story) -> None:
+    story.settings(**{**SETTINGS, "stack": "Reservior"})
+    before = story.holds()
+    with pytest.raises(ManifestError, match="deployed as Reservoir, and Reservior would be a second stack"):
+        story.deploy()
+    assert story.holds() == before
+    story.settings(**SETTINGS)
+
+
+def test_destroy_is_refused_while_protected_listened_to_or_running(story: Story) -> None:
+    with pytest.raises(DestroyRefusedError, match="set terminationProtection: false"):
+        story.destroy()
+    story.settings(**SETTINGS, terminationProtection=False)
+    events, bus = story.aws.client("events"), story.cdk.outputs[output_name(EVENT_BUS)]
+    events.put_rule(Name="ours", EventBusName=bus, EventPattern=json.dumps({"source": ["reservoir"]}))
+    with pytest.raises(DestroyRefusedError, match="rules of yours listen on the bus reservoir: ours"):
+        story.destroy()
+    events.delete_rule(Name="ours", EventBusName=bus)
+    (stack,) = story.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+    assert stack["StackStatus"].endswith("_COMPLETE")
+
+
+def test_destroy_leaves_what_is_retained_and_tells_how_to_go_on_with_it(story: Story) -> None:
+    outputs = dict(story.cdk.outputs)
+    said = story.destroy()
+    left = story.holds()
+    assert left["tables"] == sorted(outputs[output_name(table)] for table in Table)
+    assert outputs[output_name(Queue.DEMAND)] in left["queues"]
+    assert len(left["queues"]) == 2, "the demand queue and its dead letters"
+    assert left["logs"]
+    assert left["buckets"]
+    assert left["functions"] == []
+    assert f"  nodeClaims: {outputs[output_name(Table.NODE_CLAIMS)]}" in said
+    with pytest.raises(DestroyRefusedError, match="there is no stack Reservoir"):
+        story.destroy()
+    assert outputs[output_name(DEPLOYMENT)] == "Reservoir"
