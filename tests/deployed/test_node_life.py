@@ -386,5 +386,20 @@ def test_a_node_that_all_have_left_goes_before_its_deadline(world: World) -> Non
     world.until("the queue is empty", lambda _: waiting(world, url) == 0, LIMIT_S)
 
 
+def test_a_warning_that_ec2_keeps_from_being_handled_is_heeded_within_seconds(world: World) -> None:
+    """EC2 gives two minutes; the queue alone would show a failed event again after thirty seconds."""
+    warned = staying(world.look(), "spotty")[0]
+    react = function_name(world.output(DEPLOYMENT), Function.REACT)
+    tries = 5  # of one call by the SDK: the invocation fails
+    fault = world.aws.fault("throttle", service="ec2", operation="DescribeInstances", function=react, times=tries)
+    warned_at = world.now()
+    world.aws.ec2("interrupt_spot", instance_id=warned.id, notice_s=600)
+    world.until("it drains", lambda seen: reasons(seen, warned) == ["Interruption"], LIMIT_S)
+    assert [each["hits"] for each in world.aws.faults() if each["id"] == fault] == [tries]
+    told = by_instance(world.seen.drains)[warned.id]
+    assert datetime.fromisoformat(told["notifiedAt"]) - warned_at < timedelta(seconds=30)
+    world.aws.clear_faults()
+
+
 def test_no_event_was_given_up(world: World) -> None:
     assert undelivered(world) == 0
