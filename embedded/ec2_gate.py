@@ -9,8 +9,10 @@ from ministack.core.router import extract_access_key_id
 from ministack.services import iam
 
 from embedded.ec2 import Ec2Emulation, Ec2Error, launch_templates
+from embedded.ec2.keys import REFUSED
 from embedded.ec2.protocol import Ec2Protocol, Reply
-from embedded.ec2_permissions import Tags, checks
+from embedded.ec2_permissions import Tags, checks, keys_of_volumes
+from embedded.kms_access import Allowed, refused_keys
 
 AUTHENTICATE_ONLY: Final = "sts:GetCallerIdentity"  # the evaluator allows it to everyone whose signature is right
 
@@ -42,10 +44,12 @@ class Ec2Gate:
         except Ec2Error:
             return None  # EC2 says what is wrong with it
         access_key = extract_access_key_id(headers, query) or ""
+        REFUSED.set(refused_keys(keys_of_volumes(call, self), self._region, self._allowed_by(access_key)))
         for check in checks(call, self):
             arn = check.resource_arn(self._account_id, self._region)
+            keys = check.context(self._account_id, self._region)
             denied = self._enforce(
-                access_key, check.action, "ec2", self._region, resource_arn=arn, service_context=check.context()
+                access_key, check.action, "ec2", self._region, resource_arn=arn, service_context=keys
             )
             if denied is not None:
                 reply: Reply = iam_actions.access_denied_response(
@@ -57,6 +61,15 @@ class Ec2Gate:
                 )
                 return reply
         return None
+
+    def _allowed_by(self, access_key: str) -> Allowed:
+        def allowed(action: str, resource_arn: str, context: Mapping[str, Any]) -> bool:
+            refused = self._enforce(
+                access_key, action, "kms", self._region, resource_arn=resource_arn, service_context=dict(context)
+            )
+            return refused is None
+
+        return allowed
 
     def tags_of(self, resource_id: str) -> Tags:
         """Return the tags of an EC2 resource."""

@@ -9,6 +9,7 @@ Where that page leaves open whether an optional resource is checked, it is check
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from embedded.ec2.protocol import Call
@@ -17,6 +18,14 @@ from embedded.ec2.tags import resource_type
 Tags = Mapping[str, str]
 NO_TAGS: Final[Tags] = {}
 
+# The parameters by which a request names what a launch refers to.
+_PARAMETERS_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "image": ("ImageId",),
+    "subnet": ("SubnetId", "NetworkInterfaces"),
+    "security-group": ("SecurityGroupIds", "NetworkInterfaces"),
+    "placement-group": ("Placement",),
+    "capacity-reservation": ("CapacityReservationSpecification",),
+}
 ALWAYS_LAUNCHED: Final = ("instance", "network-interface", "volume")
 
 
@@ -31,6 +40,9 @@ class Check:
     resource_tags: Tags = field(default_factory=dict)
     create_action: str | None = None
     passed_to: str | None = None
+    launch_template_id: str | None = None
+    in_launch_template: bool = False  # whether the resource is the template's, not one that the request names
+    metadata_http_tokens: str | None = None
 
     def resource_arn(self, account_id: str, region: str) -> str:
         """Return the resource as policies name it."""
@@ -39,7 +51,7 @@ class Check:
         owner = "" if self.kind in ("image", "snapshot") else account_id
         return f"arn:aws:ec2:{region}:{owner}:{self.kind}/{self.resource_id}"
 
-    def context(self) -> dict[str, Any]:
+    def context(self, account_id: str, region: str) -> dict[str, Any]:
         """Return the condition keys of this check."""
         keys: dict[str, Any] = {f"aws:RequestTag/{name}": value for name, value in self.request_tags.items()}
         keys |= {f"aws:ResourceTag/{name}": value for name, value in self.resource_tags.items()}
@@ -50,6 +62,11 @@ class Check:
             keys["ec2:CreateAction"] = self.create_action
         if self.passed_to:
             keys["iam:PassedToService"] = self.passed_to
+        if self.launch_template_id:
+            keys["ec2:LaunchTemplate"] = f"arn:aws:ec2:{region}:{account_id}:launch-template/{self.launch_template_id}"
+            keys["ec2:IsLaunchTemplateResource"] = str(self.in_launch_template).lower()
+        if self.metadata_http_tokens:
+            keys["ec2:MetadataHttpTokens"] = self.metadata_http_tokens
         return keys
 
 
@@ -87,6 +104,17 @@ class _Launch:
     template_id: str | None
     data: Mapping[str, Any]
     request_tags: Mapping[str, Tags]
+    requested: Mapping[str, Any]  # what the request, or an override of a fleet, puts in the template's place
+
+    @property
+    def tokens(self) -> str | None:
+        """How instances get metadata, as far as the launch says."""
+        found: str | None = (self.data.get("MetadataOptions") or {}).get("HttpTokens")
+        return found
+
+    def takes_from_template(self, *names: str) -> bool:
+        """Whether a launch from a template leaves these of its parameters alone."""
+        return self.template_id is not None and not any(name in self.requested for name in names)
 
 
 def _tag_specifications(specifications: Iterable[Mapping[str, Any]] | None) -> dict[str, Tags]:
@@ -101,30 +129,55 @@ def _run_instances(parameters: Mapping[str, Any], account: Account) -> list[_Lau
     found = account.launch_template(parameters["LaunchTemplate"]) if "LaunchTemplate" in parameters else None
     template_id, data = found or (None, {})
     tags = _tag_specifications(parameters.get("TagSpecifications"))
-    return [_Launch(template_id, {**data, **parameters, "TagSpecifications": data.get("TagSpecifications")}, tags)]
+    merged = {**data, **parameters, "TagSpecifications": data.get("TagSpecifications")}
+    return [_Launch(template_id, merged, tags, parameters)]
 
 
-def _fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[Check]:
+def _of_fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[_Launch]:
     tags = _tag_specifications(parameters.get("TagSpecifications"))
-    yield Check("ec2:CreateFleet", "fleet", "*", tags.get("fleet", NO_TAGS))
-    launches = []
     for config in parameters.get("LaunchTemplateConfigs", ()):
         found = account.launch_template(config.get("LaunchTemplateSpecification", {}))
         if found is None:
             continue  # the request fails for a reason of its own
         template_id, data = found
-        launches += [_Launch(template_id, {**data, **each}, tags) for each in config.get("Overrides") or [{}]]
-    seen: dict[tuple[str, str, str, str | None], Check] = {}
-    for check in _launch(launches, account, "CreateFleet"):
-        seen.setdefault((check.action, check.kind, check.resource_id, check.create_action), check)
+        for override in config.get("Overrides") or [{}]:
+            yield _Launch(template_id, {**data, **override}, tags, override)
+
+
+def keys_of_volumes(call: Call, account: Account) -> Iterator[str]:
+    """Yield the KMS keys that a launch names for volumes: ids, ARNs or aliases."""
+    launches: Iterable[_Launch] = ()
+    if call.operation == "CreateFleet":
+        launches = _of_fleet(call.parameters, account)
+    elif call.operation == "RunInstances":
+        launches = _run_instances(call.parameters, account)
+    for launch in launches:
+        for mapping in launch.data.get("BlockDeviceMappings") or ():
+            if key := (mapping.get("Ebs") or {}).get("KmsKeyId"):
+                yield key
+
+
+def _fleet(parameters: Mapping[str, Any], account: Account) -> Iterator[Check]:
+    tags = _tag_specifications(parameters.get("TagSpecifications"))
+    yield Check("ec2:CreateFleet", "fleet", "*", tags.get("fleet", NO_TAGS))
+    seen: dict[object, Check] = {}
+    for check in _launch(_of_fleet(parameters, account), account, "CreateFleet"):
+        seen.setdefault(_identity(check), check)
         if check.action == "ec2:RunInstances" and check.kind in ("instance", "launch-template"):
             fleet_check = Check(
                 "ec2:CreateFleet", check.kind, check.resource_id, check.request_tags, check.resource_tags
             )
-            seen.setdefault((fleet_check.action, check.kind, check.resource_id, None), fleet_check)
+            seen.setdefault(_identity(fleet_check), fleet_check)
     if "fleet" in tags:
         yield Check("ec2:CreateTags", "fleet", "*", tags["fleet"], create_action="CreateFleet")
     yield from seen.values()
+
+
+def _identity(check: Check) -> object:
+    """Return what makes two checks the same."""
+    tags = (tuple(sorted(tags.items())) for tags in (check.request_tags, check.resource_tags))
+    template = (check.launch_template_id, check.in_launch_template, check.metadata_http_tokens)
+    return check.action, check.kind, check.resource_id, check.create_action, *tags, *template
 
 
 def _launch(launches: Iterable[_Launch], account: Account, operation: str) -> Iterator[Check]:
@@ -134,13 +187,22 @@ def _launch(launches: Iterable[_Launch], account: Account, operation: str) -> It
             kind: {**template_tags.get(kind, {}), **launch.request_tags.get(kind, {})}
             for kind in (*template_tags, *launch.request_tags)
         }
+        # What a template's launch creates counts as the template's, also where the request chooses type or subnet.
+        run = partial(
+            Check,
+            "ec2:RunInstances",
+            launch_template_id=launch.template_id,
+            in_launch_template=launch.template_id is not None,
+        )
         for kind in ALWAYS_LAUNCHED:
-            yield Check("ec2:RunInstances", kind, "*", merged.get(kind, NO_TAGS))
+            tokens = launch.tokens if kind == "instance" else None
+            tags = merged.get(kind, NO_TAGS)
+            yield run(kind, "*", tags, metadata_http_tokens=tokens)
         for kind, tags in merged.items():
             if kind == "fleet" or not tags:
                 continue
             if kind not in ALWAYS_LAUNCHED:
-                yield Check("ec2:RunInstances", kind, "*", tags)
+                yield run(kind, "*", tags)
             source = operation if kind in launch.request_tags else "RunInstances"
             yield Check("ec2:CreateTags", kind, "*", tags, create_action=source)
         yield from _referred(launch, account)
@@ -166,7 +228,14 @@ def _referred(launch: _Launch, account: Account) -> Iterator[Check]:
         named[kind] = named[kind] or ["*"]  # the default of the network
     for kind, identities in named.items():
         for identity in identities:
-            yield Check("ec2:RunInstances", kind, identity, resource_tags=account.tags_of(identity))
+            yield Check(
+                "ec2:RunInstances",
+                kind,
+                identity,
+                resource_tags=account.tags_of(identity),
+                launch_template_id=launch.template_id,
+                in_launch_template=launch.takes_from_template(*_PARAMETERS_OF.get(kind, ())),
+            )
     if group := target.get("CapacityReservationResourceGroupArn"):
         yield Check("ec2:RunInstances", "*", group)
     if (profile := data.get("IamInstanceProfile")) and (role := account.role_arn(profile)):

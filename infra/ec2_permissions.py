@@ -35,40 +35,10 @@ def describe(what: Sequence[str], resources: Resources) -> Grant:
 
 
 def launch(resources: Resources) -> Iterable[Grant]:
-    """Allow launching, with everything that it creates tagged as ours."""
-    stack = resources.stack
-    yield Grant(
-        "LaunchWhatIsTaggedOurs",
-        "Everything that a launch creates carries the owner tag from birth.",
-        ["ec2:CreateFleet", "ec2:RunInstances"],
-        resources.ec2(*LAUNCHED_KINDS),
-        {"StringEquals": resources.owner_requested},
-    )
-    yield Grant(
-        "MakeOurTemplates",
-        "Launch templates carry the owner tag from birth, too.",
-        ["ec2:CreateLaunchTemplate"],
-        resources.ec2("launch-template"),
-        {"StringEquals": resources.owner_requested},
-    )
-    yield Grant(
-        "LaunchFromOurTemplates",
-        "Launches use launch templates that carry the owner tag, and no others.",
-        ["ec2:CreateFleet", "ec2:RunInstances"],
-        resources.ec2("launch-template"),
-        {"StringEquals": resources.owner_present},
-    )
-    yield Grant(
-        "LaunchInto",
-        "What a launch refers to; reservations and subnets may belong to accounts that share them.",
-        ["ec2:CreateFleet", "ec2:RunInstances"],
-        [
-            *resources.ec2(*REFERRED_KINDS, any_account=True),
-            *(f"arn:{stack.partition}:ec2:{stack.region}::{kind}/*" for kind in ("image", "snapshot")),
-            resources.reservation_groups_arn,
-        ],
-        {"StringEquals": {"aws:RequestedRegion": stack.region}},
-    )
+    """Allow launching, with everything that it creates tagged as ours, from launch templates of ours."""
+    yield from _launch_what_is_ours(resources)
+    yield from _launch_from_templates(resources)
+    yield from _launch_into(resources)
     yield Grant(
         "TagAtLaunch",
         "The owner tag is set only together with a launch, never afterwards.",
@@ -88,6 +58,112 @@ def launch(resources: Resources) -> Iterable[Grant]:
         [resources.instance_roles_arn],
         {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
     )
+
+
+def _launch_what_is_ours(resources: Resources) -> Iterable[Grant]:
+    from_template = {"ArnLike": {"ec2:LaunchTemplate": resources.ec2("launch-template")[0]}}
+    yield Grant(
+        "AskForFleets",
+        "A fleet, and what it creates, carries the owner tag from birth; EC2 takes no fleet without a launch template.",
+        ["ec2:CreateFleet"],
+        resources.ec2(*LAUNCHED_KINDS),
+        {"StringEquals": resources.owner_requested},
+    )
+    yield Grant(
+        "LaunchInstances",
+        "An instance carries the owner tag from birth, comes from a launch template, and asks for metadata by token.",
+        ["ec2:RunInstances"],
+        resources.ec2("instance"),
+        {"StringEquals": {**resources.owner_requested, **_tokens_required(resources)}, **from_template},
+    )
+    yield Grant(
+        "AttachToInstances",
+        "What an instance is born with carries the owner tag too, and comes from a launch template.",
+        ["ec2:RunInstances"],
+        resources.ec2("network-interface", "volume"),
+        {"StringEquals": resources.owner_requested, **from_template},
+    )
+
+
+def _launch_from_templates(resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "MakeOurTemplates",
+        "Launch templates carry the owner tag from birth, too.",
+        ["ec2:CreateLaunchTemplate"],
+        resources.ec2("launch-template"),
+        {"StringEquals": resources.owner_requested},
+    )
+    yield Grant(
+        "LaunchFromOurTemplates",
+        "Launches use launch templates that carry the owner tag, and no others.",
+        ["ec2:CreateFleet", "ec2:RunInstances"],
+        resources.ec2("launch-template"),
+        {"StringEquals": resources.owner_present},
+    )
+    images = [f"arn:{resources.stack.partition}:ec2:{resources.stack.region}::image/*"]
+    yield Grant(
+        "AskForImages",
+        "A fleet launches the image of its launch template.",
+        ["ec2:CreateFleet"],
+        images,
+        {"StringEquals": {"aws:RequestedRegion": resources.stack.region}},
+    )
+    yield Grant(
+        "LaunchImagesOfTemplates",
+        "An instance boots the image that its launch template names, and no other that a request puts in its place.",
+        ["ec2:RunInstances"],
+        images,
+        {"Bool": {"ec2:IsLaunchTemplateResource": "true"}},
+    )
+
+
+def _launch_into(resources: Resources) -> Iterable[Grant]:
+    stack = resources.stack
+    yield Grant(
+        "LaunchInto",
+        "What a launch refers to; reservations and subnets may belong to accounts that share them.",
+        ["ec2:CreateFleet", "ec2:RunInstances"],
+        [
+            *resources.ec2(*REFERRED_KINDS, any_account=True),
+            f"arn:{stack.partition}:ec2:{stack.region}::snapshot/*",
+            resources.reservation_groups_arn,
+        ],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
+
+
+def use_keys(resources: Resources) -> Iterable[Grant]:
+    """Allow EC2 to encrypt volumes of launches with the deployment's keys; their own policies must agree."""
+    keys = resources.deployment.settings.kms_keys
+    if not keys:
+        return
+    through_ec2 = {"kms:ViaService": f"ec2.{resources.stack.region}.amazonaws.com"}
+    yield Grant(
+        "EncryptVolumes",
+        "EC2 makes the volumes of a launch with the launching role's permission to use their key.",
+        [
+            "kms:Decrypt",
+            "kms:DescribeKey",
+            "kms:GenerateDataKeyWithoutPlaintext",
+            "kms:ReEncryptFrom",
+            "kms:ReEncryptTo",
+        ],
+        keys,
+        {"StringEquals": through_ec2},
+    )
+    yield Grant(
+        "LendKeysToVolumes",
+        "A volume holds its key by a grant; only AWS's own services can be given one.",
+        ["kms:CreateGrant"],
+        keys,
+        {"StringEquals": through_ec2, "Bool": {"kms:GrantIsForAWSResource": "true"}},
+    )
+
+
+def _tokens_required(resources: Resources) -> dict[str, object]:
+    """Return the test that the metadata service answers to tokens only (IMDSv2), unless the deployment lets it."""
+    tokens = resources.deployment.settings.metadata_http_tokens
+    return {"ec2:MetadataHttpTokens": tokens} if tokens == "required" else {}
 
 
 def move_units(resources: Resources) -> Iterable[Grant]:

@@ -1,6 +1,6 @@
 """What wakes the functions: AWS's events, schedules, and the exact timers of Capacity Blocks."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aws_cdk import ArnFormat, Duration, Stack
@@ -111,7 +111,8 @@ class AwsEvents(Construct):
         scope: Construct,
         construct: str,
         *,
-        reactions: sqs.IQueue,
+        reactions: sqs.Queue,
+        senders: Sequence[iam.IRole],
         undelivered: sqs.IQueue,
         discover_reservations: lambda_.IFunction,
         with_rebalance: bool,
@@ -122,10 +123,34 @@ class AwsEvents(Construct):
         discover = targets.LambdaFunction(
             discover_reservations, max_event_age=Duration.minutes(1), dead_letter_queue=undelivered
         )
-        for name, pattern in _instance_patterns(with_rebalance=with_rebalance).items():
+        rules = [
             events.Rule(self, name, event_pattern=pattern, targets=[react])
-        for name, pattern in _reservation_patterns().items():
+            for name, pattern in _instance_patterns(with_rebalance=with_rebalance).items()
+        ]
+        rules += [
             events.Rule(self, name, event_pattern=pattern, targets=[react, discover])
+            for name, pattern in _reservation_patterns().items()
+        ]
+        reactions.add_to_resource_policy(_nobody_else(reactions, rules, senders))
+
+
+def _nobody_else(queue: sqs.Queue, rules: Sequence[events.Rule], senders: Sequence[iam.IRole]) -> iam.PolicyStatement:
+    """Refuse messages of anybody but these rules and roles, whatever their own policies allow.
+
+    A spot interruption or a notice of AWS Health cannot be read again anywhere: whoever could put one into the queue
+    could drain nodes. ``aws:SourceArn`` is set by services alone; a person's request has none, and differs from all.
+    """
+    sent_by = {"aws:SourceArn": [rule.rule_arn for rule in rules]}
+    if senders:
+        sent_by["aws:PrincipalArn"] = [role.role_arn for role in senders]
+    return iam.PolicyStatement(
+        sid="NobodyElse",
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=["sqs:SendMessage"],
+        resources=[queue.queue_arn],
+        conditions={"ArnNotEquals": sent_by},
+    )
 
 
 class Schedules(Construct):

@@ -131,6 +131,20 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
         ["resource-groups:ListGroupResources"],
         [resources.reservation_groups_arn],
     )
+    # "To run this command, you must have" these, says the API reference of ListGroupResources.
+    yield Grant(
+        "ReadStacksOfGroups",
+        "Resource Groups lists a group that is made of a CloudFormation stack with its caller's permissions.",
+        ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
+        [f"arn:{stack.partition}:cloudformation:{stack.region}:{stack.account}:stack/*"],
+    )
+    yield Grant(
+        "ReadTagsOfGroups",
+        "Resource Groups lists a group that is made of a tag with its caller's permissions; the call has no resources.",
+        ["tag:GetResources"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
     yield Grant(
         "ResolveImages",
         "AMI aliases such as al2023@latest are AWS's public parameters; a team's own images lie under one path.",
@@ -185,7 +199,13 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
         describes=("Instances",),
-        more=(ec2_permissions.launch, ec2_permissions.end_instances, ec2_permissions.name_claims, set_timers),
+        more=(
+            ec2_permissions.launch,
+            ec2_permissions.use_keys,
+            ec2_permissions.end_instances,
+            ec2_permissions.name_claims,
+            set_timers,
+        ),
     ),
     Function.REACT: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),

@@ -4,6 +4,7 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
+from infra.acknowledgements import acknowledge_letters_of_rules
 from infra.config import CONSUMERS, FUNCTIONS
 from infra.tables import kept
 from shared.names import PLANNING_DELAY_S, Queue, output_name
@@ -22,6 +23,7 @@ class WorkQueues(Construct):
         # Of every rule, whatever it was meant for: a dead letter queue of EventBridge cannot be FIFO, and what lies
         # here says that a delivery is broken, not that a function failed.
         self.undelivered = self._letters("Undelivered", fifo=None)
+        acknowledge_letters_of_rules(self.undelivered)
 
     def _dead_letters(self, queue: Queue) -> sqs.Queue:
         return self._letters(

@@ -16,7 +16,7 @@ from infra.function import FunctionBundle, ReservoirFunction
 from infra.grants import Resources
 from infra.manifests import AppliedPolicy
 from infra.operations.observability import Observability
-from infra.permissions import grants
+from infra.permissions import DUTIES, grants
 from infra.queues import WorkQueues
 from infra.scheduling import planner_environment
 from infra.tables import StateTables, kept
@@ -52,6 +52,11 @@ class ReservoirStack(Stack):
             self,
             "Events",
             reactions=self.queues.by_name[Queue.REACTIONS],
+            senders=[
+                role
+                for function, duty in DUTIES.items()
+                if Queue.REACTIONS in duty.sends and (role := self.functions[function].role) is not None
+            ],
             undelivered=self.queues.undelivered,
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
             with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
@@ -84,6 +89,9 @@ class ReservoirStack(Stack):
             iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
         for variable, value in self.settings.items():
             CfnOutput(self, output_name(variable), value=value)
+        launch_role = self.functions[Function.LAUNCH].role
+        if launch_role is not None:  # the principal that a key's own policy must let in
+            CfnOutput(self, "LaunchRoleArn", value=launch_role.role_arn)
         CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=deployment.name)
 
@@ -119,6 +127,8 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
             names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
             names.DEPLOYMENT: self.stack_name,
+            **({names.KMS_KEYS: ",".join(keys)} if (keys := self.deployment.settings.kms_keys) else {}),
+            names.METADATA_HTTP_TOKENS_POLICY: self.deployment.settings.metadata_http_tokens,
             names.REBALANCE_POLICY: self.deployment.settings.rebalance_policy,
             names.INSTANCE_STATUS_POLICY: self.deployment.settings.instance_status_policy,
         }

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from reservoir.console import fail
 from reservoir.target import Target, choose
+from shared.manifests.launch_limits import LaunchLimits
 from shared.names import output_name
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
@@ -59,6 +60,11 @@ class Connection(Protocol):
         """The time."""
         ...
 
+    @property
+    def launch_limits(self) -> LaunchLimits:
+        """What launches may do."""
+        ...
+
 
 class Session:
     """Connects to a stack by its outputs, which carry what its functions have in their environment."""
@@ -78,10 +84,11 @@ class Session:
         # imported here, because --help and validate shall not wait for AWS's libraries
         from shared.runtime.adapters import Adapters
         from shared.runtime.environment import SettingsError
-        from shared.runtime.settings import REGION, REQUIRED, Settings
+        from shared.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
 
         outputs, region = _outputs_of(self.target)
-        environment = {name: outputs[output_name(name)] for name in REQUIRED if output_name(name) in outputs}
+        names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
+        environment = {name: outputs[output] for name, output in names.items() if output in outputs}
         try:
             return Adapters(Settings.from_environment({**environment, REGION: region}))
         except SettingsError as error:
@@ -126,6 +133,11 @@ class Session:
     def clock(self) -> Clock:
         """The time."""
         return self.adapters.clock
+
+    @property
+    def launch_limits(self) -> LaunchLimits:
+        """What launches may do."""
+        return self.adapters.settings.launch_limits
 
 
 def _outputs_of(target: Target) -> tuple[dict[str, str], str]:

@@ -30,7 +30,7 @@ def connection(context: typer.Context) -> Connection:
 def apply_policy(context: typer.Context) -> ApplyPolicy:
     """Return the use case on the stack."""
     stack = connection(context)
-    return ApplyPolicy(stack.policy, stack.publisher, stack.queue)
+    return ApplyPolicy(stack.policy, stack.publisher, stack.queue, stack.launch_limits)
 
 
 def attempt(action: Callable[[], T]) -> T:

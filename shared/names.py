@@ -87,6 +87,11 @@ REBALANCE_POLICY: Final = "REBALANCE_POLICY"
 REBALANCE_POLICIES: Final = ("ignore", "launch-before-drain")
 INSTANCE_STATUS_POLICY: Final = "INSTANCE_STATUS_POLICY"
 INSTANCE_STATUS_POLICIES: Final = ("replace", "report")
+# What launches of the deployment may do, for those who write EC2NodeClasses: whether instances must read metadata by
+# token, and the ARNs of the keys that volumes may be encrypted with, with commas between.
+METADATA_HTTP_TOKENS_POLICY: Final = "METADATA_HTTP_TOKENS"
+METADATA_HTTP_TOKENS: Final = ("required", "optional")
+KMS_KEYS: Final = "KMS_KEYS"
 # How the planner decides; the first value is the default. The first two are named and spelt as Karpenter's settings.
 PREFERENCE_POLICY: Final = "PREFERENCE_POLICY"
 PREFERENCE_POLICIES: Final = ("Respect", "Ignore")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from embedded.ec2 import keys
 from embedded.ec2.errors import Ec2Error, invalid_combination, invalid_value
 from embedded.ec2.life import DEFAULT_ROOT_DEVICE, DEFAULT_ROOT_SIZE_GIB
 from embedded.ec2.state import LINUX, BlockDevice, LaunchSpec, Market, ReservationTarget, Zone
@@ -152,6 +153,7 @@ def _block_devices(mappings: list[dict[str, Any]]) -> tuple[BlockDevice, ...]:
             iops=ebs.get("Iops"),
             encrypted=bool(ebs.get("Encrypted")),
             delete_on_termination=ebs.get("DeleteOnTermination", True),
+            refused=keys.refusal(ebs.get("KmsKeyId")),
         )
         for mapping in mappings
         if (ebs := mapping.get("Ebs")) is not None

@@ -109,6 +109,11 @@ def _become_stopped(world: World, instance: Instance) -> None:
 
 
 def _become_running(world: World, instance: Instance) -> None:
+    refused = next((device.refused for device in instance.spec.block_devices if device.refused), None)
+    if instance.state == "pending" and refused is not None:
+        instance.state_reason = refused
+        _become_terminated(world, instance)
+        return
     reservation = world.reservations.get(instance.reservation_id or "")
     is_stuck = reservation is not None and instance.instance_id in reservation.stuck
     if instance.state == "pending" and not is_stuck:

@@ -127,6 +127,8 @@ class BlockDevice:
     iops: int | None = None
     encrypted: bool = False
     delete_on_termination: bool = True
+    refused: tuple[str, str] | None = None
+    """Why the volume cannot be made, which EC2 finds out after it has answered; the code and the text of a state."""
 
 
 @dataclass(frozen=True)

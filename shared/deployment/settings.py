@@ -13,6 +13,7 @@ _STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"
 # Every role that matches may be handed to instances; IAM would take a short prefix literally.
 _ROLE_PATTERN: Final = r"[\w+=,.@/-]{3,}\*?"
 _PARAMETER_PATTERN: Final = r"(/[\w.-]+)+(/\*)?"
+_KEY_PATTERN: Final = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[\w-]{1,256}"
 _TOPIC_PATTERN: Final = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[\w-]{1,256}"
 _OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])?"
 # A node is charged with less than 1,000 USD an hour beside its price; more is a mistake in the unit.
@@ -32,6 +33,7 @@ RolePattern = Annotated[
     str, *_text(_ROLE_PATTERN, "must be a role's name (with its path), or at least 3 characters of one and a final *")
 ]
 ParameterPattern = Annotated[str, *_text(_PARAMETER_PATTERN, "must be a parameter's path, or one with a final /*")]
+KeyArn = Annotated[str, *_text(_KEY_PATTERN, "must be the ARN of a KMS key (…:key/…), not of an alias")]
 TopicArn = Annotated[str, *_text(_TOPIC_PATTERN, "must be the ARN of a standard SNS topic")]
 TableName = Annotated[str, *_text(r"[A-Za-z0-9_.-]{3,255}", "must be the name of a DynamoDB table")]
 PolicyName = Annotated[str, *_text(_OBJECT_PATTERN, "must be NodePool/NAME or EC2NodeClass/NAME")]
@@ -92,6 +94,16 @@ class DeploymentSettings(Model):
     image_parameters: ParameterPattern = Field(
         default="/images/*",
         description="SSM parameters, beside AWS's public ones, that classes may take their image from.",
+    )
+    kms_keys: list[KeyArn] = Field(
+        default_factory=list,
+        description="ARNs of customer managed KMS keys that launches may encrypt volumes with, beside AWS's own key of"
+        " EBS. The keys' own policies must let the launch role (the stack's output `LaunchRoleArn`) use them.",
+    )
+    metadata_http_tokens: Literal["required", "optional"] = Field(
+        default="required",
+        description="Whether instances must read their metadata by token (IMDSv2), which EC2 then enforces at every"
+        " launch, or each EC2NodeClass may choose.",
     )
     rebalance_policy: Literal["ignore", "launch-before-drain"] = Field(
         default="ignore",

@@ -14,6 +14,7 @@ from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_ta
 from shared.core.workload import Workload
 from shared.manifests import nearest
 from shared.manifests.fields import EC2_RESOURCES
+from shared.manifests.launch_limits import LaunchLimits, excesses
 from shared.manifests.load import Document
 from shared.manifests.problems import Problem, Severity, path_of
 
@@ -54,6 +55,7 @@ class World:
     node_pools: Sequence[NodePool] = ()
     node_classes: Sequence[NodeClass] = ()
     workloads: Sequence[Workload] = ()
+    limits: LaunchLimits | None = None  # None when it is not known where the objects are to be deployed
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
@@ -94,6 +96,9 @@ def _all_doubts(world: World) -> Iterator[Doubt]:
         yield from _pool_doubts(pool, classes, names)
     for node_class in classes.values():
         yield from _class_doubts(node_class, pools)
+        if world.limits is not None:
+            for excess in excesses(node_class, world.limits):
+                yield Doubt("EC2NodeClass", node_class.name, *excess)
     for index, workload in enumerate(sorted(world.workloads, key=lambda workload: workload.key)):
         if index * len(pools) > _MOST_PAIRS:
             message = "this workload and those after it were not checked against the pools: there are too many"

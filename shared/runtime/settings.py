@@ -4,12 +4,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
 from shared import names
 from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.policy import SchedulingPolicy
+from shared.manifests.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.environment import SettingsError, choice
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
@@ -19,6 +21,8 @@ REGION: Final = "AWS_REGION"  # set by Lambda
 VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
 _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
 
+# What the stack outputs beside them where it has something to say.
+OPTIONAL: Final = (names.KMS_KEYS, names.METADATA_HTTP_TOKENS_POLICY)
 REQUIRED: Final = (
     *Table,
     *Queue,
@@ -31,6 +35,13 @@ REQUIRED: Final = (
     names.DEPLOYMENT,
     REGION,
 )
+
+
+class HttpTokens(StrEnum):
+    """Whether instances must read their metadata by token; the names are EC2's."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,7 @@ class Settings:
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     solve_budget: timedelta = timedelta(seconds=10)
+    launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -75,6 +87,11 @@ class Settings:
             instance_status_policy=choice(environment, names.INSTANCE_STATUS_POLICY, InstanceStatusPolicy.REPLACE),
             scheduling=scheduling_policy(environment),
             solve_budget=solve_budget(environment),
+            launch_limits=LaunchLimits(
+                kms_keys=tuple(key for key in environment.get(names.KMS_KEYS, "").split(",") if key),
+                tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)
+                is HttpTokens.REQUIRED,
+            ),
         )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from shared.manifests.crosscheck import World, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
+from shared.manifests.launch_limits import LaunchLimits
 from shared.manifests.problems import ManifestError, Problem, errors_of
 from shared.manifests.render import wire_form
 from shared.manifests.validate import Manifest, Read, read_files
@@ -59,6 +60,7 @@ class ApplyPolicy:
     store: PolicyStore
     publisher: EventPublisher
     queue: WorkQueue
+    limits: LaunchLimits | None = None  # of the deployment that the policy is for
 
     def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
         """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
@@ -85,7 +87,7 @@ class ApplyPolicy:
         _check_removed(removed, wanted)
         changes = [_put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
         changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
-        problems += _doubts(changes, stored, reading.manifests)
+        problems += self._doubts(changes, stored, reading.manifests)
         _check_versions(wanted, stored)
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
 
@@ -93,8 +95,25 @@ class ApplyPolicy:
         """Delete objects; names that do not exist are left out of the outcome."""
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
         changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
-        problems = _doubts(changes, stored, ())
+        problems = self._doubts(changes, stored, ())
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+
+    def _doubts(
+        self, changes: Iterable[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
+    ) -> list[Problem]:
+        """Cross-check the world as it would be."""
+        world = dict(stored)
+        for change in changes:
+            name = (change.kind, change.name)
+            if change.after is None:
+                del world[name]
+            else:
+                before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
+                world[name] = replace(before, manifest=change.after)
+        policy = policy_of(world.values())
+        documents = {read.identity: read.document for read in reads}
+        doubts = cross_check(World(policy.node_pools, policy.node_classes, limits=self.limits))
+        return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
 
     def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
         writes = [_write(change) for change in outcome.effective]
@@ -185,24 +204,6 @@ def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObj
         if version is not None and version != ("" if current is None else str(current.revision)):
             found = "it does not exist" if current is None else f"it is at {current.revision}"
             raise ConflictError([f"{'/'.join(name)} (resourceVersion {version} was read, and now {found})"])
-
-
-def _doubts(
-    changes: Iterable[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
-) -> list[Problem]:
-    """Cross-check the world as it would be."""
-    world = dict(stored)
-    for change in changes:
-        name = (change.kind, change.name)
-        if change.after is None:
-            del world[name]
-        else:
-            before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
-            world[name] = replace(before, manifest=change.after)
-    policy = policy_of(world.values())
-    documents = {read.identity: read.document for read in reads}
-    doubts = cross_check(World(policy.node_pools, policy.node_classes))
-    return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
 
 
 def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:

@@ -84,7 +84,7 @@ class SnapshotGatherer:
             instance_types=instance_types,
             reservations=without_resting(self._promisable(reservations, now), rests),
             node_pools=policy.node_pools,
-            node_classes=tuple(map(_as_ready, policy.node_classes)),
+            node_classes=tuple(_as_ready(_without_user_data(each)) for each in policy.node_classes),
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
@@ -113,6 +113,11 @@ def _node(
     """Return the claim as a node; one whose pool was deleted takes no new replicas."""
     node = node_of(claim, workloads, held=is_held(claim, claims))
     return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
+
+
+def _without_user_data(node_class: NodeClass) -> NodeClass:
+    """Leave out what no plan asks for and what may hold secrets: snapshots are kept for replays."""
+    return replace(node_class, user_data=None)
 
 
 def _as_ready(node_class: NodeClass) -> NodeClass:

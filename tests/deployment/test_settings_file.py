@@ -71,6 +71,9 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
     "text",
     [
         "retain: 'yes'",
+        "kmsKeys: [arn:aws:kms:us-east-1:123456789012:alias/volumes]",
+        "kmsKeys: arn:aws:kms:us-east-1:123456789012:key/1",
+        "metadataHttpTokens: 'no'",
         "alarmTopic: alarms",
         "alarmTopic: arn:aws:sns:us-east-1:123456789012:alarms.fifo",
         "reserveConcurrency: some",

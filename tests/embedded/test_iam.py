@@ -1,6 +1,7 @@
 """Policies are enforced as on AWS, EC2's with every resource and tag that EC2 asks about."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from botocore.exceptions import ClientError
 from embedded.client import EmbeddedAws
 from embedded.ec2.protocol import Call
 from embedded.ec2_permissions import Check, checks
-from tests.embedded.conftest import Resources, allow, unique
+from tests.embedded.conftest import Resources, allow, unique, until
 
 OWNER = "reservoir:deployment"
 REQUESTED = {"StringEquals": {f"aws:RequestTag/{OWNER}": "mine"}}
@@ -45,18 +46,19 @@ LAUNCH_POLICY = [
 class Launcher:
     """A user with LAUNCH_POLICY, what it needs to launch, and the account's root beside it."""
 
-    def __init__(self, aws: EmbeddedAws) -> None:
+    def __init__(self, aws: EmbeddedAws, more: Sequence[dict[str, Any]] = ()) -> None:
         self.root = aws.client("ec2")
         iam = aws.client("iam")
         user = unique("user")
         iam.create_user(UserName=user)
-        document = json.dumps({"Version": "2012-10-17", "Statement": LAUNCH_POLICY})
+        document = json.dumps({"Version": "2012-10-17", "Statement": [*LAUNCH_POLICY, *more]})
         iam.put_user_policy(UserName=user, PolicyName="launch", PolicyDocument=document)
         key = iam.create_access_key(UserName=user)["AccessKey"]
         credentials = {
             "aws_access_key_id": key["AccessKeyId"],
             "aws_secret_access_key": key["SecretAccessKey"],
         }
+        self.kms = aws.client("kms", **credentials)
         self.ec2 = aws.client("ec2", **credentials)
         self.image = self.root.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
 
@@ -185,6 +187,52 @@ def test_a_queue_that_denies_plain_http_takes_messages_over_tls(resources: Resou
     assert resources.bodies(url, 1) == ["in"]
 
 
+THROUGH_EC2 = {"StringEquals": {"kms:ViaService": "ec2.us-east-1.amazonaws.com"}}
+
+
+def may_use(*keys: str) -> list[dict[str, Any]]:
+    return [
+        allow("kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext", resource=[*keys], **THROUGH_EC2),
+        allow("kms:CreateGrant", resource=[*keys], **THROUGH_EC2, Bool={"kms:GrantIsForAWSResource": "true"}),
+    ]
+
+
+def ends(launcher: Launcher, key: str) -> dict[str, Any]:
+    """Launch an instance with a volume of this key; return it when it has left pending."""
+    volume = {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 8, "Encrypted": True, "KmsKeyId": key}}
+    (instance_id,) = launcher.fleet(launcher.template(launcher.ec2, "mine", BlockDeviceMappings=[volume]))
+
+    def left_pending() -> dict[str, Any] | None:
+        found = launcher.root.describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+        return None if found["State"]["Name"] == "pending" else dict(found)
+
+    return dict(until(left_pending))
+
+
+@pytest.mark.embedded
+def test_an_instance_whose_key_the_launcher_may_not_use_ends_before_it_runs_and_says_why(
+    embedded_aws: EmbeddedAws,
+) -> None:
+    kms = embedded_aws.client("kms")
+    mine, other, off = (kms.create_key()["KeyMetadata"]["Arn"] for _ in range(3))
+    kms.disable_key(KeyId=off)
+    launcher = Launcher(embedded_aws, may_use(mine, off))
+    assert ends(launcher, mine)["State"]["Name"] == "running"
+    denied = ends(launcher, other)
+    assert (denied["State"]["Name"], denied["StateReason"]["Code"]) == ("terminated", "Client.InternalError")
+    assert denied["StateReason"]["Message"] == "Client.InternalError: Client error on launch"
+    assert ends(launcher, off)["StateReason"]["Code"] == "Client.InvalidKMSKey.InvalidState"
+
+
+@pytest.mark.embedded
+def test_a_key_that_may_be_used_through_ec2_cannot_be_used_directly(embedded_aws: EmbeddedAws) -> None:
+    key = embedded_aws.client("kms").create_key()["KeyMetadata"]["Arn"]
+    launcher = Launcher(embedded_aws, may_use(key))
+    with pytest.raises(ClientError) as refused:
+        launcher.kms.generate_data_key_without_plaintext(KeyId=key, KeySpec="AES_256")
+    assert refused.value.response["Error"]["Code"] == "AccessDeniedException"
+
+
 class _Account:
     """An account with one launch template and no tags."""
 
@@ -242,6 +290,46 @@ def test_a_fleet_needs_permissions_for_all_that_it_makes_and_refers_to() -> None
     }
 
 
+def conditions(call: Call, data: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the condition keys of a launch's checks by resource, without those about tags."""
+    return {
+        (check.kind, check.resource_id): {
+            key: value for key, value in check.context("1", "us-east-1").items() if "Tag" not in key
+        }
+        for check in checks(call, _Account(data))
+        if check.action == "ec2:RunInstances"
+    }
+
+
+def test_policies_can_ask_whether_a_launch_comes_from_a_template_and_how_it_gives_metadata() -> None:
+    data = {"ImageId": "ami-1", "MetadataOptions": {"HttpTokens": "required"}}
+    template = {"ec2:LaunchTemplate": "arn:aws:ec2:us-east-1:1:launch-template/lt-1"}
+    launch = {"LaunchTemplate": {"LaunchTemplateId": "lt-1"}, "SubnetId": "subnet-1"}
+    found = conditions(Call("RunInstances", launch), data)
+    theirs, ours = {"ec2:IsLaunchTemplateResource": "true"}, {"ec2:IsLaunchTemplateResource": "false"}
+    assert found["instance", "*"] == template | theirs | {"ec2:MetadataHttpTokens": "required"}
+    assert found["volume", "*"] == template | theirs
+    assert found["image", "ami-1"] == template | theirs
+    assert found["subnet", "subnet-1"] == template | ours  # the request named it
+    overridden = conditions(Call("RunInstances", launch | {"ImageId": "ami-2"}), data)
+    assert overridden["image", "ami-2"] == template | ours
+
+
+def test_a_launch_without_a_template_has_no_template_to_ask_about() -> None:
+    assert conditions(Call("RunInstances", {"ImageId": "ami-1"}), {})["instance", "*"] == {}
+
+
+def test_each_override_of_a_fleet_is_checked_as_it_is_launched() -> None:
+    config = {
+        "LaunchTemplateSpecification": {"LaunchTemplateId": "lt-1"},
+        "Overrides": [{"SubnetId": "subnet-1"}, {"ImageId": "ami-2"}],
+    }
+    found = conditions(Call("CreateFleet", {"LaunchTemplateConfigs": [config]}), {"ImageId": "ami-1"})
+    of_template = {key: value["ec2:IsLaunchTemplateResource"] for key, value in found.items()}
+    assert of_template["image", "ami-1"] == "true"
+    assert of_template["image", "ami-2"] == "false"
+
+
 def test_calls_that_describe_know_no_resources() -> None:
     call = Call("DescribeInstances", {"InstanceIds": ["i-1"]})
     assert checks(call, _Account({})) == [Check("ec2:DescribeInstances", "*", "*")]
@@ -251,7 +339,7 @@ def test_calls_that_change_something_name_it_with_its_tags() -> None:
     call = Call("ModifyCapacityReservation", {"CapacityReservationId": "cr-1", "InstanceCount": 3})
     (check,) = checks(call, _Account({}))
     assert check.resource_arn("1", "us-east-1") == "arn:aws:ec2:us-east-1:1:capacity-reservation/cr-1"
-    assert check.context()["aws:ResourceTag/of"] == "cr-1"
+    assert check.context("1", "us-east-1")["aws:ResourceTag/of"] == "cr-1"
 
 
 def test_calls_that_make_something_carry_its_tags() -> None:
@@ -261,4 +349,4 @@ def test_calls_that_make_something_carry_its_tags() -> None:
         ("ec2:CreateCapacityReservation", "capacity-reservation", None),
         ("ec2:CreateTags", "capacity-reservation", "CreateCapacityReservation"),
     ]
-    assert all(check.context()["aws:RequestTag/a"] == "b" for check in found)
+    assert all(check.context("1", "us-east-1")["aws:RequestTag/a"] == "b" for check in found)

@@ -1,9 +1,29 @@
+import json
 import re
+from pathlib import Path
 
-from shared.names import MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
+from infra.acknowledgements import as_reported
+from shared.names import DEFAULT_STACK, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
+from tests.infra.synthesis import template_app
 
 OWNER_CONDITIONS = {f"aws:RequestTag/{OWNER_TAG}", f"aws:ResourceTag/{OWNER_TAG}"}
+OF_A_TEMPLATE = {
+    "ec2:LaunchTemplate": {
+        "Fn::Join": [
+            "",
+            [
+                "arn:",
+                {"Ref": "AWS::Partition"},
+                ":ec2:",
+                {"Ref": "AWS::Region"},
+                ":",
+                {"Ref": "AWS::AccountId"},
+                ":launch-template/*",
+            ],
+        ]
+    }
+}
 READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck)\w*")
 # What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
 REFERRED = re.compile(
@@ -68,8 +88,64 @@ def test_only_launch_launches_and_only_with_the_tag(resources: Resources) -> Non
         if "ec2:RunInstances" in statement.actions and any(":instance/" in resource for resource in statement.resources)
     ]
     assert [statement.conditions for statement in on_instances] == [
-        {"StringEquals": {f"aws:RequestTag/{OWNER_TAG}": "Reservoir"}}
+        {
+            "StringEquals": {f"aws:RequestTag/{OWNER_TAG}": "Reservoir", "ec2:MetadataHttpTokens": "required"},
+            "ArnLike": OF_A_TEMPLATE,
+        }
     ]
+
+
+def test_nothing_is_launched_but_from_a_launch_template_of_ours(resources: Resources) -> None:
+    """Without a template ``ec2:LaunchTemplate`` is absent, which no test of it passes."""
+    launching = [statement for statement in statements(resources) if "ec2:RunInstances" in statement.actions]
+    created = ("instance", "network-interface", "volume")
+    for statement in launching:
+        kinds = {resource.split(":")[-1].split("/")[0] for resource in statement.resources}
+        if kinds & set(created):
+            assert statement.conditions["ArnLike"] == OF_A_TEMPLATE, statement
+        if "launch-template" in kinds:
+            assert statement.conditions == {"StringEquals": {f"aws:ResourceTag/{OWNER_TAG}": "Reservoir"}}
+        if "image" in kinds:
+            assert statement.conditions == {"Bool": {"ec2:IsLaunchTemplateResource": "true"}}
+
+
+def test_keys_are_used_for_volumes_alone_and_only_those_of_the_settings(tmp_path: Path) -> None:
+    key = "arn:aws:kms:us-east-1:123456789012:key/1234abcd"
+    template_app(tmp_path, {"kmsKeys": [key]}).synth()
+    template = json.loads((tmp_path / f"{DEFAULT_STACK}.template.json").read_text())
+    using = [
+        statement
+        for statement in statements(template["Resources"])
+        if any(action.startswith("kms:") for action in statement.actions)
+    ]
+    assert {action for statement in using for action in statement.actions} == {
+        "kms:CreateGrant",
+        "kms:Decrypt",
+        "kms:DescribeKey",
+        "kms:GenerateDataKeyWithoutPlaintext",
+        "kms:ReEncryptFrom",
+        "kms:ReEncryptTo",
+    }
+    for statement in using:
+        assert statement.policy.startswith("Launch")
+        assert statement.resources == (key,)
+        through = as_reported(statement.conditions["StringEquals"]["kms:ViaService"])
+        assert through == "ec2.<AWS::Region>.amazonaws.com"
+        if "kms:CreateGrant" in statement.actions:
+            assert statement.actions == ("kms:CreateGrant",)
+            assert statement.conditions["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    assert "LaunchRole" in str(template["Outputs"]["LaunchRoleArn"]["Value"])
+    assert template["Outputs"]["KmsKeys"]["Value"] == key
+
+
+def test_no_key_is_used_unless_the_settings_name_it(resources: Resources) -> None:
+    assert [s for s in statements(resources) if any(action.startswith("kms:") for action in s.actions)] == []
+
+
+def test_a_deployment_may_let_classes_choose_how_metadata_is_read(tmp_path: Path) -> None:
+    template_app(tmp_path, {"metadataHttpTokens": "optional"}).synth()
+    template = json.loads((tmp_path / f"{DEFAULT_STACK}.template.json").read_text())
+    assert not any("ec2:MetadataHttpTokens" in s.condition_keys for s in statements(template["Resources"]))
 
 
 def test_only_a_launch_sets_the_owner_tag(resources: Resources) -> None:

@@ -1,3 +1,4 @@
+import re
 from typing import Any
 
 import pytest
@@ -70,6 +71,24 @@ def test_services_send_only_through_the_rules_of_this_stack(resources: Resources
     for permission in of_type(resources, "AWS::Lambda::Permission").values():
         assert permission["Principal"] == "events.amazonaws.com"
         assert as_reported(permission["SourceArn"]) in rules
+
+
+def test_nobody_but_the_rules_puts_reactions_into_the_queue(resources: Resources) -> None:
+    """Neither a role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
+    (reactions,) = (
+        name for name in of_type(resources, "AWS::SQS::Queue") if re.fullmatch("QueuesReactions[0-9A-F]{8}", name)
+    )
+    sending = queue_policies(resources)[reactions]
+    (denial,) = (statement for statement in sending if statement.get("Sid") == "NobodyElse")
+    assert (denial["Effect"], denial["Principal"], denial["Action"]) == ("Deny", {"AWS": "*"}, "sqs:SendMessage")
+    allowed = {
+        as_reported(statement["Condition"]["ArnEquals"]["aws:SourceArn"])
+        for statement in sending
+        if statement["Effect"] == "Allow"
+    }
+    assert denial["Condition"].keys() == {"ArnNotEquals"}
+    assert denial["Condition"]["ArnNotEquals"].keys() == {"aws:SourceArn"}
+    assert {as_reported(arn) for arn in denial["Condition"]["ArnNotEquals"]["aws:SourceArn"]} == allowed
 
 
 @pytest.mark.parametrize("table", Table)

@@ -2,6 +2,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -12,6 +13,7 @@ from shared.core.conditions import node_class_conditions
 from shared.core.ledger import Balance
 from shared.core.node_claim import ClaimState
 from shared.core.node_class import NodeClassStatus
+from shared.manifests.launch_limits import LaunchLimits
 from shared.manifests.load import load_documents
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError, ReservationRecord
@@ -20,6 +22,7 @@ from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim
+from tests.usecases.planning_world import node_class_manifest
 from tests.usecases.test_apply_policy import Bus, node_class, pool
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -37,6 +40,7 @@ class Stack:
     policy: MemoryPolicyStore = field(default_factory=MemoryPolicyStore)
     state: MemoryState = field(default_factory=memory_state)
     publisher: Bus = field(default_factory=Bus)
+    launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
 
     @property
     def reservations(self) -> MemoryReservations:
@@ -333,3 +337,43 @@ def test_validate_checks_workloads_against_pools() -> None:
 def test_names_are_never_read_as_markup(stack: Stack) -> None:
     result = run(stack, "apply", "-f", "-", given=node_class().replace("kind: EC2NodeClass", "kind: '[red]x[/red]'"))
     assert "'[red]x[/red]' is not one of" in result.stderr
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1234abcd"
+
+
+@pytest.mark.parametrize(
+    ("named", "known", "warned"),
+    [
+        (KEY, (KEY,), False),
+        ("1234abcd", (KEY,), False),
+        (KEY, (), True),
+        ("alias/volumes", (KEY,), True),
+        ("arn:aws:kms:us-east-1:123456789012:key/other", (KEY,), True),
+    ],
+)
+def test_a_key_that_the_deployment_does_not_know_is_told(
+    tmp_path: Path, named: str, known: tuple[str, ...], warned: bool
+) -> None:
+    stack = Stack(launch_limits=LaunchLimits(kms_keys=known))
+    (file := tmp_path / "class.yaml").write_text(class_with({"blockDeviceMappings": encrypted_with(named)}))
+    told = run(stack, "apply", "-f", str(file))
+    assert told.exit_code == 0
+    assert ("spec.blockDeviceMappings[0].ebs.kmsKeyID" in told.output) == warned
+    assert (named in told.output) == warned
+
+
+def test_a_class_that_wants_metadata_without_tokens_is_told_why_it_cannot_launch(tmp_path: Path) -> None:
+    (file := tmp_path / "class.yaml").write_text(class_with({"metadataOptions": {"httpTokens": "optional"}}))
+    strict = run(Stack(), "apply", "-f", str(file))
+    assert "can never launch because the deployment lets instances read their metadata by token only" in strict.output
+    lax = run(Stack(launch_limits=LaunchLimits(tokens_required=False)), "apply", "-f", str(file))
+    assert "metadata" not in lax.output
+
+
+def encrypted_with(key: str) -> list[dict[str, Any]]:
+    return [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key}}]
+
+
+def class_with(spec: dict[str, Any]) -> str:
+    return json.dumps(node_class_manifest(**spec))

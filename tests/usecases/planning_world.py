@@ -186,9 +186,14 @@ class PlanningWorld:
             generation = 1 if stored is None else stored.generation + 1
             self.policy.commit([PutPolicy(kind, name, manifest, generation, revision)])
 
-    def ready(self, *reservations: CapacityReservation, pool: dict[str, Any] | None = None) -> "PlanningWorld":
+    def ready(
+        self,
+        *reservations: CapacityReservation,
+        pool: dict[str, Any] | None = None,
+        node_class: dict[str, Any] | None = None,
+    ) -> "PlanningWorld":
         """A world in which discovery has run once."""
-        self.apply(node_class_manifest(), node_pool_manifest() if pool is None else pool)
+        self.apply(node_class or node_class_manifest(), node_pool_manifest() if pool is None else pool)
         self.reader.put(*reservations)
         self.offerings().run()
         self.discovery().run()

@@ -21,7 +21,7 @@ from shared.ports.state import PlannedCommit
 from shared.usecases.provision import PlanRejectedError
 from tests.fakes.effects import Killed
 from tests.fakes.values import reservation
-from tests.usecases.planning_world import PlanningWorld, node_pool_manifest
+from tests.usecases.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
 TEAM = {"team": "research"}
 
@@ -143,6 +143,20 @@ def test_the_decision_can_be_replayed() -> None:
     again = world.solve(loads(Snapshot, snapshot_json), decision.made_at, world.provisioner().policy)
     assert again == loads(Plan, decision.plan_json)
     assert {claim.plan_id for claim in world.state.node_claims.list_live()} == {plan_id}
+
+
+def test_what_is_kept_for_a_replay_holds_no_user_data() -> None:
+    world = PlanningWorld().ready(
+        reservation(total_count=4, available_count=3, tags=TEAM),
+        node_class=node_class_manifest(userData="#!/bin/sh\nexport TOKEN=hunter2\n"),
+    )
+    world.submit(replicas=5)
+    (plan_id,) = world.plan().plan_ids
+    stored = world.state.decisions.load(plan_id)
+    assert stored is not None
+    decision, snapshot_json = stored
+    assert "default" in snapshot_json  # the class is there
+    assert "hunter2" not in snapshot_json + decision.plan_json
 
 
 def overcommitting(world: PlanningWorld, *names: str) -> Any:

@@ -12,4 +12,5 @@ from shared.usecases.deploy_policy import DeployPolicy
 def deploy_policy() -> DeployPolicy:
     """Return the application of a deployment's manifests folder."""
     outside = adapters()
-    return DeployPolicy(ApplyPolicy(outside.policy, outside.publisher, outside.queue), pause=time.sleep)
+    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, outside.settings.launch_limits)
+    return DeployPolicy(apply, pause=time.sleep)
