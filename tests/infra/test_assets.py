@@ -20,11 +20,11 @@ from tests.infra.reading import of_type
 # once; from there each handler starts in a process of its own, so that none finds modules of ours that another loaded.
 START = """
 import os, sys, traceback
-import aws_lambda_powertools, boto3, botocore, pydantic
+import aws_lambda_powertools, botocore, pydantic
 from awslambdaric.bootstrap import _get_handler
 
 assert "shared" not in sys.modules
-packages = [module.__file__ for module in (aws_lambda_powertools, boto3, botocore, pydantic)]
+packages = [module.__file__ for module in (aws_lambda_powertools, botocore, pydantic)]
 for handler in sys.argv[1:]:
     child = os.fork()
     if child == 0:
