@@ -35,8 +35,8 @@ help: ## show this list
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
 	@python -m demo
 
-play: setup ## keep the deployed stack up on an embedded AWS until Ctrl-C, to try things
-	@python -m embedded.reservoir
+play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=folder keeps its state
+	@python -m embedded.reservoir $(if $(KEEP),--keep $(KEEP))
 
 test: check ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; python -m pytest -n auto --dist loadfile

@@ -14,10 +14,12 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from embedded.certificate import write_certificate
+from embedded.keep.folder import KeptStateError, read_index
 from embedded.lambda_runtime import Endpoint
 from embedded.settings import ACCOUNT_ID, REGION, prepare_environment
 
@@ -31,6 +33,12 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--no-governor", action="store_true", help="let emulated time run ahead of the work, as overload"
     )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="go on with what is kept there, and keep there what POST /keep orders",
+    )
     return parser.parse_args(arguments)
 
 
@@ -41,7 +49,8 @@ def _end_with_stdin() -> None:
 
 
 def _run(options: argparse.Namespace, folder: Path) -> None:
-    listener = socket.create_server(("127.0.0.1", options.port))
+    kept = read_index(options.keep) if options.keep else None
+    listener = _listen(options.port, kept)
     port = listener.getsockname()[1]
     ca_bundle, _ = write_certificate(folder)
     endpoint = Endpoint(f"https://127.0.0.1:{port}", ca_bundle, REGION)
@@ -49,7 +58,9 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
     from embedded.host import Host  # MiniStack reads its environment when it is imported
 
-    host = Host(listener, options.control_port, folder, endpoint, governed=not options.no_governor)
+    host = Host(
+        listener, options.control_port, folder, endpoint, governed=not options.no_governor, keep=options.keep, kept=kept
+    )
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: host.request_stop())
     threading.Thread(target=_end, args=(host.wait_for_stop, folder), daemon=True).start()
@@ -72,6 +83,18 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     host.run(announce)
 
 
+def _listen(wanted: int, kept: Mapping[str, Any] | None) -> socket.socket:
+    """Listen where the URLs of the queues that are kept say, else where it is wanted."""
+    if kept is None:
+        return socket.create_server(("127.0.0.1", wanted))
+    if wanted not in (0, kept["port"]):
+        raise KeptStateError(f"the URLs in what is kept have port {kept['port']}: start without --port")
+    try:
+        return socket.create_server(("127.0.0.1", kept["port"]))
+    except OSError as error:
+        raise KeptStateError(f"the URLs in what is kept have port {kept['port']}, which is taken: {error}") from error
+
+
 def _end(wait_for_stop: Callable[[], None], folder: Path) -> None:
     wait_for_stop()
     shutil.rmtree(folder, ignore_errors=True)
@@ -86,6 +109,8 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
     try:
         _run(options, folder)
+    except KeptStateError as error:
+        sys.exit(str(error))
     finally:  # only a failure to start comes here
         shutil.rmtree(folder, ignore_errors=True)
 

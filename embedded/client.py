@@ -123,14 +123,23 @@ class EmbeddedAws:
         What the child writes to stderr.
     governed
         Whether the clock waits for the work that it causes; see ``Clock.govern``.
+    keep
+        Folder to go on with if something is kept there, and to keep in; see ``keep``.
     """
 
     def __init__(
-        self, *, port: int = 0, control_port: int = 0, log_level: str = "WARNING", governed: bool = True
+        self,
+        *,
+        port: int = 0,
+        control_port: int = 0,
+        log_level: str = "WARNING",
+        governed: bool = True,
+        keep: Path | None = None,
     ) -> None:
         self._arguments = ["--port", str(port), "--control-port", str(control_port)]
         self._arguments += ["--log-level", log_level, "--exit-with-stdin"]
         self._arguments += [] if governed else ["--no-governor"]
+        self._arguments += [] if keep is None else ["--keep", str(keep.absolute())]
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)
         self._where: JsonObject = {}
@@ -160,6 +169,7 @@ class EmbeddedAws:
             stdin=subprocess.PIPE,  # never written; its end tells the child that this process is gone
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C is for this process, which may have to do something before that ends
         )
         assert self._process.stdout is not None  # noqa: S101 - given PIPE
         assert self._process.stderr is not None  # noqa: S101 - given PIPE
@@ -264,6 +274,16 @@ class EmbeddedAws:
     def limit_concurrency(self, count: int) -> None:
         """Set the account's quota of Lambda invocations at once; AWS's default is 1,000."""
         self.control.call("POST", "/lambda", {"account_concurrency": count})
+
+    def keep(self) -> None:
+        """Keep everything in the folder that was given, as a whole; the clock stands meanwhile, and requests wait.
+
+        Raises
+        ------
+        ControlError
+            When nothing was kept, with the reason.
+        """
+        self.control.call("POST", "/keep", limit_s=None)
 
     def reset(self) -> None:
         """Make the account empty."""

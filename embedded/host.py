@@ -5,7 +5,8 @@ Import it only after ``settings.prepare_environment``: MiniStack reads its envir
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
 from embedded.front import policies
 from embedded.front.server import serve
+from embedded.keep import stores
+from embedded.keep.folder import KeptStateError
+from embedded.keep.gate import Gate
+from embedded.keep.keeper import Keeper
 from embedded.lambda_events import AsynchronousInvocations
 from embedded.lambda_runtime import Endpoint, LambdaRuntime
 from embedded.router import Router
@@ -43,6 +48,10 @@ class Host:
         Where ``listener`` answers.
     governed
         Whether the clock waits for work (``embedded.emulated_time.governor``), at first and after a reset.
+    keep
+        Folder that ``POST /keep`` writes to; None keeps nothing.
+    kept
+        What that folder says of itself, when it holds a state to go on with.
     """
 
     def __init__(
@@ -53,11 +62,14 @@ class Host:
         endpoint: Endpoint,
         *,
         governed: bool = True,
+        keep: Path | None = None,
+        kept: Mapping[str, Any] | None = None,
     ) -> None:
         self._listener = listener
+        self._keep_folder = keep
         self._folder = folder
         self._stopping = threading.Event()
-        self.clock = EmulatedClock()
+        self.clock = EmulatedClock(start_us=None if kept is None else kept["now_us"])
         self.clock.publish_to(folder / "clock")
         self.faults = Faults()
         self.ec2 = ec2.install(clock=self.clock, emit=services.put_service_event, account_id=ACCOUNT_ID, region=REGION)
@@ -81,6 +93,11 @@ class Host:
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
         services_in_time.count_work(self.governor)
+        request_gate = Gate()
+        request_gate.install()
+        self._keeper = Keeper(self.clock, self.governor, self.ec2, self._events, self._backoff, request_gate)
+        if keep is not None and kept is not None:
+            self._keeper.restore(keep)
         self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self._control_ec2})
 
     def run(self, on_ready: Callable[[], None]) -> None:
@@ -88,7 +105,11 @@ class Host:
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
         threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
-        serve(app.app, self._listener, self._folder, on_ready)
+        serve(app.app, self._listener, self._folder, partial(self._begin, on_ready))
+
+    def _begin(self, on_ready: Callable[[], None]) -> None:
+        stores.start_polling()
+        on_ready()
 
     def request_stop(self) -> None:
         """Let ``wait_for_stop`` return; safe in a signal handler."""
@@ -109,6 +130,7 @@ class Host:
             "GET /clock": lambda _: show_clock(self.governor),
             "POST /clock": lambda payload: set_clock(self.governor, payload),
             "POST /lambda": self._limit_concurrency,
+            "POST /keep": lambda _: self._keep(),
             "POST /reset": lambda _: self._reset(),
             "GET /faults": lambda _: {"faults": self.faults.rules()},
             "POST /faults": lambda payload: {"id": self.faults.add(FaultRule.parse(payload))},
@@ -120,6 +142,15 @@ class Host:
     def _limit_concurrency(self, payload: JsonObject) -> JsonObject:
         lambda_concurrency.set_account_limit(int(payload["account_concurrency"]))
         return {}
+
+    def _keep(self) -> JsonObject:
+        if self._keep_folder is None:
+            raise ValueError("started without --keep FOLDER")
+        try:
+            self._keeper.keep(self._keep_folder, self._listener.getsockname()[1])
+        except KeptStateError as error:
+            raise ValueError(str(error)) from error
+        return {"folder": str(self._keep_folder)}
 
     def _clear_faults(self) -> JsonObject:
         self.faults.clear()

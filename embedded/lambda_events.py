@@ -12,7 +12,7 @@ destination or dead letter queue.
 import contextvars
 import heapq
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ FIRST_THROTTLE_S, LAST_THROTTLE_S = 1, 300
 MAX_AGE_S: Final = 21_600
 MAX_RETRIES: Final = 2
 _SECOND_US: Final = 1_000_000
+_KEPT: Final = ("function", "event", "accepted_us", "errors", "throttles", "last")
 
 
 @dataclass
@@ -60,6 +61,19 @@ class AsynchronousInvocations:
     def put(self, function: Mapping[str, Any], event: Any) -> None:
         """Accept an event; it is handed to the function at once."""
         self._start(_Waiting(function, event, contextvars.copy_context(), self._clock.epoch_us()))
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Return the events that wait for their next try; for :meth:`put_back`, in this or in another process."""
+        with self._lock:
+            return [
+                {"due_us": due_us, **{name: getattr(it, name) for name in _KEPT}} for due_us, _, it in sorted(self._due)
+            ]
+
+    def put_back(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """Go on with what :meth:`waiting` returned."""
+        for event in events:
+            kept = {name: event[name] for name in _KEPT}
+            self._push(event["due_us"], _Waiting(context=contextvars.copy_context(), **kept))
 
     def clear(self) -> None:
         """Forget all events that wait."""
@@ -118,6 +132,9 @@ class AsynchronousInvocations:
         if due_us - waiting.accepted_us > max_age_s * _SECOND_US:
             _give_up(waiting)
             return
+        self._push(due_us, waiting)
+
+    def _push(self, due_us: int, waiting: _Waiting) -> None:
         with self._lock:
             self._added += 1
             heapq.heappush(self._due, (due_us, self._added, waiting))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from embedded.ec2.control_support import Action, instance_of, zone_of
@@ -60,7 +61,7 @@ def interrupt_spot(
     if warn:
         world.announce(world.events.spot_interruption(instance, world.now()))
     notice = world.settings.interruption_notice_s if notice_s is None else notice_s
-    world.after(notice, lambda: terminate(world, instance, SPOT_TERMINATED))
+    world.after(notice, partial(terminate, world, instance, SPOT_TERMINATED))
     return {}
 
 

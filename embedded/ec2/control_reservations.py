@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from embedded.ec2 import interruptible, slots
@@ -83,14 +84,14 @@ def extend_block(
     ):
         raise invalid_value(f"{capacity_reservation_id} is not a block that can be extended")
     new_end = moment(world, end, None) or block.end_at + timedelta(hours=hours or 24)
-
-    def paid() -> None:
-        if block.state in {"active", "scheduled"}:
-            block.end_at = new_end
-            end_on_time(world, block)
-
-    world.after(payment_s, paid)
+    world.after(payment_s, partial(_extend, world, block, new_end))
     return {"end": new_end.isoformat()}
+
+
+def _extend(world: World, block: CapacityReservation, new_end: datetime) -> None:
+    if block.state in {"active", "scheduled"}:
+        block.end_at = new_end
+        end_on_time(world, block)
 
 
 def break_units(

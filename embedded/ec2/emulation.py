@@ -99,6 +99,15 @@ class Ec2Emulation:
         finally:
             self.world.outbox.flush()
 
+    def state(self) -> dict[str, Any]:
+        """Return all that there is; for :meth:`restore`, in this or in another process."""
+        return {"world": self.world, "tokens": self._tokens}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on with what :meth:`state` returned."""
+        with self._lock:
+            self.world, self._tokens = state["world"], state["tokens"]
+
     def pricing(self, body: bytes, target: str) -> Reply:
         """Answer one request to the Pricing service; ``target`` is its X-Amz-Target header."""
         return self._pricing.answer(body, target)

@@ -1,6 +1,7 @@
 """Interruptible reservations: lent capacity that its owner may take back at two minutes' notice."""
 
 from datetime import timedelta
+from functools import partial
 
 from embedded.ec2 import slots
 from embedded.ec2.errors import Ec2Error, invalid_value
@@ -60,16 +61,17 @@ def reclaim(world: World, reservation: CapacityReservation, target_count: int) -
     terminates_at = world.now() + timedelta(seconds=world.settings.interruption_notice_s)
     for instance_id in doomed:
         warn_instance(world, reservation, world.instances[instance_id], terminates_at)
-
-    def take() -> None:
-        for instance_id in doomed:
-            if instance_id in world.instances:
-                terminate(world, world.instances[instance_id], RESERVATION_ENDED)
-        _give_back(world, reservation, len(doomed))
-        _complete(world, reservation, surplus)
-
-    world.after(world.settings.interruption_notice_s if doomed else 0, take)
+    notice_s = world.settings.interruption_notice_s if doomed else 0
+    world.after(notice_s, partial(_take, world, reservation, doomed, surplus))
     return doomed
+
+
+def _take(world: World, reservation: CapacityReservation, doomed: list[str], surplus: int) -> None:
+    for instance_id in doomed:
+        if instance_id in world.instances:
+            terminate(world, world.instances[instance_id], RESERVATION_ENDED)
+    _give_back(world, reservation, len(doomed))
+    _complete(world, reservation, surplus)
 
 
 def _complete(world: World, reservation: CapacityReservation, reclaimed: int) -> None:

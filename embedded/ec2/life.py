@@ -1,5 +1,6 @@
 """The life of an instance: launched, running, shutting down, terminated, forgotten."""
 
+from functools import partial
 from typing import Any
 
 from moto.ec2.models.elastic_block_store import VolumeAttachment
@@ -74,7 +75,7 @@ def start(world: World, instance: Instance, slot: Slot) -> None:
     if slot.reservation_id is not None:
         slots.join(world, instance, world.reservations[slot.reservation_id])
     _enter_state(world, instance, "pending")
-    world.after(world.settings.pending_s, lambda: _become_running(world, instance))
+    world.after(world.settings.pending_s, partial(_become_running, world, instance))
 
 
 def terminate(world: World, instance: Instance, reason: tuple[str, str] = USER_INITIATED) -> None:
@@ -85,14 +86,14 @@ def terminate(world: World, instance: Instance, reason: tuple[str, str] = USER_I
     if reason is USER_INITIATED:
         instance.transition_reason = f"User initiated ({world.now().strftime('%Y-%m-%d %H:%M:%S')} GMT)"
     _enter_state(world, instance, "shutting-down")
-    world.after(world.settings.shutting_down_s, lambda: _become_terminated(world, instance))
+    world.after(world.settings.shutting_down_s, partial(_become_terminated, world, instance))
 
 
 def stop(world: World, instance: Instance) -> None:
     """Begin to stop an instance; when it is stopped its slot or hardware is free for others."""
     instance.state_reason = USER_INITIATED
     _enter_state(world, instance, "stopping")
-    world.after(world.settings.shutting_down_s, lambda: _become_stopped(world, instance))
+    world.after(world.settings.shutting_down_s, partial(_become_stopped, world, instance))
 
 
 def restart(world: World, instance: Instance, slot: Slot) -> None:
@@ -125,7 +126,7 @@ def _become_terminated(world: World, instance: Instance) -> None:
     _take_back(world, instance)
     instance.terminated_at = world.now()
     _enter_state(world, instance, "terminated")
-    world.after(world.settings.terminated_visible_s, lambda: _forget(world, instance))
+    world.after(world.settings.terminated_visible_s, partial(_forget, world, instance))
 
 
 def _forget(world: World, instance: Instance) -> None:

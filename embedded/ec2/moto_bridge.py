@@ -44,11 +44,23 @@ class MotoEc2:
 
     def __init__(self, account_id: str, region: str) -> None:
         self.backend: Any = _Backend(region, account_id)
+        self._account_id = account_id
+        self._region = region
         _number_zones(region)
+        self._bind()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in ("backend", "_account_id", "_region")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._bind()
+
+    def _bind(self) -> None:
         self._headers = HTTPHeaders.from_dict(
-            {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "x-moto-account-id": account_id}
+            {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8", "x-moto-account-id": self._account_id}
         )
-        self._url = f"https://ec2.{region}.amazonaws.com/"
+        self._url = f"https://ec2.{self._region}.amazonaws.com/"
         backend = self.backend
 
         class BoundResponse(EC2Response):

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Literal
 
 from embedded.ec2.agenda import Agenda
@@ -33,6 +34,12 @@ class Outbox:
         self._delivering = threading.Lock()
         self.faults: list[EventFault] = []
 
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name != "_delivering"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state, _delivering=threading.Lock())
+
     def put(self, event: Event) -> None:
         """Queue ``event`` for delivery, applying a fault that is waiting for it."""
         fault = next((f for f in self.faults if str(event.get("detail-type", "")).startswith(f.detail_type)), None)
@@ -45,7 +52,7 @@ class Outbox:
         if fault.kind == "duplicate":
             self._ready.extend((event, event))
         elif fault.kind == "delay":
-            self._agenda.at(self._agenda.now() + timedelta(seconds=fault.delay_s), lambda: self._ready.append(event))
+            self._agenda.at(self._agenda.now() + timedelta(seconds=fault.delay_s), partial(self._ready.append, event))
 
     def flush(self) -> None:
         """Deliver what is ready, in order; call it without holding the emulation's lock.

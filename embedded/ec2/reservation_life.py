@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 from embedded.ec2 import slots
 from embedded.ec2.catalogue import is_ultraserver
@@ -23,12 +24,12 @@ def begin(world: World, reservation: CapacityReservation) -> None:
     starts_later = reservation.start_at > world.now()
     if reservation.kind is ReservationKind.CAPACITY_BLOCK:
         if reservation.state == "payment-pending":
-            world.after(world.settings.block_payment_s, lambda: _become_scheduled(world, reservation))
+            world.after(world.settings.block_payment_s, partial(_become_scheduled, world, reservation))
         else:
             _become_scheduled(world, reservation)
     elif starts_later:
         reservation.state = "assessing"
-        world.after(world.settings.assessment_s, lambda: _become_scheduled(world, reservation))
+        world.after(world.settings.assessment_s, partial(_become_scheduled, world, reservation))
     else:
         _begin_now(world, reservation)
     end_on_time(world, reservation)
@@ -81,7 +82,7 @@ def warn_instance(world: World, reservation: CapacityReservation, instance: Inst
 def _begin_now(world: World, reservation: CapacityReservation) -> None:
     if world.settings.reservation_pending_s > 0:
         reservation.state = "pending"
-        world.after(world.settings.reservation_pending_s, lambda: _leave_pending(world, reservation))
+        world.after(world.settings.reservation_pending_s, partial(_leave_pending, world, reservation))
     else:
         reservation.state = "active"
         slots.absorb(world, reservation)
@@ -104,7 +105,7 @@ def _become_scheduled(world: World, reservation: CapacityReservation) -> None:
     if start_at <= world.now():
         _start(world, reservation)
     else:
-        world.agenda.at(start_at, lambda: _start(world, reservation))
+        world.agenda.at(start_at, partial(_start, world, reservation))
 
 
 def _start(world: World, reservation: CapacityReservation) -> None:
@@ -116,12 +117,12 @@ def _at_if_end_still(
     world: World, reservation: CapacityReservation, end_at: datetime, due: datetime, action: Step
 ) -> None:
     """Run ``action`` at ``due`` unless the end has been moved or the reservation has ended by then."""
+    world.agenda.at(due, partial(_run_if_end_still, world, reservation, end_at, action))
 
-    def run() -> None:
-        if reservation.end_at == end_at and reservation.state not in ENDED_STATES:
-            action(world, reservation)
 
-    world.agenda.at(due, run)
+def _run_if_end_still(world: World, reservation: CapacityReservation, end_at: datetime, action: Step) -> None:
+    if reservation.end_at == end_at and reservation.state not in ENDED_STATES:
+        action(world, reservation)
 
 
 def _expire(world: World, reservation: CapacityReservation) -> None:

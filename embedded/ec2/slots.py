@@ -1,6 +1,7 @@
 """How instances take, hold and give back the slots of reservations."""
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from embedded.ec2.state import HOLDING_STATES, CapacityReservation, Instance, LaunchSpec, Market, ReservationKind
 from embedded.ec2.world import World
@@ -49,7 +50,7 @@ def leave(world: World, instance: Instance) -> None:
     reservation.stuck.discard(instance.instance_id)
     if reservation.kind is ReservationKind.CAPACITY_BLOCK and world.settings.block_scrub_s > 0:
         reservation.scrubbing.add(instance.instance_id)
-        world.after(world.settings.block_scrub_s, lambda: reservation.scrubbing.discard(instance.instance_id))
+        world.after(world.settings.block_scrub_s, partial(reservation.scrubbing.discard, instance.instance_id))
 
 
 def release(world: World, reservation: CapacityReservation, instance: Instance) -> None:

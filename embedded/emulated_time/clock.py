@@ -32,15 +32,18 @@ class EmulatedClock:
     ----------
     monotonic_ns
         Real time in nanoseconds since some moment.
+    start_us
+        The emulated time at first, in microseconds since 1970, at which the clock stands until it is resumed; without
+        it the clock runs from the real time.
     """
 
-    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, monotonic_ns: Callable[[], int] = time.monotonic_ns, start_us: int | None = None) -> None:
         self._monotonic_ns = monotonic_ns
         self._lock = threading.Lock()
         self._anchor_monotonic_ns = monotonic_ns()
-        self._anchor_us = time.time_ns() // 1000
+        self._anchor_us = time.time_ns() // 1000 if start_us is None else start_us
         self._rate = 1.0
-        self._paused = False
+        self._paused = start_us is not None
         self._top_speed = NO_TOP_SPEED
         self._limit_us = NEVER_US
         self._held_s = 0.0

@@ -93,6 +93,16 @@ class Governor:
             return self._busy_since_us is not None
 
     @property
+    def under_way(self) -> bool:
+        """Whether anything is under way at this moment."""
+        with self._changed:
+            return self._under_way > 0
+
+    def settle(self) -> None:
+        """Wait until nothing is under way."""
+        self.advance(timedelta(0))
+
+    @property
     def worst_lateness_s(self) -> float:
         """Return how late anything was at most since ``forget_lateness``, in emulated seconds.
 

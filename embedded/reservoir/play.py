@@ -1,20 +1,21 @@
 """``make play``: Reservoir on an embedded AWS, kept up until Ctrl-C, for the command line and for any AWS tool."""
 
 import argparse
-import os
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Final, TextIO
 
-from embedded.client import EmbeddedAws
+from embedded.client import ControlError
+from embedded.keep.folder import KeptStateError
 from embedded.reservoir.assembly import ROOT
 from embedded.reservoir.example import EXAMPLES, set_up
-from embedded.reservoir.stack import DeployedReservoir
+from embedded.reservoir.stack import DeployedReservoir, Report
 from shared.names import Queue, output_name
 
 BLOCK_ENDS_IN: Final = timedelta(days=3)  # time enough to try things
@@ -23,34 +24,58 @@ FIRST: Final = EXAMPLES / "first.json"
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout, progress: TextIO = sys.stderr) -> int:
     """Deploy, say where everything is, and wait for Ctrl-C or SIGTERM."""
-    argparse.ArgumentParser(prog="python -m embedded.reservoir", description=__doc__).parse_args(arguments)
+    options = _parse(arguments)
     started = time.monotonic()
 
     def report(line: str) -> None:
         progress.write(f"{time.monotonic() - started:5.1f} s  {line}\n")
         progress.flush()
 
-    stopped = threading.Event()
-    with DeployedReservoir(report) as reservoir:
-        set_up(reservoir, report, BLOCK_ENDS_IN)
-        for name in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(name, lambda *_: stopped.set())
-        report("it runs until Ctrl-C")
-        out.write(guide(reservoir.aws, reservoir.outputs))
-        out.flush()
-        stopped.wait()
-        report("stopping")
+    try:
+        _play(options.keep, report, out)
+    except (KeptStateError, ControlError) as error:
+        progress.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        report("stopped before it ran; nothing was kept")
+        return 130
     return 0
 
 
-def guide(aws: EmbeddedAws, outputs: Mapping[str, str]) -> str:
-    """Return the settings for other terminals, and what to try with them."""
-    exports = "\n".join(
-        f"  export {name}={shlex.quote(value)}"
-        for name, value in aws.environment().items()
-        if os.environ.get(name) != value
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m embedded.reservoir", description=__doc__)
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="go on with what is kept there; keep everything there at the end"
     )
-    queue = outputs[output_name(Queue.DEMAND.value)]
+    return parser.parse_args(arguments)
+
+
+def _play(keep: Path | None, report: Report, out: TextIO) -> None:
+    stopped = threading.Event()
+    with DeployedReservoir(report, keep=keep) as reservoir:
+        if reservoir.goes_on:
+            report(
+                f"went on with what is kept in {keep}, where it is {reservoir.aws.clock.now():%d %B %Y %H:%M:%S} UTC"
+            )
+        else:
+            set_up(reservoir, report, BLOCK_ENDS_IN)
+        # From here on a Ctrl-C, or a second one, lets things come to their end.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, lambda *_: stopped.set())
+        report("it runs until Ctrl-C")
+        out.write(guide(reservoir))
+        out.flush()
+        stopped.wait()
+        if keep is not None:
+            report(f"keeping everything in {keep}")
+            reservoir.aws.keep()
+        report("stopping")
+
+
+def guide(reservoir: DeployedReservoir) -> str:
+    """Return the settings for other terminals, and what to try with them."""
+    exports = "\n".join(f"  export {name}={shlex.quote(value)}" for name, value in reservoir.variables().items())
+    queue = reservoir.outputs[output_name(Queue.DEMAND.value)]
     message = f"open('{FIRST.relative_to(ROOT)}').read()"
     send = f"import boto3; boto3.client('sqs').send_message(QueueUrl='{queue}', MessageBody={message})"
     return f"""
@@ -69,6 +94,6 @@ examples/demo/policy.yaml. To try next:
   # where it runs, or why it waits
   python -m reservoir explain workload trying/first
   # ten minutes later at once (docs/embedded-aws.md tells what else there is)
-  curl -d '{{"advance_s": 600}}' {aws.control.url}/clock
+  curl -d '{{"advance_s": 600}}' {reservoir.aws.control.url}/clock
 
 """

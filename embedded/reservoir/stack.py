@@ -10,6 +10,7 @@ from botocore.config import Config
 
 from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
+from embedded.keep.folder import read_index
 from embedded.reservoir.assembly import Settings, Synthesis
 from embedded.reservoir.network import make_network
 from infra.naming import function_name
@@ -32,10 +33,19 @@ class DeployedReservoir:
     assembly
         A folder that :func:`synthesise` has filled from the same settings; without one it is made, or taken from the
         last time.
+    keep
+        A folder to go on with, if a deployment is kept there, and to keep this one in (``aws.keep``).
     """
 
-    def __init__(self, report: Report, settings: Settings | None = None, assembly: Path | None = None) -> None:
-        self.aws = EmbeddedAws()
+    def __init__(
+        self,
+        report: Report,
+        settings: Settings | None = None,
+        assembly: Path | None = None,
+        keep: Path | None = None,
+    ) -> None:
+        self.aws = EmbeddedAws(keep=keep)
+        self.goes_on = keep is not None and read_index(keep) is not None
         self.outputs: Mapping[str, str] = {}
         self._report = report
         self._settings = settings or {}
@@ -73,8 +83,9 @@ class DeployedReservoir:
             synthesis.abandon()
 
     def _deploy(self, assembly: Path) -> None:
-        self._report("making subnets, a security group, an image and a node role")
-        make_network(self.aws)
+        if not self.goes_on:
+            self._report("making subnets, a security group, an image and a node role")
+            make_network(self.aws)
         self._report("deploying")
         (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
 
@@ -85,9 +96,13 @@ class DeployedReservoir:
         if "FunctionError" in answer:
             raise RuntimeError(f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}")
 
+    def variables(self) -> dict[str, str]:
+        """Return the environment variables with which the command line speaks to this deployment."""
+        return {**self.aws.environment(), "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)]}
+
     def environment(self) -> dict[str, str]:
-        """Return the environment in which the command line speaks to this deployment."""
-        return {**os.environ, **self.aws.environment(), "RESERVOIR_STACK": self.outputs[output_name(DEPLOYMENT)]}
+        """Return this process's environment with those variables."""
+        return {**os.environ, **self.variables()}
 
     def stop(self) -> None:
         """End everything."""
