@@ -10,8 +10,9 @@ from ministack.services import iam
 
 from embedded.ec2 import Ec2Emulation, Ec2Error, launch_templates
 from embedded.ec2.keys import REFUSED
-from embedded.ec2.protocol import Ec2Protocol, Reply
+from embedded.ec2.protocol import Call, Reply
 from embedded.ec2_permissions import Tags, checks, keys_of_volumes
+from embedded.front import policies
 from embedded.kms_access import Allowed, refused_keys
 
 AUTHENTICATE_ONLY: Final = "sts:GetCallerIdentity"  # the evaluator allows it to everyone whose signature is right
@@ -24,7 +25,6 @@ class Ec2Gate:
         self._ec2 = ec2
         self._account_id = account_id
         self._region = region
-        self._protocol = Ec2Protocol()
         self._enforce: Callable[..., Any] = iam_evaluator.enforce
 
     def install(self) -> None:
@@ -37,13 +37,12 @@ class Ec2Gate:
 
         iam_evaluator.enforce = enforce
 
-    def denial(self, headers: Mapping[str, str], query: Mapping[str, list[str]], body: bytes) -> Reply | None:
-        """Return EC2's refusal of a request that the caller may not make, or None."""
-        try:
-            call = self._protocol.parse(body)
-        except Ec2Error:
-            return None  # EC2 says what is wrong with it
-        access_key = extract_access_key_id(headers, query) or ""
+    def denial(self, headers: Mapping[str, str], query: Mapping[str, list[str]], call: Call) -> Reply | None:
+        """Return EC2's refusal of a call that the caller may not make, or None."""
+        with policies.one_caller():
+            return self._denial(extract_access_key_id(headers, query) or "", call)
+
+    def _denial(self, access_key: str, call: Call) -> Reply | None:
         REFUSED.set(refused_keys(keys_of_volumes(call, self), self._region, self._allowed_by(access_key)))
         for check in checks(call, self):
             arn = check.resource_arn(self._account_id, self._region)

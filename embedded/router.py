@@ -15,7 +15,7 @@ from ministack import app
 from ministack.core import iam_actions
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
 
-from embedded.ec2 import Ec2Emulation, ResponseLostError
+from embedded.ec2 import Ec2Emulation, Ec2Error, ResponseLostError
 from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
 from embedded.front.lanes import Lanes
@@ -99,12 +99,13 @@ class Router:
     async def _handle_ec2(
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
     ) -> Response:
-        del path  # the query protocol has one path and a form body
-        denied = self._gate.denial(headers, query, body)
+        del method, path  # the query protocol has one path and a form body
+        call = self._ec2.read(body)
+        denied = None if isinstance(call, Ec2Error) else self._gate.denial(headers, query, call)
         if denied is not None:
             return denied
         try:
-            return self._ec2.dispatch(method, headers, body)
+            return self._ec2.answer(call, body)
         except ResponseLostError:  # an order of the EC2 emulation's own test API: done, and not answered
             return LOST_STATUS, {}, b""  # MiniStack turns exceptions into answers; `dispatch` drops the connection
 

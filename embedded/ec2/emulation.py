@@ -53,11 +53,28 @@ class Ec2Emulation:
             When a test wants this answer lost: the call has taken effect, and the host drops the connection.
         """
         del method, headers
+        return self.answer(self.read(body), body)
+
+    def read(self, body: bytes) -> Call | Ec2Error:
+        """Return the call that a request makes, or the error that answers it."""
+        try:
+            return self._protocol.parse(body)
+        except Ec2Error as error:
+            return error
+
+    def answer(self, call: Call | Ec2Error, body: bytes) -> Reply:
+        """Answer a request whose ``body`` was read as ``call``.
+
+        Raises
+        ------
+        ResponseLostError
+            As ``dispatch`` does.
+        """
         try:
             with self._lock:
                 self.world.agenda.catch_up()
                 try:
-                    return self._answer(body)
+                    return self._answer(call, body)
                 finally:
                     self.world.agenda.catch_up()
                     slots.record_counts(self.world)
@@ -120,10 +137,11 @@ class Ec2Emulation:
         """
         return bound_client(self, service, self._region, attempts)
 
-    def _answer(self, body: bytes) -> Reply:
+    def _answer(self, call: Call | Ec2Error, body: bytes) -> Reply:
         request_id = self.world.ids.uuid("request")
         try:
-            call = self._protocol.parse(body)
+            if isinstance(call, Ec2Error):
+                raise call
             self.world.faults.before_call(call.operation)
             reply = self._perform(call, body, request_id)
         except ServiceException as error:  # moto refuses a volume or an address of a launch

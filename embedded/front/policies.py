@@ -1,10 +1,13 @@
 """Work of MiniStack's policy evaluator that gives the same result for every request, done once.
 
 Which policies apply is looked up for every request, as before: a changed role counts at once. Only the reading of a
-policy's text is remembered, by that text; and who is calling is no longer found out by gathering the caller's policies.
+policy's text is remembered, by that text; who is calling is no longer found out by gathering the caller's policies; and
+where a request is checked on several resources, its caller's policies are gathered for the first.
 """
 
-from collections.abc import Callable, Mapping
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -12,12 +15,24 @@ from ministack.core import iam_evaluator, responses
 from ministack.core.router import extract_access_key_id
 
 REMEMBERED_POLICIES: Final = 4_096
+_caller: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("caller of this request", default=None)
 
 
 def install() -> None:
-    """Put both into MiniStack's evaluator."""
+    """Put this into MiniStack's evaluator."""
     iam_evaluator.parse_policy_document = _remembering(iam_evaluator.parse_policy_document)
     iam_evaluator.request_caller_arn = _caller_arn
+    iam_evaluator.resolve_principal = _remembering_the_caller(iam_evaluator.resolve_principal)
+
+
+@contextlib.contextmanager
+def one_caller() -> Iterator[None]:
+    """Gather a caller's policies once for all checks inside, which are those of one request."""
+    token = _caller.set({})
+    try:
+        yield
+    finally:
+        _caller.reset(token)
 
 
 def _remembering(parse: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
@@ -28,6 +43,18 @@ def _remembering(parse: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]
         return list(parse_text(document)) if isinstance(document, str) else parse(document)
 
     return parse_document
+
+
+def _remembering_the_caller(resolve: Callable[..., Any]) -> Callable[..., Any]:
+    def resolve_principal(access_key: str, account_id: str, credential: Any = None) -> Any:
+        known = _caller.get()
+        if known is None:
+            return resolve(access_key, account_id, credential)
+        if (access_key, account_id) not in known:
+            known[access_key, account_id] = resolve(access_key, account_id, credential)
+        return known[access_key, account_id]
+
+    return resolve_principal
 
 
 def _caller_arn(headers: Mapping[str, str] | None, query: Mapping[str, Any] | None = None) -> str:
