@@ -16,6 +16,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "dynamodb": (
         "BatchGetItem",
         "DeleteItem",
+        "DescribeTable",
         "GetItem",
         "PutItem",
         "Query",

@@ -10,7 +10,7 @@ from typing import Final
 
 from infra import ec2_permissions
 from infra.grants import Grant, Resources
-from shared.names import Function, Queue, Table, indexes
+from shared.names import MARK_ROW, MARKED_TABLES, Function, Queue, Table, indexes
 
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
@@ -162,13 +162,35 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def end_instances(resources: Resources) -> Iterable[Grant]:
+    """Allow terminating what we launched, and looking whether the tables on whose word it is done are our own."""
+    yield from ec2_permissions.end_instances(resources)
+    yield Grant(
+        "RecogniseTables",
+        "Before anything is ended: a table that was restored or made anew is another one than its mark says.",
+        ["dynamodb:DescribeTable"],
+        [resources.tables[table].table_arn for table in MARKED_TABLES],
+    )
+
+
+def mark_tables(resources: Resources) -> Iterable[Grant]:
+    """Allow marking the one table that the collector does not write otherwise."""
+    yield Grant(
+        "MarkTables",
+        "The tables of a new deployment are marked as its own; no other row of this one can be written.",
+        ["dynamodb:PutItem"],
+        [resources.tables[Table.POLICY].table_arn],
+        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MARK_ROW]}},
+    )
+
+
 _CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
 
 DUTIES: Final[Mapping[Function, Duty]] = {
     Function.INTAKE: Duty(
         writes=_CLAIMS,
         reads=(Table.POLICY,),
-        more=(reject_demand, ec2_permissions.end_instances),
+        more=(reject_demand, end_instances),
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
@@ -193,7 +215,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         writes=(*_CLAIMS, Table.DECISIONS),
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        more=(keep_snapshots, ec2_permissions.end_instances),  # nodes whose last replica is not wanted any more
+        more=(keep_snapshots, end_instances),  # nodes whose last replica is not wanted any more
     ),
     Function.LAUNCH: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
@@ -202,7 +224,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(
             ec2_permissions.launch,
             ec2_permissions.use_keys,
-            ec2_permissions.end_instances,
+            end_instances,
             ec2_permissions.name_claims,
             set_timers,
         ),
@@ -213,7 +235,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
         # A node that ends before it ran may tell of a broken machine of a block.
         describes=("AvailabilityZones", "CapacityBlocks", "CapacityBlockStatus", "CapacityReservations", "Instances"),
-        more=(ec2_permissions.end_instances, set_timers),
+        more=(end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
         writes=_CLAIMS,
@@ -226,21 +248,21 @@ DUTIES: Final[Mapping[Function, Duty]] = {
             "Instances",
             "InstanceStatus",
         ),
-        more=(set_timers, ec2_permissions.end_instances),
+        more=(set_timers, end_instances),
     ),
     Function.DISRUPT: Duty(
         writes=(*_CLAIMS, Table.DECISIONS),
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # An empty node's drain is over as it begins.
-        more=(keep_snapshots, ec2_permissions.end_instances, ec2_permissions.move_units),
+        more=(keep_snapshots, end_instances, ec2_permissions.move_units),
     ),
     Function.COLLECT: Duty(
         writes=_CLAIMS,
         reads=(Table.OFFERINGS, Table.POLICY),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         describes=("CapacityBlockStatus", "Instances", "LaunchTemplates"),
-        more=(ec2_permissions.end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates),
+        more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
     Function.APPLY: Duty(writes=(Table.POLICY,)),
 }

@@ -18,6 +18,7 @@ from infra.manifests import AppliedPolicy
 from infra.operations.observability import Observability
 from infra.permissions import DUTIES, grants
 from infra.queues import WorkQueues
+from infra.safety import safety_environment
 from infra.scheduling import planner_environment
 from infra.tables import StateTables, kept
 from shared import names
@@ -151,6 +152,7 @@ class ReservoirStack(Stack):
             environment={
                 **self.settings,
                 **planner_environment(self.deployment.settings),
+                **safety_environment(self.deployment.settings),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,

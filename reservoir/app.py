@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.commands import apply, delete, deployment, diff, explain, get, validate
+from reservoir.commands import apply, delete, deployment, diff, envelope, explain, get, tables, validate
 from reservoir.connection import Session
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
@@ -47,5 +47,5 @@ def main(
         context.obj = Session(named, chosen)
 
 
-for module in (apply, diff, delete, get, explain, validate, deployment):
+for module in (apply, diff, delete, get, explain, envelope, tables, validate, deployment):
     module.register(app)

@@ -8,8 +8,10 @@ from reservoir.console import fail
 from reservoir.target import Target, choose
 from shared.manifests.launch_limits import LaunchLimits
 from shared.names import output_name
+from shared.ports.ec2 import InstanceReader
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
+from shared.ports.safety import TableMarkStore, TallyStore
 from shared.ports.state import DecisionStore, NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 
@@ -56,6 +58,26 @@ class Connection(Protocol):
         ...
 
     @property
+    def instances(self) -> InstanceReader:
+        """EC2's instances."""
+        ...
+
+    @property
+    def tallies(self) -> TallyStore:
+        """What ended within the hour, by kind."""
+        ...
+
+    @property
+    def table_marks(self) -> TableMarkStore:
+        """The marks on the tables."""
+        ...
+
+    @property
+    def deployment(self) -> str:
+        """The value of the owner tag."""
+        ...
+
+    @property
     def clock(self) -> Clock:
         """The time."""
         ...
@@ -63,6 +85,10 @@ class Connection(Protocol):
     @property
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
+        ...
+
+    def caller(self) -> str:
+        """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
         ...
 
 
@@ -130,6 +156,26 @@ class Session:
         return self.adapters.queue
 
     @property
+    def instances(self) -> InstanceReader:
+        """EC2's instances."""
+        return self.adapters.instances
+
+    @property
+    def tallies(self) -> TallyStore:
+        """What ended within the hour, by kind."""
+        return self.adapters.tallies
+
+    @property
+    def table_marks(self) -> TableMarkStore:
+        """The marks on the tables."""
+        return self.adapters.table_marks
+
+    @property
+    def deployment(self) -> str:
+        """The value of the owner tag."""
+        return self.adapters.settings.deployment
+
+    @property
     def clock(self) -> Clock:
         """The time."""
         return self.adapters.clock
@@ -138,6 +184,18 @@ class Session:
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
         return self.adapters.settings.launch_limits
+
+    def caller(self) -> str:
+        """Return the ARN of whoever runs the command; everybody may ask that."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        from shared.adapters.clients import make_client
+
+        try:
+            arn: str = make_client("sts").get_caller_identity()["Arn"]
+        except (BotoCoreError, ClientError) as error:
+            fail(f"cannot find out who you are: {error}")
+        return arn
 
 
 def _outputs_of(target: Target) -> tuple[dict[str, str], str]:

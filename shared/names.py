@@ -45,6 +45,10 @@ INSTANCE_KEY: Final = "instance_id"
 LEASE_INDEX: Final = "by-lease"
 LEASE_KEY: Final = "leased_reservation_id"
 
+# The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
+MARK_ROW: Final = "#mark"
+MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY)
+
 
 # The partition key of each index.
 INDEX_KEYS: Final = {LISTING_INDEX: LISTING_KEY, INSTANCE_INDEX: INSTANCE_KEY, LEASE_INDEX: LEASE_KEY}
@@ -104,6 +108,9 @@ SPOT_POOL_SHARE_PERCENT: Final = "SPOT_POOL_SHARE_PERCENT"
 RESERVED_FLOOR_PERCENT: Final = "RESERVED_FLOOR_PERCENT"
 NODE_OVERHEAD_MICRO_USD_PER_HOUR: Final = "NODE_OVERHEAD_MICRO_USD_PER_HOUR"
 SOLVE_BUDGET_S: Final = "SOLVE_BUDGET_S"
+# How many may end within an hour, by kind, as JSON; kinds that it leaves out have the defaults of the core.
+ENDING_BOUNDS: Final = "ENDING_BOUNDS"
+ENDING_NUMBERS: Final = ("sharePercent", "leastCount", "mostCount")
 METRICS_NAMESPACE: Final = "Reservoir"
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.

@@ -14,7 +14,11 @@ def handler(_event: dict[str, Any], _context: Any) -> None:
     logger.info("collected", extra=asdict(report))
     count("BatchesSentAgain", report.resent_count)
     count("OrphansFound", report.orphan_count)
-    count("OrphansSpared", report.spared_count)
+    count("OrphansSpared", len(report.spared))
+    count("EndingsHeld", sum(report.held.values()))
+    count("TablesUnknown", len(report.unknown_tables))
     count("TerminationsRefused", len(report.refused))
-    if report.spared_count:
-        logger.error("too many instances without a claim: none was terminated; see the runbook")
+    if report.unknown_tables:
+        logger.error("the tables are not known to be whole: nothing is ended; see the runbook")
+    if report.spared or report.held:
+        logger.error("the safety envelope holds endings; see the runbook")

@@ -54,7 +54,9 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "LaunchesRefused": ("EC2 refuses launches for a reason that somebody must look at.", (Function.LAUNCH,)),
     "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
     "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
-    "OrphansSpared": ("Too many instances have no claim: none was terminated.", (Function.COLLECT,)),
+    "OrphansSpared": ("Instances of ours have no claim, and are left alone.", (Function.COLLECT,)),
+    "EndingsHeld": ("More nodes would end than the safety envelope allows: none does.", (Function.COLLECT,)),
+    "TablesUnknown": ("The tables are not known to be whole: nothing is ended.", (Function.COLLECT,)),
     "ReplicasHeld": ("The scheduler would have broken a rule for these replicas: they wait.", (Function.PROVISION,)),
     "TerminationsRefused": ("EC2 refuses to terminate instances.", (Function.EXPIRE, Function.COLLECT)),
 }

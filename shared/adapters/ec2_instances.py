@@ -20,6 +20,8 @@ _FILTER_VALUES_MAX: Final = 200
 _PAGE: Final = 1000
 _TERMINATE_MAX: Final = 1000
 _LIVE_STATES: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
+# EC2 sets it on what is launched from a template; nobody can set tags that begin with "aws:".
+_TEMPLATE_TAG: Final = "aws:ec2launchtemplate:id"
 _SCHEDULED_CODES: Final = frozenset(
     {"instance-reboot", "instance-retirement", "instance-stop", "system-maintenance", "system-reboot"}
 )
@@ -150,6 +152,7 @@ def instance_of(item: Mapping[str, Any]) -> Instance:
         image_id=item.get("ImageId"),
         subnet_id=item.get("SubnetId"),
         security_group_ids=tuple(sorted(group["GroupId"] for group in item.get("SecurityGroups", []))),
+        launch_template_id=tags.get(_TEMPLATE_TAG),
     )
 
 

@@ -61,7 +61,9 @@ class Ec2LaunchTemplates:
             for page in pages:
                 for item in page["LaunchTemplates"]:
                     tags = {tag["Key"]: tag["Value"] for tag in item.get("Tags", [])}
-                    found.append(StoredTemplate(item["LaunchTemplateName"], item["CreateTime"], tags))
+                    found.append(
+                        StoredTemplate(item["LaunchTemplateName"], item["CreateTime"], tags, item["LaunchTemplateId"])
+                    )
         return tuple(sorted(found, key=lambda template: template.name))
 
     def delete(self, names: Collection[str]) -> None:

@@ -37,6 +37,7 @@ class Instance:
     image_id: str | None = None
     subnet_id: str | None = None
     security_group_ids: tuple[str, ...] = ()
+    launch_template_id: str | None = None  # from a tag that only EC2 itself can write
 
     @property
     def is_gone(self) -> bool:

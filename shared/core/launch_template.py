@@ -65,6 +65,7 @@ class StoredTemplate:
     name: str
     created_at: datetime
     tags: Mapping[str, str]
+    id: str = ""
 
 
 def launch_template(

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from shared.deployment.ending_bounds import EndingBounds
 from shared.manifests.fields import matching
 from shared.manifests.model import Contradiction, Model, text_in
 
@@ -166,6 +167,11 @@ class DeploymentSettings(Model):
     solve_budget_s: Annotated[int, Field(ge=1, le=_SOLVE_BUDGET_MAX_S)] = Field(
         default=10,
         description="How long a plan may be improved, in seconds; the first plan is complete long before.",
+    )
+
+    ending_bounds: EndingBounds = Field(
+        default_factory=EndingBounds,
+        description="How many nodes may end within an hour, by kind of ending; what is left out has the default.",
     )
 
     @classmethod

@@ -14,6 +14,7 @@ from pydantic.alias_generators import to_camel
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import DrainReason
 from shared.core.plan import ReasonCode
+from shared.core.safety.endings import EndingKind
 from shared.manifests.problems import Problem
 
 
@@ -279,6 +280,43 @@ class PolicyChanged(Event):
     changes: list[ChangedObject]
 
 
+class EndingsHeld(Event):
+    """More nodes would end within an hour than the safety envelope allows: none of them does. Somebody should look."""
+
+    detail_type: ClassVar[str] = "Endings Held"
+
+    kind: EndingKind
+    wanted_count: int = Field(description="Nodes, or instances, that would end.")
+    passed_count: int = Field(description="Those that ended within the hour before.")
+    limit: int = Field(description="How many may end within an hour.")
+    fleet_count: int
+    is_shut: bool = Field(description="Nothing more of this kind ends before somebody lifts it.")
+    message: str
+
+
+class EnvelopeLifted(Event):
+    """Somebody lets more nodes end than the safety envelope allows: once, so many, until then."""
+
+    detail_type: ClassVar[str] = "Envelope Lifted"
+
+    kind: EndingKind
+    count: int
+    until: AwareDatetime
+    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    reason: str
+
+
+class TablesAdopted(Event):
+    """Somebody has looked at tables that were not known (restored, or made anew) and made them the deployment's own."""
+
+    detail_type: ClassVar[str] = "Tables Adopted"
+
+    generation: int = Field(description="How often tables were marked, this time included.")
+    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    reason: str
+    adopted_at: AwareDatetime
+
+
 EVENTS: Final[tuple[type[Event], ...]] = (
     WorkloadPlaced,
     WorkloadPending,
@@ -293,4 +331,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReservationIdle,
     CapacitySuspected,
     PolicyChanged,
+    EndingsHeld,
+    EnvelopeLifted,
+    TablesAdopted,
 )

@@ -24,11 +24,13 @@ from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.launch_templates import Ec2LaunchTemplates
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
+from shared.adapters.safety.table_marks import DynamoDbTableMarks
+from shared.adapters.safety.tallies import DynamoDbTallies
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
-from shared.names import Queue, Table
+from shared.names import MARKED_TABLES, Queue, Table, output_name
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -121,6 +123,17 @@ class Adapters:
     def boot_failures(self) -> DynamoDbBootFailures:
         """Nodes in Capacity Blocks that did not boot."""
         return DynamoDbBootFailures(self.dynamodb, self.settings.tables[Table.RESERVATIONS], self.clock)
+
+    @cached_property
+    def tallies(self) -> DynamoDbTallies:
+        """What ended within the hour, by kind."""
+        return DynamoDbTallies(self.dynamodb, self.settings.tables[Table.NODE_CLAIMS], self.clock)
+
+    @cached_property
+    def table_marks(self) -> DynamoDbTableMarks:
+        """The marks on the tables of the state."""
+        tables = {output_name(table.name): self.settings.tables[table] for table in MARKED_TABLES}
+        return DynamoDbTableMarks(self.dynamodb, tables, self.clock)
 
     # messages
 

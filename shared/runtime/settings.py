@@ -11,8 +11,10 @@ from typing import Final
 from shared import names
 from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.policy import SchedulingPolicy
+from shared.core.safety.endings import Bounds
 from shared.manifests.launch_limits import LaunchLimits
 from shared.names import Queue, Table
+from shared.runtime.ending_bounds import ending_bounds
 from shared.runtime.environment import SettingsError, choice
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
 
@@ -64,6 +66,7 @@ class Settings:
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     solve_budget: timedelta = timedelta(seconds=10)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    ending_bounds: Bounds = field(default_factory=Bounds)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -92,6 +95,7 @@ class Settings:
                 tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)
                 is HttpTokens.REQUIRED,
             ),
+            ending_bounds=ending_bounds(environment),
         )
 
 

@@ -1,44 +1,52 @@
 """Collect what fell between two lines: lost messages, orphans of either side, templates that nothing needs.
 
-Only instances that carry our owner tag are ever seen here (the reader returns no others), and only those with a batch
-tag besides are terminated.
+Only instances that carry our owner tag are ever seen here (the reader returns no others). To be terminated, one needs
+our batch tag too, a proof beside its tags that we launched it (``shared.core.safety.orphans``), tables that are known
+to be whole, and room in the safety envelope.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.instance import Instance
-from shared.core.launch_template import superfluous_templates
+from shared.core.launch_template import StoredTemplate, superfluous_templates
 from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.safety.endings import EndingKind
+from shared.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
+from shared.core.safety.table_mark import Recognition
 from shared.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
 from shared.ports.messaging import LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.node_life import NodeLife
+from shared.usecases.safety.envelope import Envelope
 
 # A batch that still waits after this lost its message; launches take seconds.
 RESEND_AFTER: Final = timedelta(minutes=1)
-# An instance without a claim after this is nobody's: indexes lag moments, an open attempt adopts within 6 minutes.
-ORPHAN_AFTER: Final = timedelta(minutes=10)
-# More at once is no leftover but a mistake of ours (a wrong table); somebody must look before everything is terminated.
-ORPHANS_MAX: Final = 50
 _TAGS_MAX: Final = 250  # calls of one run; at the rate that EC2 allows they take less than a minute
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """Counts of one run. ``spared_count``: orphans that were not terminated because there are too many."""
+    """Counts of one run.
+
+    ``orphan_count`` instances have no claim; ``spared`` says of those that were not terminated why. ``held`` says of
+    each kind of endings that is being held back what was asked for last, and ``unknown_tables`` why the tables are not
+    taken for whole.
+    """
 
     resent_count: int
     orphan_count: int
-    spared_count: int
     tagged_count: int
     deleted_template_count: int
     refused: Mapping[str, str]
+    spared: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[EndingKind, int] = field(default_factory=dict)
+    unknown_tables: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Collect:
     tagger: InstanceTagger
     templates: LaunchTemplateStore
     life: NodeLife
+    envelope: Envelope
     queue: WorkQueue
     clock: Clock
 
@@ -64,18 +73,27 @@ class Collect:
         # Instances first: a claim that is read later knows at least as much about them.
         owned = self.instances.list_owned()
         live = self.claims.list_live()
+        tables = self.envelope.tables.mark_if_new(owned, lambda: self._explained_ids(owned), now)
         resent = self._resend(live, now)
         self.life.follow([claim for claim in live if claim.state not in _WAITING], now)
-        orphans = self._orphans(owned, now)
-        spared = len(orphans) if len(orphans) > ORPHANS_MAX else 0
-        receipt = self.terminator.terminate(orphans) if orphans and not spared else None
+        templates = self.templates.list_owned()
+        orphans, spared = self._orphans(owned, templates, tables, now)
+        admission = self.envelope.admit(
+            EndingKind.ORPHANS, orphans, now, fleet=[instance.id for instance in owned if not instance.is_gone]
+        )
+        ending = sorted(admission.admitted)
+        receipt = self.terminator.terminate(ending) if ending else None
         return CollectReport(
             resent_count=resent,
-            orphan_count=len(orphans),
-            spared_count=spared,
+            orphan_count=len(orphans) + len(spared),
             tagged_count=self._tag(owned),
-            deleted_template_count=self._delete_templates(now),
+            deleted_template_count=self._delete_templates(templates, now) if tables.is_whole else 0,
             refused={} if receipt is None or receipt.refused is None else receipt.refused,
+            spared=spared | {key: admission.why for key in orphans if key not in admission.admitted},
+            held={
+                tally.kind: tally.held.wanted_count for tally in self.envelope.holding(now) if tally.held is not None
+            },
+            unknown_tables=tables.problems,
         )
 
     def _resend(self, live: Sequence[NodeClaim], now: datetime) -> int:
@@ -104,19 +122,36 @@ class Collect:
         records = self.workloads.get_many(gangs) if gangs else {}
         return frozenset(key for key, record in records.items() if record.pending_count > 0)
 
-    def _orphans(self, owned: Sequence[Instance], now: datetime) -> list[str]:
-        """Return instances of ours that no claim has or can come to have."""
-        old = [i for i in owned if not i.is_gone and i.batch_id is not None and now - i.launched_at >= ORPHAN_AFTER]
-        taken = self.claims.find_by_instance([instance.id for instance in old]) if old else {}
-        orphans = []
-        for instance in old:
+    def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
+        """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
+        named = self.claims.find_by_instance([instance.id for instance in owned])
+        placed = {placed.workload_key for claim in named.values() for placed in claim.placements}
+        missing = placed - self.workloads.get_many(placed).keys()
+        torn = {key for key, claim in named.items() if any(p.workload_key in missing for p in claim.placements)}
+        batches = sorted({i.batch_id for i in owned if i.id not in named and i.batch_id is not None})
+        known = {batch_id for batch_id in batches if self.attempts.latest(batch_id) is not None}
+        return frozenset(named.keys() - torn) | {i.id for i in owned if i.id not in named and i.batch_id in known}
+
+    def _orphans(
+        self, owned: Sequence[Instance], templates: Sequence[StoredTemplate], tables: Recognition, now: datetime
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return what no claim has or can come to have: instances proven to be ours, and why others are spared."""
+        suspects = [instance for instance in owned if is_suspect(instance, now)]
+        taken = self.claims.find_by_instance([instance.id for instance in suspects]) if suspects else {}
+        ours = frozenset(template.id for template in templates)
+        orphans: list[str] = []
+        spared: dict[str, str] = {}
+        for instance in suspects:
             claim = taken.get(instance.id)
-            if claim is not None and claim.is_live:
+            attempt = self.attempts.latest(instance.batch_id or "") if claim is None else None
+            traces = Traces(claim, attempt, ours, now if tables.mark is None else tables.mark.made_at)
+            if is_wanted(traces):
                 continue
-            attempt = None if instance.batch_id is None else self.attempts.latest(instance.batch_id)
-            if attempt is None or attempt.completed or claim is not None:
+            if is_proven(instance, traces):
                 orphans.append(instance.id)
-        return sorted(orphans)
+            else:
+                spared[instance.id] = "it carries our tags, but nothing else shows that we launched it"
+        return sorted(orphans), spared
 
     def _tag(self, owned: Sequence[Instance]) -> int:
         """Tag instances with their claims where the launch did not come to it."""
@@ -126,10 +161,10 @@ class Collect:
             self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()}, patient=True)
         return len(found)
 
-    def _delete_templates(self, now: datetime) -> int:
+    def _delete_templates(self, templates: tuple[StoredTemplate, ...], now: datetime) -> int:
         hashes = {node_class.name: node_class.static_hash for node_class in self.policy.node_classes()}
         known = frozenset(record.reservation.id for record in self.reservations.list_current())
-        names = superfluous_templates(self.templates.list_owned(), hashes, known, now)
+        names = superfluous_templates(templates, hashes, known, now)
         if names:
             self.templates.delete(names)
         return len(names)

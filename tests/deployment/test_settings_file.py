@@ -2,15 +2,20 @@
 
 import typing
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.safety import safety_environment
 from shared import names
+from shared.core.safety.endings import DEFAULT_BOUNDS, EndingKind
 from shared.deployment.deployment import Deployment, find, read
+from shared.deployment.ending_bounds import EndingBounds
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.problems import ManifestError
+from shared.runtime.ending_bounds import ending_bounds
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"
 
@@ -100,6 +105,12 @@ def test_everything_that_is_wrong_is_told_at_once_with_its_line_and_the_nearest_
         "nodeOverheadMicroUsdPerHour: 0.002",
         "solveBudgetS: 90",
         "solveBudgetS: true",
+        "endingBounds: 10%",
+        "endingBounds: {everything: {sharePercent: 10}}",
+        "endingBounds: {orphans: {share: 10}}",
+        "endingBounds: {orphans: {sharePercent: 101}}",
+        "endingBounds: {orphans: {leastCount: -1}}",
+        "endingBounds: {orphans: {mostCount: 2.5}}",
     ],
 )
 def test_a_wrong_choice_names_its_field(text: str, tmp_path: Path) -> None:
@@ -162,3 +173,20 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     assert find(str(tmp_path / "x.yaml"), tmp_path) == tmp_path / "x.yaml"
     with pytest.raises(ManifestError, match="cannot be read: No such file"):
         read(tmp_path / "x.yaml")
+
+
+def test_functions_read_the_bounds_of_endings_that_were_chosen(tmp_path: Path) -> None:
+    chosen = deployment(tmp_path, "endingBounds: {deletedPools: {mostCount: 7}, expiry: {sharePercent: 30}}")
+    bounds = ending_bounds(safety_environment(chosen.settings))
+    assert bounds.of(EndingKind.DELETED_POOLS) == replace(DEFAULT_BOUNDS[EndingKind.DELETED_POOLS], most_count=7)
+    assert bounds.of(EndingKind.EXPIRY) == replace(DEFAULT_BOUNDS[EndingKind.EXPIRY], share_percent=30)
+    assert bounds.of(EndingKind.SURPLUS) == DEFAULT_BOUNDS[EndingKind.SURPLUS]
+
+
+def test_each_kind_of_ending_can_be_bounded_and_tells_its_default() -> None:
+    fields = EndingBounds.model_fields
+    assert {name.replace("_", "-") for name in fields} == {kind.value for kind in EndingKind}
+    for name, field in fields.items():
+        bound = DEFAULT_BOUNDS[EndingKind(name.replace("_", "-"))]
+        told = f"{bound.share_percent} %, {bound.least_count}, {bound.most_count:,}."
+        assert (field.description or "").endswith(told)

@@ -117,11 +117,16 @@ class FakeEc2:
             lifecycle="spot" if request.capacity_type is CapacityType.SPOT else lifecycle,
             capacity_reservation_id=None if target is None else target.reservation_id,
             subnet_id=override.subnet_id,
+            launch_template_id=self._template_of(request, override).id,
         )
         self._launched[instance_id] = _Launched(instance, now + self._lag)
         return LaunchedInstance(
             instance_id, override.instance_type, override.zone, override.zone_id, override.subnet_id
         )
+
+    def _template_of(self, request: LaunchRequest, override: LaunchOverride) -> StoredTemplate:
+        (name,) = {config.template.name for config in request.configs if override in config.overrides}
+        return self.templates[name]
 
     def free_units(self, reservation_id: str) -> int:
         reservation = self.reservations.get(reservation_id)
@@ -170,7 +175,8 @@ class FakeEc2:
     # --- LaunchTemplateStore
 
     def ensure(self, template: LaunchTemplate) -> None:
-        self.templates.setdefault(template.name, StoredTemplate(template.name, self._clock.now(), template.tags))
+        made = StoredTemplate(template.name, self._clock.now(), template.tags, f"lt-{template.name}")
+        self.templates.setdefault(template.name, made)
 
     def forget_templates(self, names: Collection[str]) -> None:
         for name in names:
@@ -188,10 +194,10 @@ class FakeEc2:
         self.describe_count += 1
         now = self._clock.now()
         found = {i: self._launched[i] for i in sorted(instance_ids) if i in self._launched}
-        return {i: each.instance for i, each in found.items() if each.shown_at <= now}
+        return {i: each.instance for i, each in found.items() if each.shown_at <= now and each.instance.owner}
 
     def list_batch(self, batch_id: str) -> tuple[Instance, ...]:
-        return tuple(instance for instance in self._shown() if instance.batch_id == batch_id)
+        return tuple(instance for instance in self._shown() if instance.owner and instance.batch_id == batch_id)
 
     def list_owned(self) -> tuple[Instance, ...]:
         return tuple(i for i in self._shown() if i.state != "terminated" and i.owner is not None)

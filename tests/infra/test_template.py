@@ -6,6 +6,7 @@ import pytest
 from infra.acknowledgements import as_reported
 from infra.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS
+from infra.safety import safety_environment
 from infra.scheduling import planner_environment
 from shared import names
 from shared.deployment.settings import DeploymentSettings
@@ -166,7 +167,8 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
 
 def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, Any], resources: Resources) -> None:
     variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))["Environment"]["Variables"]
-    of_functions_alone = planner_environment(DeploymentSettings())
+    settings = DeploymentSettings()
+    of_functions_alone = planner_environment(settings) | safety_environment(settings)
     assert template["Outputs"][names.DEPLOYMENT_NAME_OUTPUT]["Value"] == NAME
     for variable, value in variables.items():
         if not variable.startswith("POWERTOOLS_") and variable not in of_functions_alone:

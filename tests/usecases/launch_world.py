@@ -16,6 +16,7 @@ from shared.core.plan import OfferingKey
 from shared.core.requirement import Operator, Requirement
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
+from shared.core.safety.endings import Bounds
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
@@ -34,11 +35,14 @@ from shared.usecases.node_life import NodeLife
 from shared.usecases.observe_reservation import ReservationObserver
 from shared.usecases.react import React
 from shared.usecases.reservation_starts import ReservationStarts
+from shared.usecases.safety.envelope import Envelope
+from shared.usecases.safety.tables import OwnTables
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.state import MemoryState
 from tests.fakes.system import ManualClock
 from tests.fakes.values import reservation, workload_record
@@ -142,7 +146,11 @@ class World:
         self.boot_failures: Any = MemoryBootFailures(self.clock)
         self.blocks: Any = MemoryBlocks()
         self.effects = Effects()
+        self.marks = MemoryTableMarks()
+        self.tallies = MemoryTallies()
+        self.bounds = Bounds()
         self.state.offerings.save_catalogue(CATALOGUE)
+        OwnTables(self.marks, DEPLOYMENT).mark_if_new([], frozenset, self.clock.now())
 
     # --- what exists
 
@@ -277,6 +285,12 @@ class World:
             clock=self.clock,
         )
 
+    def envelope(self) -> Envelope:
+        return self._envelope(self._ports())
+
+    def _envelope(self, ports: "Ports") -> Envelope:
+        return Envelope(OwnTables(self.marks, DEPLOYMENT), self.tallies, ports.claims, ports.bus, self.bounds)
+
     def _life(self, ports: "Ports") -> NodeLife:
         return NodeLife(
             claims=ports.claims,
@@ -364,6 +378,7 @@ class World:
             tagger=ports.ec2,
             templates=ports.templates,
             life=self._life(ports),
+            envelope=self._envelope(ports),
             queue=ports.queue,
             clock=self.clock,
         )

@@ -4,6 +4,7 @@ from functools import cache
 
 from shared.runtime.composition.node_life import node_life
 from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.safety import envelope
 from shared.runtime.composition.stored_policy import stored_policy
 from shared.usecases.collect import Collect
 
@@ -23,6 +24,7 @@ def collect() -> Collect:
         tagger=outside.instances,
         templates=outside.launch_templates,
         life=node_life(),
+        envelope=envelope(),
         queue=outside.queue,
         clock=outside.clock,
     )

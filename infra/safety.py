@@ -1,0 +1,11 @@
+"""How many nodes may end within an hour, as far as a deployment chooses it."""
+
+import json
+
+from shared import names
+from shared.deployment.settings import DeploymentSettings
+
+
+def safety_environment(settings: DeploymentSettings) -> dict[str, str]:
+    """Return the variables that tell the functions."""
+    return {names.ENDING_BOUNDS: json.dumps(settings.ending_bounds.chosen(), sort_keys=True)}

@@ -1,0 +1,1 @@
+"""Tallies and marks in DynamoDB."""

@@ -1,0 +1,1 @@
+"""What keeps a fleet from being ended by mistake: bounds, the tally against them, marks on tables, evidence."""

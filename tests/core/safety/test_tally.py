@@ -1,0 +1,144 @@
+"""The tally: how many may end within an hour, and what happens beyond that."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.json_codec import dumps, loads
+from shared.core.node_claim import DrainReason
+from shared.core.safety.endings import DEFAULT_BOUNDS, FORCED, WINDOW, Bound, Bounds, EndingKind, kind_of
+from shared.core.safety.tally import Lift, Tally, Verdict, admit, lifted
+from tests.fakes.system import START
+
+FLEET = [f"n{number}" for number in range(40)]
+TENTH = Bound(10, 1, 50)  # four of forty
+
+
+def ask(tally: Tally, ids: Iterable[str], now: datetime = START, bound: Bound = TENTH, wanted: int = 0) -> Verdict:
+    return admit(tally, bound, list(ids), wanted, FLEET, now)
+
+
+def empty() -> Tally:
+    return Tally(EndingKind.DISRUPTION)
+
+
+def test_within_the_bound_everything_passes() -> None:
+    verdict = ask(empty(), FLEET[:4])
+    assert verdict.admitted == set(FLEET[:4])
+    assert verdict.tally.held is None
+
+
+def test_beyond_the_bound_nothing_passes() -> None:
+    verdict = ask(empty(), FLEET[:5])
+    assert verdict.admitted == set()
+    assert verdict.began
+    assert "5 shall end (disruption), 4 of 40 may within 60 minutes and 0 have" in verdict.why
+
+
+def test_small_batches_share_the_bound_of_the_hour() -> None:
+    tally = ask(empty(), FLEET[:3]).tally
+    tally = ask(tally, FLEET[3:4], START + timedelta(minutes=30)).tally
+    assert ask(tally, FLEET[4:5], START + timedelta(minutes=59)).admitted == set()
+    assert ask(tally, FLEET[4:5], START + WINDOW).admitted == {"n4"}
+
+
+def test_the_first_of_many_batches_is_measured_by_all_of_them() -> None:
+    assert ask(empty(), FLEET[:2], wanted=30).admitted == set()
+
+
+def test_asking_again_for_the_same_costs_nothing() -> None:
+    tally = ask(empty(), FLEET[:4]).tally
+    again = ask(tally, [*FLEET[:4]], START + timedelta(minutes=5))
+    assert again.admitted == set(FLEET[:4])
+    assert again.tally == tally
+    assert ask(tally, FLEET[:5]).admitted == set(FLEET[:4])  # what was let pass before still may
+
+
+def test_the_bound_does_not_shrink_as_it_is_used() -> None:
+    """What ended within the hour is counted as part of the fleet."""
+    tally = ask(empty(), FLEET[:3]).tally
+    assert admit(tally, TENTH, ["n3"], 0, FLEET[3:], START).admitted == {"n3"}
+
+
+@pytest.mark.parametrize(("fleet", "limit"), [(0, 3), (20, 3), (100, 10), (10_000, 50)])
+def test_a_bound_is_a_share_but_some_always_and_never_more_than_so_many(fleet: int, limit: int) -> None:
+    assert Bound(10, 3, 50).limit(fleet) == limit
+
+
+def test_a_bound_that_latches_stays_shut_however_long_it_takes() -> None:
+    latching = Bound(10, 1, 50, latches=True)
+    tally = ask(empty(), FLEET[:5], bound=latching).tally
+    later = START + timedelta(days=7)
+    assert ask(tally, FLEET[:1], later, latching).admitted == set()
+    assert tally.is_holding(later)
+
+
+def lift(count: int, minutes: int = 30) -> Lift:
+    return Lift(count, START + timedelta(minutes=minutes), "ops", "looked", START)
+
+
+def test_a_lift_is_used_up_once() -> None:
+    tally = lifted(ask(empty(), FLEET[:5]).tally, lift(5))
+    verdict = ask(tally, FLEET[:5])
+    assert verdict.admitted == set(FLEET[:5])
+    assert verdict.tally.lift is not None
+    assert verdict.tally.lift.used_count == 5
+    assert ask(verdict.tally, FLEET[5:10]).admitted == set()
+    assert ask(verdict.tally, FLEET[5:9]).admitted == set(FLEET[5:9])  # the bound itself was not touched by it
+
+
+def test_a_lift_is_bounded_in_count_and_time() -> None:
+    tally = lifted(ask(empty(), FLEET[:6]).tally, lift(5))
+    assert ask(tally, FLEET[:6]).admitted == set()
+    assert ask(tally, FLEET[:5], START + timedelta(minutes=30)).admitted == set()
+
+
+def test_lifts_are_remembered() -> None:
+    tally = lifted(lifted(empty(), lift(5)), lift(7))
+    assert tally.lift == lift(7)
+    assert tally.past_lifts == (lift(5),)
+
+
+def test_a_lift_opens_what_was_shut() -> None:
+    latching = Bound(10, 1, 50, latches=True)
+    tally = lifted(ask(empty(), FLEET[:5], bound=latching).tally, lift(1))
+    assert ask(tally, FLEET[:1], bound=latching).admitted == {"n0"}
+
+
+asks = st.lists(
+    st.tuples(st.integers(0, 90), st.sets(st.sampled_from(FLEET), min_size=1, max_size=8)), min_size=1, max_size=12
+)
+
+
+@given(asks, st.booleans())
+def test_no_hour_sees_more_pass_than_the_bound(asked: list[tuple[int, set[str]]], latches: bool) -> None:
+    """Whatever is asked for, in whatever batches."""
+    bound = Bound(10, 2, 6, latches=latches)
+    tally, now, passed = empty(), START, list[tuple[datetime, str]]()
+    for minutes, ids in asked:
+        now += timedelta(minutes=minutes)
+        recent = {key for at, key in passed if now - at < WINDOW}
+        verdict = ask(tally, ids, now, bound)
+        passed += [(now, key) for key in verdict.admitted - recent]
+        tally = verdict.tally
+        within = [key for at, key in passed if now - at < WINDOW]
+        assert len(within) <= bound.limit(len(FLEET))
+        assert loads(Tally, dumps(tally)) == tally
+
+
+def test_every_reason_is_bounded_or_forced_by_ec2() -> None:
+    assert {reason for reason in DrainReason if kind_of(reason) is None} == FORCED
+    assert {
+        DrainReason.CAPACITY_BLOCK_ENDING,
+        DrainReason.INTERRUPTION,
+        DrainReason.SCHEDULED_CHANGE,
+    } == FORCED
+
+
+def test_every_kind_has_a_bound_of_the_deployment_or_a_default() -> None:
+    assert set(DEFAULT_BOUNDS) == set(EndingKind)
+    assert Bounds({EndingKind.EXPIRY: TENTH}).of(EndingKind.EXPIRY) == TENTH
+    assert Bounds().of(EndingKind.EXPIRY) == DEFAULT_BOUNDS[EndingKind.EXPIRY]
