@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from embedded.certificate import write_certificate
+from embedded.functions.runtime import Endpoint
 from embedded.keep.folder import KeptStateError, read_index
-from embedded.lambda_runtime import Endpoint
 from embedded.settings import ACCOUNT_ID, REGION, prepare_environment
 
 

@@ -271,6 +271,10 @@ class EmbeddedAws:
         """Start the record of requests anew."""
         self.control.call("DELETE", "/requests")
 
+    def environments(self) -> list[JsonObject]:
+        """Return the execution environments: ``function``, ``pid``, and processor time until the first event."""
+        return list(self.control.call("GET", "/environments")["environments"])
+
     def limit_concurrency(self, count: int) -> None:
         """Set the account's quota of Lambda invocations at once; AWS's default is 1,000."""
         self.control.call("POST", "/lambda", {"account_concurrency": count})

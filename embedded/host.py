@@ -12,7 +12,7 @@ from typing import Any
 
 from ministack import app
 
-from embedded import delivery, ec2, lambda_concurrency, provisioners, services
+from embedded import delivery, ec2, provisioners, services
 from embedded.control import ControlServer, JsonObject
 from embedded.ec2_gate import Ec2Gate
 from embedded.emulated_time import services as services_in_time
@@ -23,12 +23,13 @@ from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
 from embedded.front import policies
 from embedded.front.server import serve
+from embedded.functions import concurrency
+from embedded.functions.events import AsynchronousInvocations
+from embedded.functions.runtime import Endpoint, LambdaRuntime
 from embedded.keep import stores
 from embedded.keep.folder import KeptStateError
 from embedded.keep.gate import Gate
 from embedded.keep.keeper import Keeper
-from embedded.lambda_events import AsynchronousInvocations
-from embedded.lambda_runtime import Endpoint, LambdaRuntime
 from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
 
@@ -78,7 +79,7 @@ class Host:
         )
         services.install(ACCOUNT_ID, REGION)
         services.install_lambda(self.runtime)
-        lambda_concurrency.install()
+        concurrency.install()
         self._backoff: dict[str, float] = {}
         services_in_time.install(self.clock, self._backoff)
         self._governed = governed
@@ -129,6 +130,7 @@ class Host:
             "GET /health": lambda _: {"status": "ok"},
             "GET /clock": lambda _: show_clock(self.governor),
             "POST /clock": lambda payload: set_clock(self.governor, payload),
+            "GET /environments": lambda _: {"environments": self.runtime.environments()},
             "POST /lambda": self._limit_concurrency,
             "POST /keep": lambda _: self._keep(),
             "POST /reset": lambda _: self._reset(),
@@ -140,7 +142,7 @@ class Host:
         }
 
     def _limit_concurrency(self, payload: JsonObject) -> JsonObject:
-        lambda_concurrency.set_account_limit(int(payload["account_concurrency"]))
+        concurrency.set_account_limit(int(payload["account_concurrency"]))
         return {}
 
     def _keep(self) -> JsonObject:
@@ -170,7 +172,7 @@ class Host:
             services.forget_schedules()
             self._backoff.clear()
             self._events.clear()
-            lambda_concurrency.set_account_limit(lambda_concurrency.ACCOUNT_LIMIT)
+            concurrency.set_account_limit(concurrency.ACCOUNT_LIMIT)
             self.ec2.control("reset", {})
         self.runtime.stop()
         self.governor.govern(governed=self._governed)

@@ -20,8 +20,8 @@ from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
 from embedded.front.lanes import Lanes
 from embedded.front.server import ConnectionDropped
-from embedded.lambda_environments import Environment
-from embedded.lambda_runtime import called_by_function
+from embedded.functions.environments import Environment
+from embedded.functions.runtime import called_by_function
 
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]

@@ -1,7 +1,7 @@
 """What is replaced inside MiniStack: its Python executor, and the places where it is less than AWS.
 
 MiniStack has no public extension points, so the names used here are private; its version is pinned exactly. This
-module, ``emulated_time``, ``lambda_concurrency``, ``lambda_events``, ``router`` and ``provisioners`` know its inside.
+module, ``emulated_time``, ``functions``, ``router`` and ``provisioners`` know its inside.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -15,7 +15,7 @@ from typing import Any, Final
 from ministack.core import responses, sigv4
 from ministack.services import eventbridge, lambda_svc, scheduler, sqs, sts
 
-from embedded.lambda_runtime import Credentials, LambdaRuntime
+from embedded.functions.runtime import Credentials, LambdaRuntime
 
 MAX_STANDARD_BATCH: Final = 10_000  # of an event source mapping with a batching window; MiniStack stops at 10
 

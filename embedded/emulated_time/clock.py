@@ -3,7 +3,7 @@
 Emulated time = ``anchor_us`` + (real monotonic time - ``anchor_monotonic_ns``) x ``speed``, in whole microseconds, and
 never more than ``limit_us``. Python's monotonic clock is system-wide on Linux and macOS, so these four numbers are all
 that another process needs to compute the same time: :meth:`EmulatedClock.publish_to` keeps them in a small file that
-the Lambda workers map (``lambda_worker``).
+the Lambda workers map (``embedded.functions.worker``).
 
 The clock never runs backwards: an advance is positive, a rate is not negative, and a limit that has been passed already
 stops the clock where it is.

@@ -12,7 +12,7 @@ from embedded.emulated_time.governor import Governor
 from embedded.keep import stores
 from embedded.keep.folder import KeepFolder, KeptStateError
 from embedded.keep.gate import Gate
-from embedded.lambda_events import AsynchronousInvocations
+from embedded.functions.events import AsynchronousInvocations
 
 # The longest poll of a queue that a client may have asked for, and something on top.
 REQUEST_LIMIT_S: Final = 30.0

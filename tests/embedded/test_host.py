@@ -16,7 +16,7 @@ from tests.embedded.conftest import Resources, until
 pytestmark = pytest.mark.embedded
 
 
-def _is_running(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat")
     try:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
@@ -29,12 +29,12 @@ def test_two_run_side_by_side_and_leave_nothing(embedded_aws: EmbeddedAws) -> No
         assert other.endpoint_url != embedded_aws.endpoint_url
         function = Resources(other).function("import os\ndef handle(event, context): return os.getpid()")
         worker, _ = Resources(other).invoke(function, {})
-        assert _is_running(worker)
+        assert is_running(worker)
         elsewhere = embedded_aws.client("lambda").list_functions()["Functions"]
         assert function not in {each["FunctionName"] for each in elsewhere}
         pid, folder = other.pid, other.folder
-    assert not _is_running(pid)
-    until(lambda: not _is_running(worker))
+    assert not is_running(pid)
+    until(lambda: not is_running(worker))
     assert not folder.exists()
 
 
@@ -56,7 +56,7 @@ def test_the_host_ends_when_its_parent_is_killed() -> None:
         pid, folder = parent.stdout.readline().split()
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-    until(lambda: not _is_running(int(pid)))
+    until(lambda: not is_running(int(pid)))
     assert not Path(folder).exists()
 
 

@@ -2,7 +2,7 @@
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html. A function with reserved concurrency may
 use that much and no more; all others share what is left of the account's limit. Whoever invokes a function beyond that
-is refused (``TooManyRequestsException``); asynchronous events go back to their queue (``lambda_events``) and pollers
+is refused (``TooManyRequestsException``); asynchronous events go back to their queue (``events``) and pollers
 of queues wait.
 """
 

@@ -1,6 +1,6 @@
 """Execution environments: one process of AWS's Lambda runtime client each, served by a Runtime API of its own.
 
-``Environment`` starts the process (``lambda_worker``), hands it events over the Runtime API (next, response, error,
+``Environment`` has the process started (``zygote``), hands it events over the Runtime API (next, response, error,
 init error) and kills it when an invocation outlives the function's timeout. What the process writes goes to a file,
 from which each invocation's lines are cut.
 """
@@ -8,18 +8,17 @@ from which each invocation's lines are cut.
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import IO, Any, Final
 
-WORKER: Final = Path(__file__).with_name("lambda_worker.py")
+from embedded.functions.zygote import Process
+
 # AWS allows 10 s; a machine of two busy cores needs more, and a test of the limit itself would prove nothing.
 INIT_LIMIT_S: Final = 60.0
 
@@ -55,14 +54,25 @@ class Outcome:
     log: str
 
 
+def processor_s(pid: int) -> float | None:
+    """Return the processor time that a process has used, user and system; None where the system does not tell."""
+    if not hasattr(os, "pidfd_open"):
+        return None  # not Linux
+    return time.clock_gettime((~pid << 3) | 2)  # the kernel's number for the clock of another process
+
+
 def _error(kind: str, message: str) -> dict[str, str]:
     return {"errorType": kind, "errorMessage": message}
+
+
+# Starts a process: (handler, all its variables, where it runs, the end of a pipe for its stdin, where it writes to).
+Start = Callable[[str, Mapping[str, str], Path, int, IO[bytes]], Process]
 
 
 class Environment:
     """One process that serves one invocation at a time; after a failure of the process it is not ``alive``."""
 
-    def __init__(self, spec: EnvironmentSpec) -> None:
+    def __init__(self, spec: EnvironmentSpec, start: Start) -> None:
         self.spec = spec
         self._events: SimpleQueue[tuple[Invocation, int] | None] = SimpleQueue()  # None: the environment is closed
         self._results: SimpleQueue[tuple[str, str, bytes]] = SimpleQueue()
@@ -72,17 +82,19 @@ class Environment:
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.1,), name="lambda-runtime-api", daemon=True).start()
         address = f"127.0.0.1:{self._server.server_port}"
+        self.init_processor_s: float | None = None  # until it asked for its first event; None: not yet, or not known
+        # Never written to: its end tells the process that the host is gone.
+        stdin, self._held_open = os.pipe()
+        variables = {**spec.variables, "AWS_LAMBDA_RUNTIME_API": address}
         with spec.log_file.open("wb") as log:
-            self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and script
-                [sys.executable, "-P", "-S", "-s", str(WORKER), spec.handler],
-                env={**spec.variables, "AWS_LAMBDA_RUNTIME_API": address},
-                cwd=spec.task_root,
-                stdin=subprocess.PIPE,  # never written: its end tells the process that the host is gone
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = start(spec.handler, variables, spec.task_root, stdin, log)
+        os.close(stdin)
         threading.Thread(target=self._watch, name="lambda-exit", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
@@ -119,8 +131,7 @@ class Environment:
     def close(self) -> None:
         """End the process and its Runtime API."""
         self.kill()
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        os.close(self._held_open)
         self._events.put(None)
         self._server.shutdown()
         self._server.server_close()
@@ -139,7 +150,9 @@ class Environment:
         return "\n".join([written.decode(errors="replace").rstrip("\n"), *platform_lines]).strip("\n")
 
     def _next(self) -> tuple[Invocation, int] | None:
-        self._ready.set()
+        if not self._ready.is_set():
+            self.init_processor_s = processor_s(self.pid)
+            self._ready.set()
         return self._events.get()
 
     def _request_handler(self) -> type[BaseHTTPRequestHandler]:

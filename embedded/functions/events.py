@@ -21,7 +21,7 @@ from ministack.services import lambda_svc
 
 from embedded.emulated_time.clock import NEVER_US
 from embedded.emulated_time.governor import Governor, Outlook
-from embedded.lambda_runtime import called_by_function
+from embedded.functions.runtime import called_by_function
 
 RETRY_AFTER_S: Final = (60, 120)  # before the second and the third attempt
 FIRST_THROTTLE_S, LAST_THROTTLE_S = 1, 300

@@ -6,6 +6,7 @@ behind them. Environments are reused when idle, and invocations that overlap get
 environment signs with credentials of its own for the function's role, which is how the router knows who calls.
 """
 
+import base64
 import contextvars
 import hashlib
 import importlib.util
@@ -15,16 +16,18 @@ import os
 import threading
 import uuid
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
-from embedded.lambda_environments import Environment, EnvironmentSpec, Invocation
+from embedded.functions.environments import Environment, EnvironmentSpec, Invocation, Start
+from embedded.functions.zygote import Process, Zygote, start_alone
 
 # What the managed runtime brings: the runtime client and, last on the path, an SDK.
 RUNTIME_PACKAGES: Final = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
+COMMON_VARIABLES: Final = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "TZ": ":UTC"}
 SDK_PACKAGES: Final = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six", "urllib3")
 # Invocations that are worked on at once; others wait for their turn, and the clock waits with them
 # (`embedded.emulated_time.governor`). More than a few a core would only take the time from each other.
@@ -85,6 +88,9 @@ class LambdaRuntime:
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(PLACES)
         self._unpacking = threading.Lock()
+        self._preparing = threading.Lock()
+        self._zygotes: dict[tuple[tuple[Path, ...], str], Zygote] = {}  # by layers and runtime
+        self._layers: dict[str, Path] = {}  # by ARN
         self._idle: list[tuple[str, Environment]] = []  # (fingerprint, environment), longest idle first
         self._by_access_key: dict[str, Environment] = {}
         self._busy: set[Environment] = set()
@@ -117,13 +123,27 @@ class LambdaRuntime:
         with self._lock:
             busy, idle = list(self._busy), [environment for _, environment in self._idle]
             self._idle.clear()
+            self._layers.clear()  # an account that is made empty counts its layers' versions anew
         for environment in (*busy, *idle):
             environment.kill()  # who waits for a busy one closes it
         for environment in idle:
             self._retire(environment)
+        with self._preparing:
+            zygotes, self._zygotes = self._zygotes, {}
+        for zygote in zygotes.values():
+            zygote.close()
+
+    def environments(self) -> list[dict[str, Any]]:
+        """Return what runs: ``function``, ``pid`` and ``init_processor_s`` of each environment."""
+        with self._lock:
+            known = list(self._by_access_key.values())
+        return [
+            {"function": each.spec.function_name, "pid": each.pid, "init_processor_s": each.init_processor_s}
+            for each in known
+        ]
 
     def _acquire(self, config: Mapping[str, Any], code: bytes) -> tuple[Environment, str]:
-        fingerprint = _fingerprint(config, code)
+        fingerprint = _fingerprint(config)
         name = config["FunctionName"]
         stale: list[Environment] = []
         found: Environment | None = None
@@ -163,7 +183,7 @@ class LambdaRuntime:
             self._by_access_key.pop(environment.spec.variables["AWS_ACCESS_KEY_ID"], None)
 
     def _start(self, config: Mapping[str, Any], code: bytes) -> Environment:
-        task_root = self._unpack("code", code)
+        task_root = self._unpack("code", _in_a_path(config["CodeSha256"]), code)
         layers = [
             self._layer(layer if isinstance(layer, str) else layer["Arn"]) for layer in config.get("Layers") or ()
         ]
@@ -182,10 +202,42 @@ class LambdaRuntime:
             variables=self._variables(config, credentials, task_root, python_path),
             log_file=logs / f"{identity}.log",
         )
-        environment = Environment(spec)
+        environment = Environment(spec, self._starter(tuple(layers), config["Runtime"]))
         with self._lock:
             self._by_access_key[credentials.access_key_id] = environment
         return environment
+
+    def _starter(self, layers: tuple[Path, ...], runtime: str) -> Start:
+        """Return how environments with these layers are started: forked where they may be."""
+        with self._preparing:
+            zygote = self._zygotes.get((layers, runtime))
+            if zygote is None:
+                path = [*(layer / "python" for layer in layers), self._runtime_path, self._sdk_path]
+                variables = {**COMMON_VARIABLES, **self._fixed_variables(runtime), "PYTHONPATH": _joined(path)}
+                zygote = self._zygotes[layers, runtime] = Zygote(variables, self._folder)
+
+        def start(handler: str, variables: Mapping[str, str], folder: Path, stdin: int, log: IO[bytes]) -> Process:
+            forked = zygote.fork(handler, variables, folder, stdin, log)
+            return forked or start_alone(handler, variables, folder, stdin, log)
+
+        return start
+
+    def _fixed_variables(self, runtime: str) -> dict[str, str]:
+        """Return the variables that all functions of a runtime have alike, and cannot set."""
+        return {
+            "PYTHONDONTWRITEBYTECODE": "1",  # /var/task and /opt are read-only on AWS
+            "TMPDIR": str(self._scratch()),
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{runtime}",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_REGION": self._endpoint.region,
+            "AWS_DEFAULT_REGION": self._endpoint.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            # No function can reach the real AWS by a setting of its own.
+            "AWS_ENDPOINT_URL": self._endpoint.url,
+            "AWS_CA_BUNDLE": str(self._endpoint.ca_bundle),
+            "SSL_CERT_FILE": str(self._endpoint.ca_bundle),  # for what is not boto3: a custom resource's response
+            "EMBEDDED_CLOCK_FILE": str(self._clock_file),
+        }
 
     def _variables(
         self, config: Mapping[str, Any], credentials: Credentials, task_root: Path, python_path: list[Path]
@@ -193,16 +245,11 @@ class LambdaRuntime:
         name = config["FunctionName"]
         logging = config.get("LoggingConfig") or {}
         return {
-            "PATH": "/usr/local/bin:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "TZ": ":UTC",
+            **COMMON_VARIABLES,
             **(config.get("Environment") or {}).get("Variables", {}),
-            "PYTHONPATH": ":".join(map(str, python_path)),
-            "PYTHONDONTWRITEBYTECODE": "1",  # /var/task and /opt are read-only on AWS
+            "PYTHONPATH": _joined(python_path),
             "LAMBDA_TASK_ROOT": str(task_root),
-            "TMPDIR": str(self._scratch()),
             "_HANDLER": config["Handler"],
-            "AWS_EXECUTION_ENV": f"AWS_Lambda_{config['Runtime']}",
             "AWS_LAMBDA_FUNCTION_NAME": name,
             "AWS_LAMBDA_FUNCTION_VERSION": config.get("Version", "$LATEST"),
             "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(config.get("MemorySize", 128)),
@@ -210,18 +257,10 @@ class LambdaRuntime:
             "AWS_LAMBDA_LOG_FORMAT": logging.get("LogFormat") or "Text",
             **({"AWS_LAMBDA_LOG_LEVEL": level} if (level := logging.get("ApplicationLogLevel")) else {}),
             "AWS_LAMBDA_LOG_STREAM_NAME": uuid.uuid4().hex,
-            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
             "AWS_ACCESS_KEY_ID": credentials.access_key_id,
             "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
             "AWS_SESSION_TOKEN": credentials.session_token,
-            "AWS_REGION": self._endpoint.region,
-            "AWS_DEFAULT_REGION": self._endpoint.region,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            # Last, so that no function can reach the real AWS by a setting of its own.
-            "AWS_ENDPOINT_URL": self._endpoint.url,
-            "AWS_CA_BUNDLE": str(self._endpoint.ca_bundle),
-            "SSL_CERT_FILE": str(self._endpoint.ca_bundle),  # for what is not boto3: a custom resource's response
-            "EMBEDDED_CLOCK_FILE": str(self._clock_file),
+            **self._fixed_variables(config["Runtime"]),
         }
 
     def _scratch(self) -> Path:
@@ -230,13 +269,21 @@ class LambdaRuntime:
         return scratch
 
     def _layer(self, arn: str) -> Path:
+        """Return where a layer version is unpacked; what a version holds never changes."""
+        with self._lock:
+            known = self._layers.get(arn)
+        if known is not None:
+            return known
         content = self._layer_content(arn)
         if content is None:
             raise LookupError(f"layer {arn} does not exist")
-        return self._unpack("layers", content)
+        folder = self._unpack("layers", hashlib.sha256(content).hexdigest()[:32], content)
+        with self._lock:
+            self._layers[arn] = folder
+        return folder
 
-    def _unpack(self, kind: str, content: bytes) -> Path:
-        target = self._folder / kind / hashlib.sha256(content).hexdigest()[:32]
+    def _unpack(self, kind: str, name: str, content: bytes) -> Path:
+        target = self._folder / kind / name
         with self._unpacking:
             if not target.exists():
                 staging = target.with_suffix(".part")
@@ -258,9 +305,15 @@ class LambdaRuntime:
         return folder
 
 
-def _fingerprint(config: Mapping[str, Any], code: bytes) -> str:
-    relevant = {
-        name: config.get(name) for name in ("FunctionArn", "Handler", "Role", "Layers", "Environment", "Timeout")
-    }
-    described = json.dumps(relevant, sort_keys=True, default=str).encode()
-    return hashlib.sha256(described + hashlib.sha256(code).digest()).hexdigest()
+def _joined(path: Sequence[Path]) -> str:
+    return ":".join(map(str, path))
+
+
+def _in_a_path(code_sha256: str) -> str:
+    return base64.b64decode(code_sha256).hex()[:32]
+
+
+def _fingerprint(config: Mapping[str, Any]) -> str:
+    """Return what an environment may serve: Lambda starts another when code or configuration change."""
+    relevant = ("FunctionArn", "CodeSha256", "Handler", "Role", "Layers", "Environment", "Timeout")
+    return json.dumps({name: config.get(name) for name in relevant}, sort_keys=True, default=str)

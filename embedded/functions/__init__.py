@@ -1,0 +1,1 @@
+"""Lambda for Python functions: environments and their processes, concurrency, asynchronous events."""
