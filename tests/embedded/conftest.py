@@ -91,8 +91,11 @@ class Resources:
             self._iam.put_role_policy(RoleName=name, PolicyName="allowed", PolicyDocument=_policy(*allowed))
         return str(role["Role"]["Arn"])
 
-    def function(self, source: str, *allowed: dict[str, Any], timeout_s: int = 10, **environment: str) -> str:
-        """Make a function of ``source`` (its ``handle``) that may do what is ``allowed``; return its name."""
+    def function(self, source: str, *allowed: dict[str, Any], timeout_s: int = 300, **environment: str) -> str:
+        """Make a function of ``source`` (its ``handle``) that may do what is ``allowed``; return its name.
+
+        Its timeout counts real time, and is long enough for any machine.
+        """
         name = unique("function")
         self.lambda_.create_function(
             FunctionName=name,
