@@ -24,6 +24,7 @@ from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.plan import OfferingKey
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
+from tests.fakes.messaging import MemoryRedelivery
 from tests.fakes.state import MemoryNodeClaims, MemoryState
 from tests.usecases.launch_world import ZONES, World
 
@@ -44,9 +45,10 @@ def run(case: str) -> dict[str, object]:
     world, messages = _prepare(count)
     claims = _IndexedClaims(world.state)
     world.state.node_claims = claims
-    original = vars(function)["react"]
-    react = world.react()
-    vars(function)["react"] = lambda: react  # in place of the composition root's
+    original = {name: vars(function)[name] for name in ("react", "redelivery")}
+    react, redelivery = world.react(), MemoryRedelivery()
+    # In place of the composition root's.
+    vars(function).update(react=lambda: react, redelivery=lambda: redelivery)
     latencies = []
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # logs and metrics are written and not shown
@@ -58,7 +60,7 @@ def run(case: str) -> dict[str, object]:
                 assert answer == {"batchItemFailures": []}, "nothing stands in the way of any message"
             total_s = time.perf_counter() - started
     finally:
-        vars(function)["react"] = original
+        vars(function).update(original)
     _check(world, count)
     latencies.sort()
     ec2_calls = world.ec2.describe_count + len(world.ec2.terminate_calls)

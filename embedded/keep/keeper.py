@@ -9,10 +9,10 @@ from typing import Any, Final
 from embedded.ec2 import Ec2Emulation
 from embedded.emulated_time.clock import EmulatedClock
 from embedded.emulated_time.governor import Governor
+from embedded.functions.events import AsynchronousInvocations
 from embedded.keep import stores
 from embedded.keep.folder import KeepFolder, KeptStateError
 from embedded.keep.gate import Gate
-from embedded.functions.events import AsynchronousInvocations
 
 # The longest poll of a queue that a client may have asked for, and something on top.
 REQUEST_LIMIT_S: Final = 30.0

@@ -35,7 +35,7 @@ class Layered:
         assert self.parent != resources.aws.pid
 
     def make(self, source: str, **variables: str) -> str:
-        name = self.resources.function(source, **variables)
+        name = self.resources.function(source, timeout_s=300, **variables)
         self.resources.lambda_.update_function_configuration(FunctionName=name, Layers=[self.layer])
         return name
 
