@@ -6,9 +6,11 @@ import tempfile
 from collections import deque
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from demo.observer import Observed
+
+TIMED_OUT: Final = "Task timed out after"
 
 
 class Logs(Protocol):
@@ -27,6 +29,14 @@ class Logs(Protocol):
     def log(self) -> str:
         """Return what the emulator wrote."""
         ...
+
+
+def timed_out(aws: Logs) -> list[str]:
+    """Return the names of the functions of which an invocation was killed because its real time was over."""
+    if not aws.is_started:
+        return []
+    logs = (aws.folder / "logs").glob("*/*.log")
+    return sorted({path.parent.name for path in logs if TIMED_OUT in path.read_text(errors="replace")})
 
 
 def keep_evidence(aws: Logs, seen: Observed | None, reason: str, under: Path) -> Path:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.live import Live
 
 from demo.bill import make_bill, read_prices
-from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, RuleBrokenError, TooSlowError
-from demo.evidence import Logs, keep_evidence
+from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
+from demo.evidence import Logs, keep_evidence, timed_out
 from demo.observer import PATIENT, Observed, Observer
 from demo.picture import draw
 from demo.report import closing_picture, span, violations
@@ -101,6 +101,13 @@ def conclude(demo: Playable, console: Console, kept: Path) -> int:
     """Play; say how it ended, and where to look when it did not end well; return the exit status."""
     try:
         demo.play()
+    except NotReachedError as error:
+        if late := timed_out(demo.logs):
+            killed = f"{error}; invocations of {', '.join(late)} were killed, because their real time was over"
+            _explain(demo, console, kept, "this machine could not keep up", killed)
+            return TOO_SLOW
+        _explain(demo, console, kept, "a rule was broken", str(error))
+        return RULE_BROKEN
     except RuleBrokenError as error:
         _explain(demo, console, kept, "a rule was broken", str(error))
         return RULE_BROKEN

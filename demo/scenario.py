@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from demo.chart import Mark
-from demo.errors import RuleBrokenError, TooSlowError
+from demo.errors import NotReachedError, RuleBrokenError, TooSlowError
 from demo.observer import Instance, Observed, Observer, Reservation
 from demo.workload_system import WorkloadSystem
 from embedded.client import EmbeddedAws
@@ -174,7 +174,7 @@ class Story:
         limit, real_limit_s = _present(seen) + STEP_LIMIT, self.monotonic() + REAL_LIMIT_S
         while not holds(seen):
             if _present(seen) >= limit:
-                raise RuleBrokenError(f"{self.step}: not within {STEP_LIMIT} of emulated time: {what}")
+                raise NotReachedError(f"{self.step}: not within {STEP_LIMIT} of emulated time: {what}")
             if self.monotonic() > real_limit_s:
                 raise TooSlowError(f"{self.step}: not within {REAL_LIMIT_S:.0f} real seconds: {what}")
             self.aws.clock.advance(PACE)

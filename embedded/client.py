@@ -24,7 +24,7 @@ from botocore.config import Config
 
 from embedded.settings import ACCOUNT_ID, REGION, ROOT_ACCESS_KEY_ID, ROOT_SECRET_ACCESS_KEY
 
-START_LIMIT_S: Final = 120.0
+START_LIMIT_S: Final = 300.0
 STOP_LIMIT_S: Final = 10.0
 CONTROL_LIMIT_S: Final = 60.0
 JsonObject = dict[str, Any]
@@ -162,6 +162,8 @@ class EmbeddedAws:
         ------
         RuntimeError
             With what the child wrote, when it does not start.
+        TimeoutError
+            The same, when it needs too long.
         """
         self._process = subprocess.Popen(  # noqa: S603 - our own module
             [sys.executable, "-m", "embedded", *self._arguments],
@@ -174,12 +176,20 @@ class EmbeddedAws:
         assert self._process.stdout is not None  # noqa: S101 - given PIPE
         assert self._process.stderr is not None  # noqa: S101 - given PIPE
         threading.Thread(target=self._keep_log, args=(self._process.stderr,), daemon=True).start()
-        killer = threading.Timer(START_LIMIT_S, self._process.kill)
+        late = threading.Event()
+
+        def kill(process: "subprocess.Popen[bytes]") -> None:
+            late.set()
+            process.kill()
+
+        killer = threading.Timer(START_LIMIT_S, kill, (self._process,))
         killer.start()
         line = self._process.stdout.readline()
         killer.cancel()
         if not line:
             self.stop()
+            if late.is_set():
+                raise TimeoutError(f"the embedded AWS did not start within {START_LIMIT_S:.0f} s:\n{self.log()}")
             raise RuntimeError(f"the embedded AWS did not start:\n{self.log()}")
         self._where = json.loads(line)
 

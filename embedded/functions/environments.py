@@ -143,11 +143,14 @@ class Environment:
         self._ready.set()
 
     def _new_log(self, *platform_lines: str) -> str:
+        if platform_lines:  # the process has ended, and writes no more
+            with self.spec.log_file.open("a") as file:
+                file.writelines(f"{line}\n" for line in platform_lines)
         with self.spec.log_file.open("rb") as file:
             file.seek(self._log_offset)
             written = file.read()
         self._log_offset += len(written)
-        return "\n".join([written.decode(errors="replace").rstrip("\n"), *platform_lines]).strip("\n")
+        return written.decode(errors="replace").strip("\n")
 
     def _next(self) -> tuple[Invocation, int] | None:
         if not self._ready.is_set():

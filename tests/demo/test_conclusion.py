@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 from rich.console import Console
 
-from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, RuleBrokenError, TooSlowError
+from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
 from demo.evidence import Logs
 from demo.observer import Observed, Reservation
 from demo.run import conclude
@@ -74,6 +74,7 @@ TIMED_OUT = ReadTimeoutError(endpoint_url="https://127.0.0.1")
     ("error", "status", "verdict"),
     [
         (RuleBrokenError("general was used beyond its count"), RULE_BROKEN, "a rule was broken"),
+        (NotReachedError("a step: not within 0:10:00 of emulated time"), RULE_BROKEN, "a rule was broken"),
         (TooSlowError("a step: not within 300 real seconds"), TOO_SLOW, "this machine could not keep up"),
         (TIMED_OUT, TOO_SLOW, "this machine could not keep up"),
         (KeyError("nobody expected this"), FAILED, "the demo itself failed"),
@@ -98,6 +99,24 @@ def test_each_reason_has_a_status_and_leaves_its_evidence(
     assert world["awaited"] == ["nc-one", "nc-two"]
     assert world["events"] == [{"detail-type": "Launch Failed"}]
     assert world["counts"] == {"Launch Failed": 1}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotReachedError("a step: not within 0:10:00 of emulated time"), TOO_SLOW),
+        (RuleBrokenError("general was used beyond its count"), RULE_BROKEN),
+    ],
+)
+def test_functions_that_were_killed_explain_what_did_not_happen_and_excuse_nothing_else(
+    emulator: Emulator, tmp_path: Path, error: Exception, status: int
+) -> None:
+    (emulator.folder / "logs" / "Reservoir-launch" / "two.log").write_text(
+        "RequestId: 1 Error: Task timed out after 60.00 seconds\n"
+    )
+    ended, said = conclusion(Play(emulator, error), tmp_path / "kept")
+    assert ended == status
+    assert ("Reservoir-launch" in said) is (status == TOO_SLOW)
 
 
 def test_statuses_differ() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from demo.errors import RuleBrokenError, TooSlowError
+from demo.errors import NotReachedError, TooSlowError
 from demo.observer import Observed, Observer
 from demo.scenario import PACE, REAL_LIMIT_S, STEP_LIMIT, Story
 from demo.workload_system import WorkloadSystem
@@ -64,7 +64,7 @@ def wait(machine: Machine) -> None:
 
 def test_what_does_not_happen_in_its_emulated_time_breaks_a_rule() -> None:
     machine = Machine(real_s=0.1)
-    with pytest.raises(RuleBrokenError, match="a step: not within 0:10:00 of emulated time: the launch fails"):
+    with pytest.raises(NotReachedError, match="a step: not within 0:10:00 of emulated time: the launch fails"):
         wait(machine)
     assert machine.seen.now == START + STEP_LIMIT
 

@@ -57,6 +57,7 @@ def test_a_function_that_exceeds_its_timeout_is_killed_and_fails(resources: Reso
     answer, failed = resources.invoke(function, 600)
     assert failed
     assert answer["errorType"] == "Sandbox.Timedout"
+    assert "Task timed out after 1.00 seconds" in resources.aws.function_log(function)
     resources.lambda_.update_function_configuration(FunctionName=function, Timeout=300)
     assert resources.invoke(function, 0) == (None, False)  # a new environment serves the next invocation
 
