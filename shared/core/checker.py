@@ -6,6 +6,7 @@ launches and refusals, not with the number of replicas.
 
 from datetime import datetime
 
+from shared.core.checking.dear_spot import dear_spot_violations
 from shared.core.checking.facts import Facts
 from shared.core.checking.launches import node_violations
 from shared.core.checking.leftovers import Leftovers
@@ -33,5 +34,6 @@ def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPo
         return tuple(sorted(set(found)))  # topology and leftovers need names that exist
     found.extend(topology_violations(facts, topology))
     if not found:
+        found.extend(dear_spot_violations(facts, topology))
         found.extend(Leftovers(facts, topology).violations())
     return tuple(sorted(set(found)))

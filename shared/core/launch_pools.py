@@ -66,8 +66,9 @@ def launch_pools(
             raise NoLaunchablePoolError(f"instance type {claim.offering.instance_type} is not in the catalogue")
         return (LaunchPool(claim.offering, instance_type, None),)
     candidates = (claim.offering, *claim.alternatives)
-    known = sorted(_priced(candidates, catalogue), key=lambda pool: pool.sort_key)
-    pools = [p for p in known if p.offering.capacity_type is claim.offering.capacity_type and p.offering not in resting]
+    priced = sorted(_priced(candidates, catalogue), key=lambda pool: pool.sort_key)
+    known = [pool for pool in priced if pool.offering not in resting]
+    pools = [pool for pool in known if pool.offering.capacity_type is claim.offering.capacity_type]
     if not pools:
         raise AllRestError("every offering rests after a shortage")
     if not claim.min_values:  # minValues asks for variety, which these two filters would take away

@@ -11,6 +11,7 @@ from shared.core.policy import SchedulingPolicy
 from shared.core.snapshot import Snapshot
 from shared.core.solver.by_counts import place_by_counts
 from shared.core.solver.choices import Choices
+from shared.core.solver.dear_spot import replace_dear_spot
 from shared.core.solver.emit import emit
 from shared.core.solver.exchange import Exchange
 from shared.core.solver.gangs import place_gang
@@ -139,6 +140,7 @@ def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
         if placer.tactic.is_thorough:
             Exchange(placer).serve(waiting)
     empty_paid_nodes(placer)
+    replace_dear_spot(placer.state)
     spread_spot(placer, partial(_place_leftovers, placer, groups))
     return set()
 

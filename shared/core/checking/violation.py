@@ -29,6 +29,7 @@ class ViolationCode(StrEnum):
     FALLBACK = "Fallback"
     MAX_PRICE = "MaxPrice"
     SPOT_SHARE = "SpotShare"
+    DEAR_SPOT = "DearSpot"  # costs more than on demand
     PRIORITY_INVERSION = "PriorityInversion"
     PAID_WHILE_FREE = "PaidWhileFree"  # rule 3
     UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
@@ -37,7 +38,12 @@ class ViolationCode(StrEnum):
 # A plan that could have been better, or says less than the truth about what it leaves, harms nobody: all that it does
 # may be done. Refusing it would leave everybody waiting for the sake of one.
 _SHORTCOMINGS: Final = frozenset(
-    {ViolationCode.PRIORITY_INVERSION, ViolationCode.PAID_WHILE_FREE, ViolationCode.UNPLACED_WITHOUT_CAUSE}
+    {
+        ViolationCode.DEAR_SPOT,
+        ViolationCode.PRIORITY_INVERSION,
+        ViolationCode.PAID_WHILE_FREE,
+        ViolationCode.UNPLACED_WITHOUT_CAUSE,
+    }
 )
 
 

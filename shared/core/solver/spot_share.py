@@ -8,6 +8,7 @@ from shared.core.instance_type import CapacityType
 from shared.core.plan import OfferingKey
 from shared.core.solver.alternatives import Alternatives
 from shared.core.solver.bins import Bin, total_load
+from shared.core.solver.dear_spot import replace_dear_spot
 from shared.core.solver.general import Placer
 from shared.core.solver.market import Option
 from shared.core.solver.parts import together
@@ -28,6 +29,7 @@ def spread_spot(placer: Placer, place_leftovers: Callable[[], None]) -> None:
     bound: int | None = None
     while True:
         _move_out(placer)
+        replace_dear_spot(state)
         nodes = _spot_nodes(state)
         most = _most(state, nodes)
         if all(count <= most for count in nodes.values()):

@@ -1,0 +1,89 @@
+"""Spot is bought to save: no spot node, nor what it may be launched as instead, costs more than on demand (R-115)."""
+
+from collections.abc import Iterator, Sequence
+
+from shared.core.checking.facts import Facts, Host, tallied
+from shared.core.checking.offers import in_words
+from shared.core.checking.places import place_of
+from shared.core.checking.topology import Topology
+from shared.core.checking.violation import Violation, ViolationCode
+from shared.core.instance_type import CapacityType
+from shared.core.node_pool import NodePool
+from shared.core.plan import OfferingKey, PlannedNodes
+from shared.core.resources import NODES
+from shared.core.workload import Workload
+
+_Priced = tuple[int, OfferingKey]
+
+
+def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
+    """Check every spot launch of pools without minValues."""
+    on_demand: dict[str, Sequence[_Priced]] = {}
+    dearest: dict[int, _Priced] = {}
+    judged: dict[tuple[int, int, int], OfferingKey | None] = {}
+    for host in facts.changed:
+        lot, pool = host.lot, host.pool
+        if lot is None or pool is None or lot.launch.offering.capacity_type is not CapacityType.SPOT:
+            continue
+        if pool.name not in on_demand:
+            on_demand[pool.name] = () if facts.min_values(pool) else _on_demand(facts, pool)
+        if id(lot) not in dearest:
+            dearest[id(lot)] = _dearest(facts, lot.launch)
+        price, key = dearest[id(lot)]
+        if not on_demand[pool.name] or on_demand[pool.name][0][0] >= price:
+            continue
+        if topology.hold_to_zone(host.placed):
+            continue
+        load, manners = facts.carried(host.placed)
+        about = (id(lot), load, manners)
+        if about not in judged:
+            judged[about] = _cheaper(facts, host, pool, on_demand[pool.name], price)
+        cheaper = judged[about]
+        if cheaper is not None:
+            message = f"{in_words(key)} costs more than {in_words(cheaper)}, which would do"
+            yield Violation(ViolationCode.DEAR_SPOT, host.subject, message, tuple(sorted(host.placed)))
+
+
+def _on_demand(facts: Facts, pool: NodePool) -> Sequence[_Priced]:
+    keys = (key for key in facts.open_offerings(pool) if key.capacity_type is CapacityType.ON_DEMAND)
+    found = [(facts.price_atto_usd(key), key) for key in keys]
+    return sorted(found, key=lambda priced: priced[0])
+
+
+def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
+    """Return the dearest spot offering that the launch may become."""
+    spot = [key for key in (launch.offering, *launch.alternatives) if key.capacity_type is CapacityType.SPOT]
+    return max(((facts.price_atto_usd(key), key) for key in spot), key=lambda priced: priced[0])
+
+
+def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Priced], price: int) -> OfferingKey | None:
+    """Return an on-demand offering below the price that certainly could carry what the host carries."""
+    carried = [facts.workloads[key] for key in host.placed]
+    if any(map(_depends_on_more, carried)):
+        return None
+    assert host.planned is not None
+    load = facts.load(tallied(host.planned.placements))
+    limits = [name for name in pool.limits or () if name != NODES]
+    capacity = facts.types[host.planned.offering.instance_type].capacity
+    for cost, key in on_demand:
+        if cost >= price:
+            return None
+        kind = facts.types[key.instance_type]
+        if (
+            load.fits_in(kind.allocatable)
+            and all(kind.capacity[name] <= capacity[name] for name in limits)
+            and all(facts.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
+        ):
+            return key
+    return None
+
+
+def _depends_on_more(workload: Workload) -> bool:
+    """Whether where the others run, or what it only prefers, may speak for the spot node."""
+    return bool(
+        workload.preferred_node_terms
+        or workload.topology_spread
+        or workload.affinity
+        or workload.anti_affinity
+        or (workload.gang is not None and workload.gang.single_topology_key is not None)
+    )
