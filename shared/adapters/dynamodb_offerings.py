@@ -25,10 +25,10 @@ from shared.adapters.dynamodb_table import (
     text,
     transact,
 )
-from shared.core.instance_type import InstanceType
+from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import Market, Place, Unavailable, with_shortages
+from shared.core.unavailable_offerings import Market, Place, SubnetKey, Unavailable, with_shortages
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError
 from shared.ports.system import Clock
@@ -43,6 +43,8 @@ VERSION_ROW: Final = "#catalogue"  # no instance type begins with "#"
 REASON: Final = "reason"
 _SHORTAGE_PREFIX: Final = "#shortage "
 _MARKET_PREFIX: Final = "#market "
+_SUBNET_PREFIX: Final = "#subnet "
+_NOT_OFFERED: Final = OfferingKey("", "", "", CapacityType.ON_DEMAND)
 _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
 
 
@@ -121,12 +123,20 @@ class DynamoDbOfferingStore:
 
 
 def _key(place: Place) -> str:
+    if isinstance(place, SubnetKey):
+        return _SUBNET_PREFIX + place.subnet_id
     return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
 
 
 def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
-    is_market = text(row, KEY).startswith(_MARKET_PREFIX)
-    place: Place = loads(Market, data(row)) if is_market else loads(OfferingKey, data(row))
+    place: Place
+    key = text(row, KEY)
+    if key.startswith(_SUBNET_PREFIX):
+        place = SubnetKey(key.removeprefix(_SUBNET_PREFIX))
+    elif key.startswith(_MARKET_PREFIX):
+        place = loads(Market, data(row))
+    else:
+        place = loads(OfferingKey, data(row))
     reason = text(row, REASON) if REASON in row else ""
     return place, Unavailable(datetime.fromisoformat(text(row, UNTIL)), reason)
 
@@ -136,7 +146,8 @@ def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
         {
             KEY: _key(place),
             FORM: CURRENT_FORM,
-            DATA: dumps(place),
+            # Whoever does not know rows about subnets reads one about an offering that nobody has.
+            DATA: dumps(_NOT_OFFERED if isinstance(place, SubnetKey) else place),
             UNTIL: instant(until),
             REASON: reason or None,
             LISTING_KEY: SHORTAGES,

@@ -164,6 +164,7 @@ def _error(item: Mapping[str, Any], zone_ids: Mapping[str, str]) -> LaunchError:
         code,
         instance_type=overrides.get("InstanceType"),
         zone_id=overrides.get("AvailabilityZoneId") or zone_ids.get(subnet_id),
+        subnet_id=subnet_id or None,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from shared.core.instance_type import CapacityType
 from shared.core.launch_request import LaunchRequest
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import Market, quota_group
+from shared.core.unavailable_offerings import Market, SubnetKey, quota_group
 
 
 class LaunchErrorKind(StrEnum):
@@ -34,7 +34,15 @@ class LaunchErrorKind(StrEnum):
     UNKNOWN = "Unknown"  # a code that nobody has sorted
 
 
-_RETRIED: Final = frozenset({LaunchErrorKind.TRANSIENT, LaunchErrorKind.TEMPLATE_MISSING, LaunchErrorKind.UNKNOWN})
+# A full subnet says nothing about capacity: the next attempt uses another one.
+_RETRIED: Final = frozenset(
+    {
+        LaunchErrorKind.TRANSIENT,
+        LaunchErrorKind.TEMPLATE_MISSING,
+        LaunchErrorKind.UNKNOWN,
+        LaunchErrorKind.SUBNET_FULL,
+    }
+)
 # A code that nobody has sorted may be a passing trouble. When this many attempts did not get past it, what was asked
 # for rests as after a shortage, longer each time, so that other offerings serve and EC2 is not asked for ever.
 UNKNOWN_ATTEMPTS_MAX: Final = 3
@@ -49,11 +57,10 @@ _RESTS_RESERVATION: Final = frozenset(
         LaunchErrorKind.RESERVATION_UNUSABLE,
         LaunchErrorKind.QUOTA,
         LaunchErrorKind.TYPE_QUOTA,
-        LaunchErrorKind.SUBNET_FULL,
         LaunchErrorKind.UNSUPPORTED,
     }
 )
-_RESTS_OFFERING: Final = frozenset({LaunchErrorKind.INSUFFICIENT_CAPACITY, LaunchErrorKind.SUBNET_FULL})
+_RESTS_OFFERING: Final = frozenset({LaunchErrorKind.INSUFFICIENT_CAPACITY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,7 @@ class LaunchError:
     code: str  # EC2's own
     instance_type: str | None = None
     zone_id: str | None = None
+    subnet_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +150,7 @@ class LaunchReaction:
 
     resting: tuple[OfferingKey, ...] = ()
     resting_markets: Mapping[Market, str] = field(default_factory=dict)  # with EC2's codes
+    full_subnets: tuple[SubnetKey, ...] = ()
     unsupported: tuple[OfferingKey, ...] = ()
     exhausted_reservation_id: str | None = None
     blocked_reason: str | None = None
@@ -164,6 +173,7 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
     return LaunchReaction(
         resting=() if reserved else _resting(request, errors),
         resting_markets={} if reserved else _markets(request, errors),
+        full_subnets=_full_subnets(request, errors),
         unsupported=() if reserved else _named(request, errors, LaunchErrorKind.UNSUPPORTED),
         exhausted_reservation_id=(
             request.target.reservation_id
@@ -184,6 +194,19 @@ def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[Off
     rests = [error for error in errors if error.kind in _RESTS_OFFERING]
     rests += [replace(error, zone_id=None) for error in errors if error.kind is LaunchErrorKind.TYPE_QUOTA]
     return _matching(request, rests)
+
+
+def _full_subnets(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[SubnetKey, ...]:
+    """Return the subnets that ran out of addresses; where EC2 names none, all that the refusal may be about."""
+    overrides = [override for config in request.configs for override in config.overrides]
+    found = {
+        override.subnet_id
+        for error in errors
+        if error.kind is LaunchErrorKind.SUBNET_FULL
+        for override in overrides
+        if error.subnet_id in (None, override.subnet_id) and error.zone_id in (None, override.zone_id)
+    }
+    return tuple(map(SubnetKey, sorted(found)))
 
 
 def _markets(request: LaunchRequest, errors: Sequence[LaunchError]) -> Mapping[Market, str]:

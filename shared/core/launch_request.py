@@ -7,7 +7,7 @@ with other parameters is refused by EC2.
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,7 @@ from shared.core.capacity_reservation import CapacityReservation, ReservationKin
 from shared.core.efa import EfaCard, wants_efa
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.json_codec import dumps
-from shared.core.launch_pools import LaunchPool, NoLaunchablePoolError, launch_pools
+from shared.core.launch_pools import AllRestError, LaunchPool, NoLaunchablePoolError, launch_pools
 from shared.core.launch_template import (
     LaunchTemplate,
     NodeClassUnlaunchableError,
@@ -28,6 +28,7 @@ from shared.core.launch_template import (
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import FleetTargetingMode, MachineImage, NodeClass, Subnet
 from shared.core.plan import OfferingKey
+from shared.core.unavailable_offerings import SubnetKey
 
 FLEET_COUNT_MAX: Final = 1_000  # MinTargetCapacity and the terminate call that may have to undo it stop here
 
@@ -89,6 +90,8 @@ class LaunchFacts:
     now: datetime
     reservation: CapacityReservation | None = None
     resting: Set[OfferingKey] = frozenset()
+    full_subnets: Set[SubnetKey] = frozenset()
+    taken_addresses: Mapping[str, int] = field(default_factory=dict)  # by subnet id, since EC2's counts were read
 
 
 def launch_key(claim: NodeClaim) -> tuple[object, ...]:
@@ -102,7 +105,7 @@ def launch_key(claim: NodeClaim) -> tuple[object, ...]:
 
 
 def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> LaunchRequest:
-    """Build the request that launches ``claims``, which share one launch key.
+    """Build the request that launches ``claims``, which share one launch key; the first of them if subnets are short.
 
     Raises
     ------
@@ -114,7 +117,9 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     first = claims[0]
     pools = launch_pools(first, facts.catalogue, facts.resting)
     target = _target(first, facts)
-    configs = _configs(pools, facts, target, with_efa=wants_efa(first.allocatable))
+    subnets = roomiest_subnets(facts)
+    configs = _configs(pools, subnets, facts, target, with_efa=wants_efa(first.allocatable))
+    claims = claims[: _addresses(configs, subnets) or len(claims)]  # where none is counted EC2 may know better
     return LaunchRequest(
         node_class_name=first.node_class_name,
         configs=configs,
@@ -149,11 +154,15 @@ def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:
 
 
 def _configs(
-    pools: Sequence[LaunchPool], facts: LaunchFacts, target: ReservationTarget | None, *, with_efa: bool
+    pools: Sequence[LaunchPool],
+    subnets: Mapping[str, Subnet],
+    facts: LaunchFacts,
+    target: ReservationTarget | None,
+    *,
+    with_efa: bool,
 ) -> tuple[LaunchConfig, ...]:
-    subnets = best_subnets(facts.node_class.status.subnets)
     images = newest_images(facts.node_class.status.machine_images)
-    if not images or not subnets:
+    if not images or not facts.node_class.status.subnets:
         missing = "AMI" if not images else "subnet"
         raise NodeClassUnlaunchableError(f"no {missing} was found for the class")
     overrides: dict[tuple[str, tuple[EfaCard, ...]], list[LaunchOverride]] = {}
@@ -166,6 +175,8 @@ def _configs(
         overrides.setdefault((image.id, efa_cards), []).append(
             LaunchOverride(pool.offering.instance_type, subnet.zone, subnet.zone_id, subnet.id, priority)
         )
+    if not overrides and _would_have_subnets(pools, facts):
+        raise AllRestError("every subnet of the zone is out of addresses")
     if not overrides:
         raise NoLaunchablePoolError("the class has no subnet in the zone, or no AMI for the architecture")
     return tuple(
@@ -174,12 +185,35 @@ def _configs(
     )
 
 
-def best_subnets(subnets: Sequence[Subnet]) -> Mapping[str, Subnet]:
-    """Return the subnet with the most free addresses of each zone id (R-123); EC2 takes one a zone."""
+def _would_have_subnets(pools: Sequence[LaunchPool], facts: LaunchFacts) -> bool:
+    """Whether some pool could be launched if subnets that are full had addresses."""
+    full = {s.zone_id for s in facts.node_class.status.subnets if SubnetKey(s.id) in facts.full_subnets}
+    return any(pool.offering.zone_id in full for pool in pools)
+
+
+def roomiest_subnets(facts: LaunchFacts) -> Mapping[str, Subnet]:
+    """Return the subnet with the most free addresses of each zone id (R-123); EC2 takes one a zone.
+
+    Counts are those that EC2 last told less what was taken since; subnets that rest are left out.
+    """
+    counted = [
+        replace(subnet, available_ip_count=subnet.available_ip_count - facts.taken_addresses.get(subnet.id, 0))
+        for subnet in facts.node_class.status.subnets
+        if SubnetKey(subnet.id) not in facts.full_subnets
+    ]
     best: dict[str, Subnet] = {}
-    for subnet in sorted(subnets, key=lambda s: (-s.available_ip_count, s.id)):
+    for subnet in sorted(counted, key=lambda s: (-s.available_ip_count, s.id)):
         best.setdefault(subnet.zone_id, subnet)
     return best
+
+
+def _addresses(configs: Sequence[LaunchConfig], subnets: Mapping[str, Subnet]) -> int:
+    """Return how many instances the request's subnets have addresses for.
+
+    An instance takes one address; its further interfaces carry nothing but an EFA.
+    """
+    zone_ids = {override.zone_id for config in configs for override in config.overrides}
+    return sum(max(0, subnets[zone_id].available_ip_count) for zone_id in zone_ids)
 
 
 def newest_images(images: Sequence[MachineImage]) -> Mapping[str, MachineImage]:

@@ -50,7 +50,7 @@ class Subnet:
     id: str
     zone: str
     zone_id: str
-    available_ip_count: int
+    available_ip_count: int  # as EC2 last said; an instance takes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,8 @@ class NodeClassStatus:
     security_group_ids: tuple[str, ...] = ()
     machine_images: tuple[MachineImage, ...] = ()
     instance_profile: str | None = None
+    # By zone id, where all subnets are without a free address. Made for a plan, never stored.
+    zones_full_until: Mapping[str, datetime] = field(default_factory=dict)
     launch_blocked_reason: str | None = None  # configuration or permission error: no launches until it changes
     launch_blocked_at: datetime | None = None
     launch_blocked_generation: int | None = None  # of the class that could not be launched

@@ -28,6 +28,13 @@ class Market:
 
 
 @dataclass(frozen=True, slots=True)
+class SubnetKey:
+    """A subnet that EC2 found without a free address, whatever was to be launched there."""
+
+    subnet_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unavailable:
     """Not to be asked for before ``until``; ``reason`` is for users, empty for insufficient capacity."""
 
@@ -35,7 +42,8 @@ class Unavailable:
     reason: str = ""
 
 
-Place = OfferingKey | Market
+Rested = OfferingKey | SubnetKey  # what a launch that fails lets rest
+Place = Rested | Market
 
 
 def quota_group(instance_type_name: str) -> str:
@@ -57,7 +65,7 @@ def with_shortages(
     for place, shortage in shortages.items():
         if isinstance(place, Market):
             markets[place] = shortage
-        elif place.reservation_id is None:
+        elif isinstance(place, OfferingKey) and place.reservation_id is None:
             by_type.setdefault(place.instance_type, {})[(place.zone_id, place.capacity_type)] = shortage
     return tuple(
         _marked(instance_type, by_type.get(instance_type.name, {}), markets)

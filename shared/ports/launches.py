@@ -9,6 +9,7 @@ from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage
+from shared.core.unavailable_offerings import Rested
 
 
 class LaunchAttemptStore(Protocol):
@@ -34,11 +35,11 @@ class LaunchAttemptStore(Protocol):
 class ShortageHistory(Protocol):
     """Shortages that were seen, those that are over included, for as long as a failed probe would count."""
 
-    def get_many(self, offerings: Collection[OfferingKey]) -> Mapping[OfferingKey, Shortage]:
+    def get_many(self, offerings: Collection[Rested]) -> Mapping[Rested, Shortage]:
         """Return what is remembered about the offerings."""
         ...
 
-    def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
+    def put(self, shortages: Mapping[Rested, Shortage]) -> None:
         """Remember shortages."""
         ...
 
@@ -49,7 +50,7 @@ class ShortageHistory(Protocol):
         """
         ...
 
-    def forget(self, offerings: Collection[OfferingKey]) -> None:
+    def forget(self, offerings: Collection[Rested]) -> None:
         """Drop what is remembered: EC2 had capacity again."""
         ...
 

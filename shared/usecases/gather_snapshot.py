@@ -8,10 +8,11 @@ from typing import Final
 from shared.core.boot_failure import without_suspected
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.claim_nodes import ClaimFacts, is_held, node_of
+from shared.core.full_subnets import with_full_zones
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.snapshot import Node, Snapshot
-from shared.core.unavailable_offerings import without_resting
+from shared.core.unavailable_offerings import Place, Unavailable, without_resting
 from shared.core.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
@@ -84,7 +85,7 @@ class SnapshotGatherer:
             instance_types=instance_types,
             reservations=without_resting(self._promisable(reservations, now), rests),
             node_pools=policy.node_pools,
-            node_classes=tuple(_as_ready(_without_user_data(each)) for each in policy.node_classes),
+            node_classes=tuple(_as_it_stands(each, rests, now) for each in policy.node_classes),
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
@@ -113,6 +114,12 @@ def _node(
     """Return the claim as a node; one whose pool was deleted takes no new replicas."""
     node = node_of(claim, workloads, held=is_held(claim, claims))
     return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
+
+
+def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
+    """Keep zones out of plans in which nothing would get an address, and what may hold secrets out of snapshots."""
+    roomy = replace(node_class, status=with_full_zones(node_class.status, rests, now))
+    return _as_ready(_without_user_data(roomy))
 
 
 def _without_user_data(node_class: NodeClass) -> NodeClass:

@@ -18,7 +18,8 @@ the only question is whether EC2 was called:
   is adopted, and only what is missing is launched again, as the next attempt.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -31,7 +32,7 @@ from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import resting
+from shared.core.unavailable_offerings import SubnetKey, resting
 from shared.manifests.events import LaunchesBlocked
 from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
 from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
@@ -46,7 +47,7 @@ from shared.usecases.launch_effects import LaunchEffects
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
 ADOPTION_AGE: Final = timedelta(minutes=6)
-# Attempts in one run; after them the batch comes back by itself.
+# Attempts in one run that launch nothing; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
 LONGEST_RETRY_DELAY_S: Final = 240
@@ -124,7 +125,9 @@ class Launch:
         return report
 
     def _attempt_all(self, batch: LaunchBatch, report: LaunchReport) -> bool:
-        for _ in range(ATTEMPTS_PER_RUN):
+        fruitless = 0
+        while fruitless < ATTEMPTS_PER_RUN:
+            before = report.launched_count
             attempt = self.attempts.latest(batch.batch_id)
             if attempt is None or attempt.completed:
                 attempt = self._begin(batch, attempt, report)
@@ -132,6 +135,7 @@ class Launch:
                 return True
             if not self._finish(batch, attempt, report):
                 break
+            fruitless += report.launched_count == before
         return not self._waiting(batch)
 
     def _waiting(self, batch: LaunchBatch) -> list[NodeClaim]:
@@ -161,16 +165,23 @@ class Launch:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None
-        request = self._request(waiting, node_class, now, report)
+        # Their addresses are taken, whether or not EC2's count of them was read since.
+        launched = () if previous is None else self.claims.get_many(batch.claim_ids).values()
+        request = self._request(waiting, launched, node_class, now, report)
         if request is None:
             return None
         number = 1 if previous is None else previous.number + 1
         token = client_token(batch.batch_id, number, request)
-        claim_ids = tuple(claim.id for claim in waiting)
+        claim_ids = tuple(claim.id for claim in waiting[: request.count])
         return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
 
     def _request(
-        self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime, report: LaunchReport
+        self,
+        waiting: Sequence[NodeClaim],
+        launched: Iterable[NodeClaim],
+        node_class: NodeClass,
+        now: datetime,
+        report: LaunchReport,
     ) -> LaunchRequest | None:
         """Build the request and make its launch templates; None when EC2 will not be asked.
 
@@ -178,7 +189,7 @@ class Launch:
         """
         probed = self._probed_by_others(waiting[0], now)
         try:
-            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed))
+            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed, launched))
             for config in request.configs:
                 self.templates.ensure(config.template)
         except NoLaunchablePoolError as error:
@@ -221,12 +232,17 @@ class Launch:
         return self.shortages.begin_probes(pools, claim.batch_id, now)
 
     def _facts(
-        self, claim: NodeClaim, node_class: NodeClass, now: datetime, probed: frozenset[OfferingKey] = frozenset()
+        self,
+        claim: NodeClaim,
+        node_class: NodeClass,
+        now: datetime,
+        probed: frozenset[OfferingKey] = frozenset(),
+        launched: Iterable[NodeClaim] = (),
     ) -> LaunchFacts:
         record = None
         if claim.offering.reservation_id is not None:
             record = self.reservations.get(claim.offering.reservation_id)
-        catalogue = self.offerings.load_catalogue()
+        catalogue, rests = self.offerings.load_with_rests()
         return LaunchFacts(
             node_class=node_class,
             catalogue={instance_type.name: instance_type for instance_type in catalogue},
@@ -234,6 +250,8 @@ class Launch:
             now=now,
             reservation=None if record is None else record.reservation,
             resting=resting(catalogue, now) | probed,
+            full_subnets=frozenset(place for place in rests if isinstance(place, SubnetKey)),
+            taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
         )
 
     def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:

@@ -17,7 +17,7 @@ from shared.core.shortage import (
     needs_probe,
     rests_reservation,
 )
-from shared.core.unavailable_offerings import Market, Unavailable
+from shared.core.unavailable_offerings import Market, Rested, Unavailable
 from shared.manifests.events import LaunchesBlocked, ReservationExhausted
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.launches import LaunchPolicy, ShortageHistory
@@ -46,13 +46,13 @@ class LaunchReactions:
         """Remember shortages, exhausted reservations and blocked classes; return until when the offering rests."""
         at = attempt.settled_at
         refused = () if reaction.exhausted_reservation_id is None else attempt.request.offerings
-        rests = self._after_failure((*reaction.resting, *refused), at)
+        rests = self._after_failure((*reaction.resting, *refused, *reaction.full_subnets), at)
         self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
             self.shortages.put(rests)
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
-        resting = {key: rest for key, rest in rests.items() if key.reservation_id is None or rests_reservation(rest)}
+        resting = {key: rest for key, rest in rests.items() if not _is_reserved(key) or rests_reservation(rest)}
         ends = self._mark(resting)
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
@@ -74,16 +74,15 @@ class LaunchReactions:
         self.shortages.put(rests)
         return max(self._mark(rests, reason))
 
-    def _after_failure(self, offerings: Sequence[OfferingKey], at: datetime) -> dict[OfferingKey, Shortage]:
-        known = self.shortages.get_many(offerings) if offerings else {}
+    def _after_failure(self, failed: Sequence[Rested], at: datetime) -> dict[Rested, Shortage]:
+        known = self.shortages.get_many(failed) if failed else {}
         return {
-            key: (after_failure if key.reservation_id is None else after_reserved_failure)(known.get(key), at)
-            for key in offerings
+            key: (after_reserved_failure if _is_reserved(key) else after_failure)(known.get(key), at) for key in failed
         }
 
-    def _mark(self, rests: Mapping[OfferingKey, Shortage], reason: str = "") -> list[datetime]:
-        """Let offerings and reservations rest; return when the rests end."""
-        by_until: dict[datetime, list[OfferingKey]] = {}
+    def _mark(self, rests: Mapping[Rested, Shortage], reason: str = "") -> list[datetime]:
+        """Let offerings, reservations and subnets rest; return when the rests end."""
+        by_until: dict[datetime, list[Rested]] = {}
         for offering, shortage in rests.items():
             by_until.setdefault(shortage.until, []).append(offering)
         for until in sorted(by_until):
@@ -133,6 +132,10 @@ class LaunchReactions:
                 )
         if events:
             self.publisher.publish(events)
+
+
+def _is_reserved(key: Rested) -> bool:
+    return isinstance(key, OfferingKey) and key.reservation_id is not None
 
 
 def _resting_markets(reaction: LaunchReaction, at: datetime) -> Mapping[Market, Unavailable]:

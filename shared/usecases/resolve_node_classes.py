@@ -55,7 +55,8 @@ class NodeClassResolver:
                 errors[ConditionType.CAPACITY_RESERVATIONS_READY] = selection.error
             generation = stored[PolicyKind.NODE_CLASS, node_class.name].generation
             status = self._status(node_class, selection, errors)
-            found_else = status != node_class.status  # then what could not be launched was something else
+            # Then what could not be launched was something else. Free addresses change with every launch.
+            found_else = _without_counts(status) != _without_counts(node_class.status)
             status = replace(status, **_NO_BLOCK) if found_else else unblocked(status, generation, now)
             conditions = node_class_conditions(
                 replace(node_class, status=status),
@@ -140,6 +141,11 @@ def unblocked(status: NodeClassStatus, generation: int, now: datetime) -> NodeCl
     is_other = status.launch_blocked_generation != generation
     is_old = status.launch_blocked_at is None or now - status.launch_blocked_at >= BLOCK_REST
     return replace(status, **_NO_BLOCK) if is_other or is_old else status
+
+
+def _without_counts(status: NodeClassStatus) -> NodeClassStatus:
+    subnets = tuple(replace(subnet, available_ip_count=0) for subnet in status.subnets)
+    return replace(status, subnets=subnets)
 
 
 def _block(status: NodeClassStatus) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchEr
 from shared.core.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
 from shared.core.plan import OfferingKey
 from shared.core.shortage import PROBE_TIME, Shortage
+from shared.core.unavailable_offerings import SubnetKey
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.launches import LaunchAttemptStore, ShortageHistory
 from tests.adapters import ministack
@@ -117,6 +118,11 @@ def test_shortages_are_remembered_by_offering(memory: Memory) -> None:
     assert found == {spot: Shortage(START + timedelta(minutes=3), 2)}
     memory.shortages.put({spot: Shortage(START + timedelta(minutes=9), 3)})
     assert memory.shortages.get_many([spot]) == {spot: Shortage(START + timedelta(minutes=9), 3)}
+    unit = replace(spot, capacity_type=CapacityType.RESERVED, reservation_id="cr-1")
+    subnet = SubnetKey("subnet-1")
+    memory.shortages.put({unit: Shortage(START + timedelta(minutes=1)), subnet: Shortage(START + timedelta(minutes=2))})
+    others = memory.shortages.get_many([subnet, unit, replace(unit, reservation_id="cr-2"), SubnetKey("subnet-2")])
+    assert {key: found.until.minute for key, found in others.items()} == {unit: 1, subnet: 2}
 
 
 def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:

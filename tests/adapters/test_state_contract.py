@@ -12,7 +12,7 @@ from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
-from shared.core.unavailable_offerings import Market, Unavailable
+from shared.core.unavailable_offerings import Market, SubnetKey, Unavailable
 from shared.ports.state import TURN_ROW, ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
 from tests.adapters.stores import Stores
 from tests.fakes.system import START
@@ -590,6 +590,19 @@ def test_a_shortage_lasts_until_its_end_and_the_later_end_wins(stores: Stores) -
     assert stores.offerings.list_unavailable(stores.clock.now()) == {}
     (loaded,) = stores.offerings.load_catalogue()
     assert all(offering.is_available(stores.clock.now()) for offering in loaded.offerings)
+
+
+def test_subnets_and_reservations_rest_beside_the_catalogue(stores: Stores) -> None:
+    """Neither is part of it; they are told apart from everything that is."""
+    stores.offerings.save_catalogue([instance_type("m5.large")])
+    unit = OfferingKey("m5.large", ZONE, ZONE_ID, CapacityType.RESERVED, "cr-1")
+    until = NOW + timedelta(minutes=3)
+    stores.offerings.mark_unavailable([SubnetKey("subnet-1"), unit], until=until)
+    (loaded,), rests = stores.offerings.load_with_rests()
+    assert rests == {SubnetKey("subnet-1"): Unavailable(until), unit: Unavailable(until)}
+    assert all(offering.is_available(NOW) for offering in loaded.offerings)
+    stores.clock.advance(minutes=3)
+    assert stores.offerings.load_with_rests() == ((loaded,), {})
 
 
 def test_a_market_rests_as_a_whole_and_says_why(stores: Stores) -> None:

@@ -17,17 +17,24 @@ from shared.core.launch_outcome import (
     LaunchOutcome,
     react_to,
 )
-from shared.core.launch_pools import NoLaunchablePoolError
-from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token, launch_key
+from shared.core.launch_pools import AllRestError, NoLaunchablePoolError
+from shared.core.launch_request import (
+    LaunchFacts,
+    LaunchRequest,
+    build_launch_request,
+    client_token,
+    launch_key,
+    roomiest_subnets,
+)
 from shared.core.launch_template import NodeClassUnlaunchableError
-from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus
+from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, Subnet
 from shared.core.plan import OfferingKey
 from shared.core.resources import Resources
-from shared.core.unavailable_offerings import Market, quota_group
+from shared.core.unavailable_offerings import Market, SubnetKey, quota_group
 from shared.names import NODE_CLAIM_TAG
 from tests.fakes.system import START
 from tests.fakes.values import reservation
-from tests.usecases.launch_world import CATALOGUE, World, node_class, on_demand, reserved, spot
+from tests.usecases.launch_world import CATALOGUE, ZONES, World, node_class, on_demand, reserved, spot
 
 ONE_EFA = Resources.of({EFA: 1})
 TYPES = {instance_type.name: instance_type for instance_type in CATALOGUE}
@@ -59,6 +66,48 @@ def request_of(
 def test_the_emptiest_subnet_of_each_zone_is_used() -> None:
     request = request_of(on_demand("m5.large"), on_demand("m5.large", 1))
     assert [o.subnet_id for c in request.configs for o in c.overrides] == ["subnet-a2", "subnet-b"]
+
+
+def test_a_request_asks_for_no_more_than_its_subnets_have_addresses_for() -> None:
+    small = node_class(
+        status=replace(node_class().status, subnets=(Subnet("s-1", *ZONES[0], 3), Subnet("s-2", *ZONES[0], 2)))
+    )
+    request = request_of(on_demand("m5.large"), count=5, of_class=small)
+    assert (request.count, subnets_of(request)) == (3, {"s-1"})
+
+
+def test_addresses_that_this_batch_took_count_before_ec2_shows_them() -> None:
+    subnets = (Subnet("s-1", *ZONES[0], 3), Subnet("s-2", *ZONES[0], 2))
+    status = replace(node_class().status, subnets=subnets)
+    facts = LaunchFacts(node_class(status=status), TYPES, "prod", START, taken_addresses={"s-1": 3})
+    assert {zone: subnet.id for zone, subnet in roomiest_subnets(facts).items()} == {"use1-az1": "s-2"}
+
+
+def test_a_subnet_that_rests_is_left_out_and_when_all_do_nothing_new_is_learnt() -> None:
+    status = replace(node_class().status, subnets=(Subnet("s-1", *ZONES[0], 9), Subnet("s-2", *ZONES[0], 5)))
+    world = World()
+    world.add_workload(replicas=10)
+    world.plan(2, on_demand("m5.large"))
+    facts = LaunchFacts(node_class(status=status), TYPES, "prod", START, full_subnets={SubnetKey("s-1")})
+    assert subnets_of(build_launch_request(world.claims(), facts)) == {"s-2"}
+    with pytest.raises(AllRestError, match="out of addresses"):
+        build_launch_request(world.claims(), replace(facts, full_subnets={SubnetKey("s-1"), SubnetKey("s-2")}))
+
+
+def test_a_full_subnet_rests_alone_and_the_next_attempt_uses_another() -> None:
+    request = request_of(on_demand("m5.large"), on_demand("m5.large", 1))
+    full = LaunchError(
+        LaunchErrorKind.SUBNET_FULL, "InsufficientFreeAddressesInSubnet", "m5.large", "use1-az1", "subnet-a2"
+    )
+    reaction = react_to(request, LaunchOutcome(errors=(full,)))
+    assert (reaction.full_subnets, reaction.resting) == ((SubnetKey("subnet-a2"),), ())
+    assert (reaction.retry, reaction.pause, reaction.exhausted_reservation_id) == (True, False, None)
+    unnamed = react_to(request, LaunchOutcome(errors=(replace(full, zone_id=None, subnet_id=None),)))
+    assert set(unnamed.full_subnets) == {SubnetKey("subnet-a2"), SubnetKey("subnet-b")}
+
+
+def subnets_of(request: LaunchRequest) -> set[str]:
+    return {override.subnet_id for config in request.configs for override in config.overrides}
 
 
 def test_architectures_have_a_template_each_with_the_newest_image() -> None:
@@ -218,7 +267,7 @@ def outcome(*kinds: LaunchErrorKind, instances: int = 0, adopted: bool = False) 
     ("kind", "retry", "rests", "blocked"),
     [
         (LaunchErrorKind.INSUFFICIENT_CAPACITY, False, True, False),
-        (LaunchErrorKind.SUBNET_FULL, False, True, False),
+        (LaunchErrorKind.SUBNET_FULL, True, False, False),
         (LaunchErrorKind.TYPE_QUOTA, False, True, False),
         (LaunchErrorKind.UNKNOWN, True, False, False),
         (LaunchErrorKind.TRANSIENT, True, False, False),

@@ -35,6 +35,7 @@ class FakeEc2:
         self._launched: dict[str, _Launched] = {}
         self.reservations: dict[str, CapacityReservation] = {}
         self.pool_sizes: dict[tuple[str, str, CapacityType], int] = {}
+        self.subnet_sizes: dict[str, int] = {}  # subnet id -> addresses in all, of those that run out
         self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}  # (instance type, zone id) -> every launch there
         self.whole_refusals: list[LaunchError] = []  # the next calls answer this and launch nothing
         self.throttle_count = 0  # the next launches are throttled
@@ -85,6 +86,22 @@ class FakeEc2:
         return LaunchOutcome(tuple(instances), tuple(errors), now)
 
     def _room(self, request: LaunchRequest, override: LaunchOverride, wanted: int) -> tuple[int, LaunchError | None]:
+        addresses = self.free_addresses(override.subnet_id)
+        if addresses is not None and addresses < wanted:
+            granted, refused = self._room_in_pool(request, override, addresses) if addresses > 0 else (0, None)
+            kind, code = LaunchErrorKind.SUBNET_FULL, "InsufficientFreeAddressesInSubnet"
+            full = LaunchError(kind, code, override.instance_type, override.zone_id, override.subnet_id)
+            return granted, refused or full
+        return self._room_in_pool(request, override, wanted)
+
+    def free_addresses(self, subnet_id: str) -> int | None:
+        """Return how many instances still find an address; None for a subnet that is large enough for everybody."""
+        size = self.subnet_sizes.get(subnet_id)
+        return None if size is None else size - sum(instance.subnet_id == subnet_id for instance in self.live())
+
+    def _room_in_pool(
+        self, request: LaunchRequest, override: LaunchOverride, wanted: int
+    ) -> tuple[int, LaunchError | None]:
         place = (override.instance_type, override.zone_id)
         if place in self.refusals:
             return 0, LaunchError(self.refusals[place], self.refusals[place].value, *place)

@@ -9,6 +9,7 @@ from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage, is_probed_by_other, needs_probe, probed
+from shared.core.unavailable_offerings import Rested
 
 
 class MemoryLaunchAttempts:
@@ -42,16 +43,16 @@ class MemoryShortageHistory:
     """Implements ``ShortageHistory``."""
 
     def __init__(self) -> None:
-        self.rows: dict[OfferingKey, Shortage] = {}
+        self.rows: dict[Rested, Shortage] = {}
 
-    def get_many(self, offerings: Collection[OfferingKey]) -> Mapping[OfferingKey, Shortage]:
+    def get_many(self, offerings: Collection[Rested]) -> Mapping[Rested, Shortage]:
         return {offering: self.rows[offering] for offering in offerings if offering in self.rows}
 
-    def put(self, shortages: Mapping[OfferingKey, Shortage]) -> None:
+    def put(self, shortages: Mapping[Rested, Shortage]) -> None:
         self.rows.update(shortages)
 
     def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
-        known = self.get_many(offerings)
+        known = {offering: self.rows[offering] for offering in offerings if offering in self.rows}
         short = {offering: shortage for offering, shortage in known.items() if needs_probe(shortage, now)}
         taken = {offering for offering, shortage in short.items() if is_probed_by_other(shortage, batch_id, now)}
         for offering in short.keys() - taken:
@@ -59,7 +60,7 @@ class MemoryShortageHistory:
                 self.rows[offering] = probed(short[offering], batch_id, now)
         return frozenset(taken)
 
-    def forget(self, offerings: Collection[OfferingKey]) -> None:
+    def forget(self, offerings: Collection[Rested]) -> None:
         for offering in offerings:
             self.rows.pop(offering, None)
 

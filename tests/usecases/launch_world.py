@@ -84,9 +84,9 @@ def node_class(name: str = "default", **changes: Any) -> NodeClass:
     status = NodeClassStatus(
         reservation_ids=("cr-1", "cr-block", "cr-int"),
         subnets=(
-            Subnet("subnet-a", *ZONES[0], 200),
-            Subnet("subnet-a2", *ZONES[0], 300),
-            Subnet("subnet-b", *ZONES[1], 100),
+            Subnet("subnet-a", *ZONES[0], 2000),
+            Subnet("subnet-a2", *ZONES[0], 3000),
+            Subnet("subnet-b", *ZONES[1], 1000),
         ),
         security_group_ids=("sg-1",),
         machine_images=(

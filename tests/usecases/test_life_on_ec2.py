@@ -8,6 +8,8 @@ import pytest
 from shared.core import labels
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState
+from shared.core.node_class import Subnet
+from shared.core.unavailable_offerings import SubnetKey
 from tests.usecases.launch_world import PRICES, on_demand
 from tests.usecases.live_world import LiveWorld
 
@@ -236,3 +238,43 @@ def test_what_ec2_has_none_of_is_left_alone_until_its_rest_is_over(world: LiveWo
     world.clock.advance(minutes=3)
     (again,) = world.launched(1, short, batch_id="b-3")
     assert (again.state, again.offering) == (ClaimState.LAUNCHED, short)
+
+
+def small_subnets(world: LiveWorld, count: int = 2) -> list[str]:
+    """Let the class have so many subnets of one zone, with room for eleven addresses each."""
+    client = world.aws.cloud.ec2
+    vpc = client.describe_vpcs()["Vpcs"][0]["VpcId"]
+    made = [
+        client.create_subnet(VpcId=vpc, CidrBlock=f"172.31.255.{16 * n}/28", AvailabilityZone="us-east-1a")["Subnet"]
+        for n in range(count)
+    ]
+    subnets = tuple(
+        Subnet(it["SubnetId"], it["AvailabilityZone"], it["AvailabilityZoneId"], it["AvailableIpAddressCount"])
+        for it in made
+    )
+    node_class = world.policy.classes["default"]
+    world.policy.classes["default"] = replace(node_class, status=replace(node_class.status, subnets=subnets))
+    return [subnet.id for subnet in subnets]
+
+
+def test_fifteen_nodes_find_addresses_in_two_subnets_of_eleven(world: LiveWorld) -> None:
+    first, second = small_subnets(world)
+    claims = world.launched(15, on_demand("m5.large"))
+    assert {claim.state for claim in claims} == {ClaimState.LAUNCHED}
+    assert sorted(claim.subnet_id or "" for claim in claims) == sorted([first] * 11 + [second] * 4)
+    assert not world.state.offerings.list_unavailable(world.clock.now())
+
+
+def test_outsiders_in_a_subnet_cost_a_reservation_nothing(world: LiveWorld) -> None:
+    """EC2 refuses for want of an address; the units are free, and the next attempt uses them from another subnet."""
+    cr = world.aws.cloud.reserve(4)
+    full, other = small_subnets(world)
+    world.discover(cr)
+    world.aws.cloud.ec2.run_instances(
+        ImageId=world.aws.cloud.image_id, InstanceType="m5.large", MinCount=11, MaxCount=11, SubnetId=full
+    )
+    claims = world.launched(4, world.aws.reserved(cr))
+    assert {claim.subnet_id for claim in claims} == {other}
+    assert world.aws.reservation(cr).available_count == 0
+    assert not world.bus.of("Reservation Exhausted")
+    assert set(world.state.offerings.list_unavailable(world.clock.now())) == {SubnetKey(full)}

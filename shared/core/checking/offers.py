@@ -89,6 +89,11 @@ class Offers(Places):
 
     def class_problem(self, node_class: NodeClass, key: OfferingKey) -> str | None:
         """Say why the class cannot launch this offering, or None. Lists that discovery left empty do not forbid."""
+        if key.zone_id in node_class.status.zones_full_until:
+            return f"has no free address in {key.zone}"
+        return self._lasting_problem(node_class, key)
+
+    def _lasting_problem(self, node_class: NodeClass, key: OfferingKey) -> str | None:
         return self._place_problem(node_class, key) or self._type_problem(node_class, key.instance_type)
 
     def _place_problem(self, node_class: NodeClass, place: OfferingKey | Place) -> str | None:
@@ -164,7 +169,7 @@ class Offers(Places):
                 known = allowed[where]
                 if known is not None:
                     ever.append(known)
-                    if offering.is_available(self.now):
+                    if offering.is_available(self.now) and known.zone_id not in node_class.status.zones_full_until:
                         now.append(known)
         return found
 
@@ -180,10 +185,10 @@ class Offers(Places):
         for item in self.snapshot.reservations:
             key = OfferingKey(item.instance_type, item.zone, item.zone_id, CapacityType.RESERVED, item.id)
             if (
-                (item.free_units > 0 or not only_now)
+                (not only_now or (item.free_units > 0 and item.zone_id not in node_class.status.zones_full_until))
                 and item.instance_type in self.types
                 and self.reservation_problem(item, node_class) is None
-                and self.class_problem(node_class, key) is None
+                and self._lasting_problem(node_class, key) is None
                 and self.description(pool, key) is not None
             ):
                 yield key

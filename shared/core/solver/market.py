@@ -158,6 +158,7 @@ class Market:
         tolerating = self._tolerating(entry)
         by_type = self._meeting_types(entry, types, tolerating)
         by_place: dict[OfferedPlace, tuple[int, Mapping[str, str]]] = {}
+        full_zones = entry.node_class.status.zones_full_until
         zone_ids = frozenset(subnet.zone_id for subnet in entry.node_class.status.subnets)
         reserved: dict[str, list[CapacityReservation]] = {}
         for reservation in selected_reservations(self.snapshot, entry.node_class):
@@ -173,7 +174,7 @@ class Market:
                     if known[0] >= 0:
                         self.places.append((entry, place))
                 mask, labels = known
-                if mask >= 0 and is_available and meeting & mask:
+                if mask >= 0 and is_available and meeting & mask and place.zone_id not in full_zones:
                     self._add_option(entry, instance_type, place, price, meeting & mask, labels)
 
     def _offered(

@@ -244,9 +244,9 @@ class Reasons:
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
         if not accepts(labels, wanted):
             return None  # the pool does not offer this at all
-        subnets = entry.node_class.status.subnets
-        if subnets and all(subnet.zone != place.zone for subnet in subnets):
-            message = f"class {entry.node_class.name} has no subnet in {place.zone}"
+        status, name = entry.node_class.status, entry.node_class.name
+        if status.subnets and all(subnet.zone_id != place.zone_id for subnet in status.subnets):
+            message = f"class {name} has no subnet in {place.zone}"
             return Failure(ReasonCode.INCOMPATIBLE, message, key, misses=1)
         if not any(
             accepts(labels, (item for name, item in term.items() if name in OFFERING_KEYS)) for term in selection.terms
@@ -257,6 +257,10 @@ class Reasons:
             message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
             code = ReasonCode.FALLBACK_NOT_YET if place.capacity_type in wishes.ladder else ReasonCode.INCOMPATIBLE
             return Failure(code, message, key, price, misses=1)
+        full_until = status.zones_full_until.get(place.zone_id)
+        if full_until is not None:
+            message = f"no subnet of class {name} in {place.zone} has a free address"
+            return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, price, full_until)
         failure = self._limited(entry, instance_type, key, price)
         if failure is not None:
             return failure
