@@ -238,8 +238,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(end_instances, set_timers),
     ),
     Function.EXPIRE: Duty(
-        writes=_CLAIMS,
-        reads=(Table.OFFERINGS, Table.POLICY),
+        writes=(*_CLAIMS, Table.OFFERINGS),  # what instances that end before they run let rest
+        reads=(Table.POLICY,),
         describes=(
             "AvailabilityZones",
             "CapacityBlocks",
@@ -258,8 +258,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(keep_snapshots, end_instances, ec2_permissions.move_units),
     ),
     Function.COLLECT: Duty(
-        writes=_CLAIMS,
-        reads=(Table.OFFERINGS, Table.POLICY),
+        writes=(*_CLAIMS, Table.OFFERINGS),
+        reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         describes=("CapacityBlockStatus", "Instances", "LaunchTemplates"),
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),

@@ -78,6 +78,22 @@ def refuse_launches(
     return {}
 
 
+def fail_starts(
+    world: World,
+    *,
+    code: str = "Client.InternalError",
+    message: str = "Client error on launch",
+    instance_type: str | None = None,
+    zone: str | None = None,
+    market: str | None = None,
+    count: int | None = None,
+) -> dict[str, Any]:
+    """Let instances that match end with a state reason when they would begin to run; for good without a count."""
+    name = zone_of(world, zone).name if zone else None
+    world.faults.starts.append(LaunchFault(code, message, instance_type, name, market, count))
+    return {}
+
+
 def mistreat_events(
     world: World, *, kind: FaultKind, detail_type: str = "", count: int = 1, delay_s: float = 0.0
 ) -> dict[str, Any]:
@@ -111,6 +127,7 @@ ACTIONS: Final[Mapping[str, Action]] = {
     "fail_calls": fail_calls,
     "lose_response": lose_response,
     "refuse_launches": refuse_launches,
+    "fail_starts": fail_starts,
     "mistreat_events": mistreat_events,
     "clear_faults": clear_faults,
     "emit": emit,

@@ -19,7 +19,10 @@ class CallFault:
 
 @dataclass
 class LaunchFault:
-    """The next ``count`` matching launches are refused with ``code``; None means any, or for good."""
+    """The next ``count`` matching launches are refused, or end before they run, with ``code``.
+
+    None means any, or for good.
+    """
 
     code: str
     message: str
@@ -41,6 +44,7 @@ class Faults:
 
     calls: list[CallFault] = field(default_factory=list)
     launches: list[LaunchFault] = field(default_factory=list)
+    starts: list[LaunchFault] = field(default_factory=list)
     lost_responses: dict[str, int] = field(default_factory=dict)
 
     def before_call(self, operation: str) -> None:
@@ -62,11 +66,21 @@ class Faults:
 
     def before_launch(self, spec: LaunchSpec) -> None:
         """Refuse one launch if a fault waits for it."""
-        fault = next((f for f in self.launches if f.matches(spec)), None)
-        if fault is None:
-            return
-        if fault.count is not None:
-            fault.count -= 1
-            if fault.count <= 0:
-                self.launches.remove(fault)
-        raise Ec2Error(fault.code, fault.message)
+        fault = _used(self.launches, spec)
+        if fault is not None:
+            raise Ec2Error(fault.code, fault.message)
+
+    def at_start(self, spec: LaunchSpec) -> tuple[str, str] | None:
+        """Return the state reason with which an instance ends instead of running, if a fault waits for it."""
+        fault = _used(self.starts, spec)
+        return None if fault is None else (fault.code, f"{fault.code}: {fault.message}")
+
+
+def _used(faults: list[LaunchFault], spec: LaunchSpec) -> LaunchFault | None:
+    """Return the fault that is meant for a launch, and count it."""
+    fault = next((f for f in faults if f.matches(spec)), None)
+    if fault is not None and fault.count is not None:
+        fault.count -= 1
+        if fault.count <= 0:
+            faults.remove(fault)
+    return fault

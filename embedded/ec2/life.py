@@ -117,7 +117,12 @@ def _become_running(world: World, instance: Instance) -> None:
         return
     reservation = world.reservations.get(instance.reservation_id or "")
     is_stuck = reservation is not None and instance.instance_id in reservation.stuck
-    if instance.state == "pending" and not is_stuck:
+    if instance.state != "pending" or is_stuck:
+        return
+    failure = world.faults.at_start(instance.spec)
+    if failure is not None:
+        terminate(world, instance, failure)
+    else:
         _enter_state(world, instance, "running")
 
 

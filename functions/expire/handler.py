@@ -20,6 +20,8 @@ def handler(event: dict[str, Any], _context: Any) -> None:
     count("NodesUnhealthy", report.unhealthy_count)
     count("NodesNeverStarted", report.stuck_count)
     count("CapacitySuspected", report.suspected_count)
+    count("NodesEndedEarly", report.early_count)
+    count("LaunchesBlocked", report.blocked_count)
     count("ReservationsStarted", report.started_count)
     count("ReservationsUnread", report.unread_count)
     count("CapacityTypesChanged", report.rebought_count)

@@ -23,6 +23,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("EventsAboutOthers", report.foreign_count)
     count("NodesDrained", report.drained_count)
     count("CapacitySuspected", report.suspected_count)
+    count("NodesEndedEarly", report.early_count)
+    count("LaunchesBlocked", report.blocked_count)
     left = report.failed_instance_ids
     failed = [it for it in received if it.id in notices and left.intersection(notices[it.id].instance_ids)]
     if failed:

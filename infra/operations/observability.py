@@ -49,11 +49,14 @@ WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.D
 
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
-    "LaunchesBlocked": ("EC2 refuses everything that a class asks for: it launches nothing.", (Function.LAUNCH,)),
+    "LaunchesBlocked": (
+        "Nothing of a class can be launched, or starts: it rests.",
+        (Function.LAUNCH, Function.EXPIRE, Function.REACT),
+    ),
     "QuotasReached": ("EC2 refuses launches because a quota of the account is used up.", (Function.LAUNCH,)),
     "LaunchesRefused": ("EC2 refuses launches for a reason that somebody must look at.", (Function.LAUNCH,)),
     "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
-    "CapacitySuspected": ("Units of a Capacity Block seem to be broken.", (Function.EXPIRE, Function.REACT)),
+    "CapacitySuspected": ("Units of a reservation seem to be broken.", (Function.EXPIRE, Function.REACT)),
     "OrphansSpared": ("Instances of ours have no claim, and are left alone.", (Function.COLLECT,)),
     "EndingsHeld": ("More nodes would end than the safety envelope allows: none does.", (Function.COLLECT,)),
     "TablesUnknown": ("The tables are not known to be whole: nothing is ended.", (Function.COLLECT,)),

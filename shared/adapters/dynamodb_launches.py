@@ -27,7 +27,7 @@ from shared.core.json_codec import dumps, loads
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
-from shared.core.unavailable_offerings import Rested, SubnetKey
+from shared.core.unavailable_offerings import BootKey, NodeClassKey, Remembered, SubnetKey
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock
@@ -105,13 +105,13 @@ class DynamoDbShortageHistory:
         self._table = DynamoDbTable(client, table_name)
         self._clock = clock
 
-    def get_many(self, offerings: Collection[Rested]) -> Mapping[Rested, Shortage]:
+    def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
         """Return what is remembered about the offerings."""
         keys = {_shortage_key(offering): offering for offering in offerings}
         rows = self._table.get_many(keys, self._clock.now())
         return {keys[text(row, KEY)]: loads(Shortage, data(row)) for row in rows}
 
-    def put(self, shortages: Mapping[Rested, Shortage]) -> None:
+    def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         """Remember shortages; the last writer wins, all of them mean the same."""
         for offering in sorted(shortages, key=_shortage_key):
             with map_client_errors():
@@ -139,14 +139,14 @@ class DynamoDbShortageHistory:
             return False
         return True
 
-    def forget(self, offerings: Collection[Rested]) -> None:
+    def forget(self, offerings: Collection[Remembered]) -> None:
         """Delete the rows; those that do not exist are passed over."""
         for key in sorted(map(_shortage_key, offerings)):
             with map_client_errors():
                 self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": key}})
 
 
-def _shortage_row(offering: Rested, shortage: Shortage) -> Attributes:
+def _shortage_row(offering: Remembered, shortage: Shortage) -> Attributes:
     return attributes(
         {
             KEY: _shortage_key(offering),
@@ -162,8 +162,12 @@ def _attempt_key(batch_id: str) -> str:
     return f"#launch {batch_id}"
 
 
-def _shortage_key(offering: Rested) -> str:
+def _shortage_key(offering: Remembered) -> str:
     if isinstance(offering, SubnetKey):
         return f"#failures {offering.subnet_id}"
+    if isinstance(offering, NodeClassKey):
+        return f"#failures class {offering.name} {offering.static_hash}"
+    if isinstance(offering, BootKey):
+        return f"#failures boots {_shortage_key(offering.offering).removeprefix('#failures ')}"
     where = f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"
     return where if offering.reservation_id is None else f"{where} {offering.reservation_id}"

@@ -28,7 +28,7 @@ from shared.adapters.dynamodb_table import (
 from shared.core.instance_type import CapacityType, InstanceType
 from shared.core.json_codec import dumps, loads
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import Market, Place, SubnetKey, Unavailable, with_shortages
+from shared.core.unavailable_offerings import Market, NodeClassKey, Place, SubnetKey, Unavailable, with_shortages
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError
 from shared.ports.system import Clock
@@ -44,6 +44,7 @@ REASON: Final = "reason"
 _SHORTAGE_PREFIX: Final = "#shortage "
 _MARKET_PREFIX: Final = "#market "
 _SUBNET_PREFIX: Final = "#subnet "
+_CLASS_PREFIX: Final = "#class "
 _NOT_OFFERED: Final = OfferingKey("", "", "", CapacityType.ON_DEMAND)
 _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
 
@@ -125,6 +126,8 @@ class DynamoDbOfferingStore:
 def _key(place: Place) -> str:
     if isinstance(place, SubnetKey):
         return _SUBNET_PREFIX + place.subnet_id
+    if isinstance(place, NodeClassKey):
+        return f"{_CLASS_PREFIX}{place.name} {place.static_hash}"
     return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
 
 
@@ -133,6 +136,9 @@ def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
     key = text(row, KEY)
     if key.startswith(_SUBNET_PREFIX):
         place = SubnetKey(key.removeprefix(_SUBNET_PREFIX))
+    elif key.startswith(_CLASS_PREFIX):
+        name, _, static_hash = key.removeprefix(_CLASS_PREFIX).partition(" ")
+        place = NodeClassKey(name, static_hash)
     elif key.startswith(_MARKET_PREFIX):
         place = loads(Market, data(row))
     else:
@@ -146,8 +152,8 @@ def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
         {
             KEY: _key(place),
             FORM: CURRENT_FORM,
-            # Whoever does not know rows about subnets reads one about an offering that nobody has.
-            DATA: dumps(_NOT_OFFERED if isinstance(place, SubnetKey) else place),
+            # Whoever does not know rows about subnets and classes reads one about an offering that nobody has.
+            DATA: dumps(place if isinstance(place, OfferingKey | Market) else _NOT_OFFERED),
             UNTIL: instant(until),
             REASON: reason or None,
             LISTING_KEY: SHORTAGES,

@@ -153,6 +153,7 @@ def instance_of(item: Mapping[str, Any]) -> Instance:
         subnet_id=item.get("SubnetId"),
         security_group_ids=tuple(sorted(group["GroupId"] for group in item.get("SecurityGroups", []))),
         launch_template_id=tags.get(_TEMPLATE_TAG),
+        state_reason=item.get("StateReason", {}).get("Code"),
     )
 
 

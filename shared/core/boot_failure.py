@@ -47,10 +47,18 @@ def after_boot_failure(
         return BootFailures(1, (claim_id,), now, now)
     if claim_id in previous.claim_ids:
         return previous
+    if now < previous.until:  # units rest already, so this is another one
+        rest = _rest(previous.round_count - 1)
+        claim_ids = tuple(sorted({*previous.claim_ids, claim_id}))
+        return replace(previous, claim_ids=claim_ids, until=max(previous.until, now + rest))
     if launched_at < previous.seen_at:
         return replace(previous, claim_ids=tuple(sorted({*previous.claim_ids, claim_id})))
-    rest = min(LONGEST_REST, FIRST_REST * (1 << min(previous.round_count - 1, 10)))
-    return BootFailures(previous.round_count + 1, (claim_id,), now, now + rest)
+    return BootFailures(previous.round_count + 1, (claim_id,), now, now + _rest(previous.round_count))
+
+
+def _rest(round_count: int) -> timedelta:
+    """Return how long units rest once one more round has failed after so many."""
+    return min(LONGEST_REST, FIRST_REST * (1 << min(round_count - 1, 10)))
 
 
 def forgotten_at(failures: BootFailures) -> datetime:

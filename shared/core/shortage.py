@@ -65,10 +65,11 @@ def after_failure(previous: Shortage | None, now: datetime) -> Shortage:
     return Shortage(max(previous.until, now + rest_of(count)), count)
 
 
-def after_reserved_failure(previous: Shortage | None, now: datetime) -> Shortage:
-    """Return what is remembered after a launch into a reservation came to nothing at ``now``.
+def after_tolerated_failure(previous: Shortage | None, now: datetime) -> Shortage:
+    """Return what is remembered after a failure at ``now`` of what a single failure says little about.
 
-    Failures of one minute count once: they met the same observation.
+    That is a reservation, which is observed again within a minute, and a class of which an instance ended for no known
+    reason. Failures of one minute count once: they met the same observation.
     """
     if previous is None or now > forgotten_at(previous):
         return Shortage(now + _FIRST_RESERVED_REST)
@@ -79,8 +80,8 @@ def after_reserved_failure(previous: Shortage | None, now: datetime) -> Shortage
     return Shortage(now + min(LONGEST_REST, rest), count)
 
 
-def rests_reservation(shortage: Shortage) -> bool:
-    """Whether a reservation is left alone for it, whatever EC2 shows as free."""
+def exceeds_tolerance(shortage: Shortage) -> bool:
+    """Whether that has failed too often in a row: it is left alone until ``until``."""
     return shortage.failure_count > _REFUSALS_TOLERATED
 
 

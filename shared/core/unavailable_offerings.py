@@ -42,7 +42,23 @@ class Unavailable:
     reason: str = ""
 
 
-Rested = OfferingKey | SubnetKey  # what a launch that fails lets rest
+@dataclass(frozen=True, slots=True)
+class NodeClassKey:
+    """A class of which nothing starts, as it is configured: another configuration is another key."""
+
+    name: str
+    static_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class BootKey:
+    """Instances of an offering that ended before they ran: EC2 has capacity, so a launch says nothing about it."""
+
+    offering: OfferingKey
+
+
+Rested = OfferingKey | SubnetKey | NodeClassKey  # what a launch that fails lets rest
+Remembered = Rested | BootKey  # what is counted, so that it rests longer each time
 Place = Rested | Market
 
 

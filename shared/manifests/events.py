@@ -179,20 +179,20 @@ class NodeCapacityTypeChanged(Event):
 
 
 class LaunchFailed(Event):
-    """EC2 refused a launch; the replicas are demand again."""
+    """EC2 refused a launch, or ended the instance before it ran; the replicas are demand again."""
 
     detail_type: ClassVar[str] = "Launch Failed"
 
     node_claims: list[str]
     offering: OfferingDetail
-    code: str = Field(description="EC2's error code.")
+    code: str = Field(description="EC2's error code, or the state reason of the instance.")
     message: str
     workloads: list[PlacedWorkload]
     unavailable_until: AwareDatetime | None = Field(default=None, description="The offering is not tried before.")
 
 
 class LaunchesBlocked(Event):
-    """A class cannot launch anything until its configuration or permissions change."""
+    """A class launches nothing for now: its configuration or permissions do not allow it, or nothing of it starts."""
 
     detail_type: ClassVar[str] = "Launches Blocked"
 
@@ -237,7 +237,7 @@ class BlockStatusDetail(Part):
 
 
 class CapacitySuspected(Event):
-    """Nodes launched into a Capacity Block fail to boot one after the other: some of its units seem to be broken."""
+    """Nodes launched into a reservation fail to boot one after the other: some of its units seem to be broken."""
 
     detail_type: ClassVar[str] = "Capacity Suspected"
 

@@ -9,7 +9,7 @@ from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage
-from shared.core.unavailable_offerings import Rested
+from shared.core.unavailable_offerings import Remembered
 
 
 class LaunchAttemptStore(Protocol):
@@ -35,11 +35,11 @@ class LaunchAttemptStore(Protocol):
 class ShortageHistory(Protocol):
     """Shortages that were seen, those that are over included, for as long as a failed probe would count."""
 
-    def get_many(self, offerings: Collection[Rested]) -> Mapping[Rested, Shortage]:
+    def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
         """Return what is remembered about the offerings."""
         ...
 
-    def put(self, shortages: Mapping[Rested, Shortage]) -> None:
+    def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         """Remember shortages."""
         ...
 
@@ -50,7 +50,7 @@ class ShortageHistory(Protocol):
         """
         ...
 
-    def forget(self, offerings: Collection[Rested]) -> None:
+    def forget(self, offerings: Collection[Remembered]) -> None:
         """Drop what is remembered: EC2 had capacity again."""
         ...
 

@@ -1,4 +1,4 @@
-"""Report units of a Capacity Block in which one node after the other does not boot, with what EC2 says about them."""
+"""Report units of a reservation in which one node after the other does not boot, with what EC2 says about them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.boot_failure import BootFailures, after_boot_failure
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.capacity_reservation import CapacityReservation
 from shared.core.node_claim import NodeClaim
 from shared.manifests.events import BlockStatusDetail, CapacitySuspected
 from shared.ports.capacity_blocks import BlockStatusReader, BootFailureStore
@@ -40,8 +40,8 @@ class BrokenCapacity:
 
     def _note(self, reservation_id: str, claims: Sequence[NodeClaim], now: datetime) -> bool:
         record = self.reservations.get(reservation_id)
-        if record is None or record.reservation.kind is not ReservationKind.CAPACITY_BLOCK:
-            return False  # elsewhere EC2 chooses among more machines than those that we pay for
+        if record is None:
+            return False
         before = self.failures.get(reservation_id)
         after = before
         for claim in claims:

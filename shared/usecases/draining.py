@@ -161,12 +161,20 @@ class Draining:
         refused = {} if receipt is None or receipt.refused is None else receipt.refused
         return Moves((*moves.moved, *again), moves.lost, refused)
 
-    def ended(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
-        """Note that the instances of claims are gone; what still ran there is demand again."""
+    def ended(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+        """Note that the instances of claims are gone; what still ran there is demand again.
+
+        ``failures`` says why, by claim, where neither a drain nor the claim does.
+        """
+        why = failures or {}
         ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
         if ending:
-            self.publisher.publish([node_terminated(c, _why(c), now, c.placements) for c in ending])
-        moves = _each(ending, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminated, now)))
+            told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
+            self.publisher.publish(told)
+        moves = _each(
+            ending,
+            lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminated, now, why.get(claim.id))),
+        )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
             self.queue.wake_planner(reason="node terminated")
@@ -210,14 +218,15 @@ def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
     return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
 
 
-def _terminated(now: datetime, claim: NodeClaim) -> NodeClaim | None:
+def _terminated(now: datetime, failure: str | None, claim: NodeClaim) -> NodeClaim | None:
     if not claim.may_become(ClaimState.TERMINATED):
         return None
-    return replace(claim, state=ClaimState.TERMINATED, terminated_at=now)
+    return replace(claim, state=ClaimState.TERMINATED, terminated_at=now, failure=claim.failure or failure)
 
 
-def _why(claim: NodeClaim) -> str:
-    return claim.drain.reason.value if claim.drain is not None else claim.failure or "InstanceTerminated"
+def _why(claim: NodeClaim, failure: str | None) -> str:
+    own = claim.drain.reason.value if claim.drain is not None else claim.failure
+    return own or failure or "InstanceTerminated"
 
 
 def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:

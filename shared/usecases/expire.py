@@ -49,7 +49,9 @@ class ExpireReport:
     aged_count: int = 0
     unhealthy_count: int = 0  # nodes that have just become unhealthy, whether or not they are replaced
     stuck_count: int = 0  # instances that never reached running
-    suspected_count: int = 0  # blocks that have become suspected of broken units
+    suspected_count: int = 0  # reservations that have become suspected of broken units
+    early_count: int = 0  # nodes that ended before they ran
+    blocked_count: int = 0  # classes that rest because their nodes do
     started_count: int = 0  # reservations that were seen to begin
     unread_count: int = 0  # readings that EC2 refused; what was known before was used
     refused: dict[str, str] = field(default_factory=dict)
@@ -86,7 +88,8 @@ class Expire:
         shown = self._read(rest)
         followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
         report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
-        report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.suspected_count
+        report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.early.suspected_count
+        report.early_count, report.blocked_count = followed.early.ended_count, followed.early.blocked_count
         report.refused.update(followed.refused)
         gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
         present = [claim for claim in rest if claim.id not in gone]

@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.boot_failure import without_suspected
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.capacity_reservation import CapacityReservation
 from shared.core.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.full_subnets import with_full_zones
 from shared.core.node_claim import NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.snapshot import Node, Snapshot
-from shared.core.unavailable_offerings import Place, Unavailable, without_resting
+from shared.core.unavailable_offerings import NodeClassKey, Place, Unavailable, without_resting
 from shared.core.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
@@ -103,7 +103,7 @@ class SnapshotGatherer:
     def _promisable(self, records: Mapping[str, ReservationRecord], now: datetime) -> tuple[CapacityReservation, ...]:
         """Return the reservations, by id, without the units that are suspected to be broken."""
         found = tuple(records[key].reservation for key in sorted(records))
-        if all(reservation.kind is not ReservationKind.CAPACITY_BLOCK for reservation in found):
+        if not found:
             return found
         return without_suspected(found, self.boot_failures.list_remembered(), now)
 
@@ -117,14 +117,23 @@ def _node(
 
 
 def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
-    """Keep zones out of plans in which nothing would get an address, and what may hold secrets out of snapshots."""
+    """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
     roomy = replace(node_class, status=with_full_zones(node_class.status, rests, now))
-    return _as_ready(_without_user_data(roomy))
+    return _as_ready(_without_rest(_without_user_data(roomy), rests))
 
 
 def _without_user_data(node_class: NodeClass) -> NodeClass:
     """Leave out what no plan asks for and what may hold secrets: snapshots are kept for replays."""
     return replace(node_class, user_data=None)
+
+
+def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:
+    """Keep a class out of plans whose instances end before they run."""
+    rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+    if rest is None or node_class.status.launch_blocked_reason is not None:
+        return node_class
+    reason = f"{rest.reason}; launched again from {rest.until:%H:%M} UTC, or when the class changes"
+    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=reason))
 
 
 def _as_ready(node_class: NodeClass) -> NodeClass:

@@ -32,7 +32,7 @@ from shared.core.launch_template import NodeClassUnlaunchableError
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_class import NodeClass
 from shared.core.plan import OfferingKey
-from shared.core.unavailable_offerings import SubnetKey, resting
+from shared.core.unavailable_offerings import NodeClassKey, SubnetKey, resting
 from shared.manifests.events import LaunchesBlocked
 from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
 from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
@@ -243,6 +243,9 @@ class Launch:
         if claim.offering.reservation_id is not None:
             record = self.reservations.get(claim.offering.reservation_id)
         catalogue, rests = self.offerings.load_with_rests()
+        of_class = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+        if of_class is not None:
+            raise AllRestError(f"class {node_class.name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
         return LaunchFacts(
             node_class=node_class,
             catalogue={instance_type.name: instance_type for instance_type in catalogue},

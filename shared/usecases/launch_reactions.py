@@ -13,11 +13,11 @@ from shared.core.shortage import (
     UNSUPPORTED_REST,
     Shortage,
     after_failure,
-    after_reserved_failure,
+    after_tolerated_failure,
+    exceeds_tolerance,
     needs_probe,
-    rests_reservation,
 )
-from shared.core.unavailable_offerings import Market, Rested, Unavailable
+from shared.core.unavailable_offerings import Market, Remembered, Rested, Unavailable
 from shared.manifests.events import LaunchesBlocked, ReservationExhausted
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.launches import LaunchPolicy, ShortageHistory
@@ -50,9 +50,9 @@ class LaunchReactions:
         self._forget_ended(attempt, reaction)
         rests |= {offering: Shortage(at + UNSUPPORTED_REST) for offering in reaction.unsupported}
         if rests:
-            self.shortages.put(rests)
+            self.shortages.put(dict[Remembered, Shortage](rests.items()))
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
-        resting = {key: rest for key, rest in rests.items() if not _is_reserved(key) or rests_reservation(rest)}
+        resting = {key: rest for key, rest in rests.items() if not _is_reserved(key) or exceeds_tolerance(rest)}
         ends = self._mark(resting)
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():
@@ -71,13 +71,13 @@ class LaunchReactions:
         ``reason`` is for users, who would take it for insufficient capacity otherwise.
         """
         rests = self._after_failure(pools, at)
-        self.shortages.put(rests)
+        self.shortages.put(dict[Remembered, Shortage](rests.items()))
         return max(self._mark(rests, reason))
 
     def _after_failure(self, failed: Sequence[Rested], at: datetime) -> dict[Rested, Shortage]:
         known = self.shortages.get_many(failed) if failed else {}
         return {
-            key: (after_reserved_failure if _is_reserved(key) else after_failure)(known.get(key), at) for key in failed
+            key: (after_tolerated_failure if _is_reserved(key) else after_failure)(known.get(key), at) for key in failed
         }
 
     def _mark(self, rests: Mapping[Rested, Shortage], reason: str = "") -> list[datetime]:

@@ -14,9 +14,9 @@ from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
 from shared.usecases.announce import capacity_type_changed
-from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.claim_moves import save_claim
 from shared.usecases.draining import Draining
+from shared.usecases.early_ends import EarlyEnd, EarlyEndReport, EarlyEnds
 
 _TO_TERMINATE: Final = (Meaning.STOPPED, Meaning.STUCK, Meaning.TERMINATE_AGAIN)
 _FAILURES: Final = {Meaning.STOPPED: "InstanceStopped", Meaning.STUCK: "InstanceNeverStarted"}
@@ -28,7 +28,7 @@ class LifeReport:
 
     by_meaning: dict[Meaning, int] = field(default_factory=dict)
     rebought_count: int = 0
-    suspected_count: int = 0  # blocks that have become suspected of broken units
+    early: EarlyEndReport = field(default_factory=EarlyEndReport)
     refused: dict[str, str] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # ids of claims that others kept moving: look again later
     freed_reservation_ids: set[str] = field(default_factory=set)  # of instances that are gone
@@ -48,7 +48,7 @@ class NodeLife:
     policy: LaunchPolicy
     instances: InstanceReader
     draining: Draining
-    broken: BrokenCapacity
+    early_ends: EarlyEnds
     publisher: EventPublisher
 
     def follow(self, claims: Sequence[NodeClaim], now: datetime) -> LifeReport:
@@ -75,12 +75,18 @@ class NodeLife:
         gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
         report.freed_reservation_ids = {reservation_id for reservation_id in gone if reservation_id is not None}
         ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
-        never_ran = [claim for claim in ended if claim.state is ClaimState.LAUNCHED]
-        report.suspected_count = self.broken.note(never_ran, now)
+        stuck = {claim.id for claim in found.get(Meaning.STUCK, ())}
+        never_ran = [
+            EarlyEnd(claim, _state_reason(shown.get(claim.instance_id or "")), claim.id in stuck)
+            for claim in ended
+            if claim.state is ClaimState.LAUNCHED
+        ]
+        report.early = self.early_ends.note(never_ran, now)
         to_end = [claim for what in _TO_TERMINATE for claim in found.get(what, ())]
         failures = {claim.id: why for what, why in _FAILURES.items() for claim in found.get(what, ())}
+        why_gone = {end.claim.id: end.state_reason for end in never_ran if end.state_reason is not None}
         for moves in (
-            self.draining.ended(found.get(Meaning.ENDED, ()), now),
+            self.draining.ended(found.get(Meaning.ENDED, ()), now, why_gone),
             self.draining.terminate(to_end, now, failures),
         ):
             report.lost.update(moves.lost)
@@ -121,6 +127,10 @@ class NodeLife:
             except ConflictError:
                 lost.add(claim.id)
         return count
+
+
+def _state_reason(instance: Instance | None) -> str | None:
+    return None if instance is None else instance.state_reason
 
 
 def _running(now: datetime, claim: NodeClaim) -> NodeClaim | None:

@@ -40,7 +40,9 @@ class ReactReport:
     by_kind: Counter[NoticeKind] = field(default_factory=Counter)
     foreign_count: int = 0
     drained_count: int = 0
-    suspected_count: int = 0  # blocks that have become suspected of broken units
+    suspected_count: int = 0  # reservations that have become suspected of broken units
+    early_count: int = 0  # nodes that ended before they ran
+    blocked_count: int = 0  # classes that rest because their nodes do
     failed_instance_ids: set[str] = field(default_factory=set)
 
 
@@ -125,7 +127,9 @@ class React:
     ) -> None:
         shown = self.instances.get_many(known)
         followed = self.life.apply(list(known.values()), shown, now)
-        report.suspected_count = followed.suspected_count
+        early = followed.early
+        report.early_count, report.blocked_count = early.ended_count, early.blocked_count
+        report.suspected_count = early.suspected_count
         self.freed.observe(followed.freed_reservation_ids, now)
         warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
         self._remember_shortages(warned, now)

@@ -38,6 +38,7 @@ class FakeEc2:
         self.subnet_sizes: dict[str, int] = {}  # subnet id -> addresses in all, of those that run out
         self.refusals: dict[tuple[str, str], LaunchErrorKind] = {}  # (instance type, zone id) -> every launch there
         self.whole_refusals: list[LaunchError] = []  # the next calls answer this and launch nothing
+        self.early_ends: dict[str, str | None] = {}  # instance type -> state reason with which they end, never running
         self.throttle_count = 0  # the next launches are throttled
         self.read_throttle_count = 0  # and the next readings of instances
         self.templates: dict[str, StoredTemplate] = {}
@@ -180,7 +181,11 @@ class FakeEc2:
 
     def start_all(self) -> None:
         for instance in self.live():
-            if instance.state == "pending":
+            if instance.state != "pending":
+                continue
+            if instance.instance_type in self.early_ends:
+                self.change(instance.id, state="terminated", state_reason=self.early_ends[instance.instance_type])
+            else:
                 self.change(instance.id, state="running")
 
     def add(self, instance: Instance) -> None:

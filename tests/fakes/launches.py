@@ -9,7 +9,7 @@ from shared.core.node_class import NodeClass
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage, is_probed_by_other, needs_probe, probed
-from shared.core.unavailable_offerings import Rested
+from shared.core.unavailable_offerings import Remembered
 
 
 class MemoryLaunchAttempts:
@@ -43,12 +43,12 @@ class MemoryShortageHistory:
     """Implements ``ShortageHistory``."""
 
     def __init__(self) -> None:
-        self.rows: dict[Rested, Shortage] = {}
+        self.rows: dict[Remembered, Shortage] = {}
 
-    def get_many(self, offerings: Collection[Rested]) -> Mapping[Rested, Shortage]:
+    def get_many(self, offerings: Collection[Remembered]) -> Mapping[Remembered, Shortage]:
         return {offering: self.rows[offering] for offering in offerings if offering in self.rows}
 
-    def put(self, shortages: Mapping[Rested, Shortage]) -> None:
+    def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         self.rows.update(shortages)
 
     def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
@@ -60,7 +60,7 @@ class MemoryShortageHistory:
                 self.rows[offering] = probed(short[offering], batch_id, now)
         return frozenset(taken)
 
-    def forget(self, offerings: Collection[Rested]) -> None:
+    def forget(self, offerings: Collection[Remembered]) -> None:
         for offering in offerings:
             self.rows.pop(offering, None)
 

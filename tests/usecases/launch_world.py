@@ -25,6 +25,7 @@ from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
 from shared.usecases.drain_deadlines import DrainDeadlines
 from shared.usecases.draining import Draining
+from shared.usecases.early_ends import EarlyEnds
 from shared.usecases.expire import Expire
 from shared.usecases.freed_units import FreedUnits
 from shared.usecases.launch import Launch
@@ -299,7 +300,7 @@ class World:
             policy=ports.policy,
             instances=self.ec2,
             draining=self._draining(ports),
-            broken=self._broken(ports),
+            early_ends=EarlyEnds(ports.shortages, ports.offerings, self._broken(ports), ports.bus),
             publisher=ports.bus,
         )
 
@@ -392,6 +393,15 @@ class World:
         self.ec2.start_all()
         self.expire().run()
         return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
+
+    def claims_of(self, batch: LaunchBatch) -> list[NodeClaim]:
+        return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
+
+    def batch_of(self, claim: NodeClaim) -> LaunchBatch:
+        return LaunchBatch(claim.batch_id, (claim.id,))
+
+    def life(self) -> NodeLife:
+        return self._life(self._ports())
 
     # --- what must hold
 

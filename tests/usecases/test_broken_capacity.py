@@ -102,9 +102,10 @@ def test_nodes_that_were_launched_together_are_no_repeat(world: World) -> None:
     assert (suspected(world), world.bus.of("Capacity Suspected")) == (0, [])
 
 
-def test_outside_of_blocks_nothing_is_suspected(world: World) -> None:
+def test_outside_of_reservations_no_unit_is_suspected(world: World) -> None:
     for number in range(3):
         world.launch().run(world.plan(1, on_demand("m5.large"), batch_id=f"b-{number}"))
         world.clock.advance(minutes=16)
         assert world.expire().run().stuck_count == 1
+        world.clock.advance(minutes=15)  # until the offering's rest is over
     assert world.bus.of("Capacity Suspected") == []

@@ -9,7 +9,7 @@ from shared.core import labels
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState
 from shared.core.node_class import Subnet
-from shared.core.unavailable_offerings import SubnetKey
+from shared.core.unavailable_offerings import NodeClassKey, SubnetKey
 from tests.usecases.launch_world import PRICES, on_demand
 from tests.usecases.live_world import LiveWorld
 
@@ -235,7 +235,7 @@ def test_what_ec2_has_none_of_is_left_alone_until_its_rest_is_over(world: LiveWo
 
     world.launch().run(world.plan(1, short, on_demand("m5.large", 1), batch_id="b-2"))
     assert world.claims()[-1].offering == on_demand("m5.large", 1)  # EC2 would have it in the first zone by now
-    world.clock.advance(minutes=3)
+    world.aws.cloud.advance(minutes=3)
     (again,) = world.launched(1, short, batch_id="b-3")
     assert (again.state, again.offering) == (ClaimState.LAUNCHED, short)
 
@@ -278,3 +278,19 @@ def test_outsiders_in_a_subnet_cost_a_reservation_nothing(world: LiveWorld) -> N
     assert world.aws.reservation(cr).available_count == 0
     assert not world.bus.of("Reservation Exhausted")
     assert set(world.state.offerings.list_unavailable(world.clock.now())) == {SubnetKey(full)}
+
+
+def test_instances_that_end_before_they_run_let_their_class_rest(world: LiveWorld) -> None:
+    """As with a volume whose key the class may not use: EC2 launches, and ends what it has launched."""
+    world.aws.cloud.control("fail_starts", count=4)
+    claims = world.launched(4, on_demand("m5.large"))
+    assert {claim.state for claim in claims} == {ClaimState.LAUNCHED}
+    world.aws.cloud.advance(minutes=2)
+    world.react().run(world.events())
+    assert {(world.now_of(it).state, world.now_of(it).failure) for it in claims} == {
+        (ClaimState.TERMINATED, "Client.InternalError")
+    }
+    rests = world.state.offerings.list_unavailable(world.clock.now())
+    assert list(rests) == [NodeClassKey("default", claims[0].node_class_hash)]
+    assert {event["code"] for event in world.bus.of("Launch Failed")} == {"Client.InternalError"}
+    assert world.bus.of("Launches Blocked")[0]["nodeClass"] == "default"

@@ -7,12 +7,13 @@ from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.stored_policy import stored_policy
 from shared.usecases.block_drains import BlockDrains
 from shared.usecases.broken_capacity import BrokenCapacity
+from shared.usecases.early_ends import EarlyEnds
 from shared.usecases.node_life import NodeLife
 
 
 @cache
 def broken_capacity() -> BrokenCapacity:
-    """Return what suspects units of Capacity Blocks."""
+    """Return what suspects units of reservations."""
     outside = adapters()
     return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
 
@@ -42,6 +43,6 @@ def node_life() -> NodeLife:
         policy=stored_policy(),
         instances=outside.instances,
         draining=draining(),
-        broken=broken_capacity(),
+        early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken_capacity(), outside.publisher),
         publisher=outside.publisher,
     )
