@@ -251,8 +251,8 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(set_timers, end_instances),
     ),
     Function.DISRUPT: Duty(
-        writes=(*_CLAIMS, Table.DECISIONS),
-        reads=(Table.OFFERINGS, Table.POLICY),
+        writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),  # moves of units that EC2 refused
+        reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # An empty node's drain is over as it begins.
         more=(keep_snapshots, end_instances, ec2_permissions.move_units),

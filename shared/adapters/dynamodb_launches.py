@@ -27,7 +27,7 @@ from shared.core.json_codec import dumps, loads
 from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.plan import OfferingKey
 from shared.core.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
-from shared.core.unavailable_offerings import BootKey, NodeClassKey, Remembered, SubnetKey
+from shared.core.unavailable_offerings import BootKey, MoveKey, NodeClassKey, Remembered, SubnetKey
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock
@@ -167,6 +167,8 @@ def _shortage_key(offering: Remembered) -> str:
         return f"#failures {offering.subnet_id}"
     if isinstance(offering, NodeClassKey):
         return f"#failures class {offering.name} {offering.static_hash}"
+    if isinstance(offering, MoveKey):
+        return f"#failures move {offering.source_id} {offering.destination_id}"
     if isinstance(offering, BootKey):
         return f"#failures boots {_shortage_key(offering.offering).removeprefix('#failures ')}"
     where = f"#failures {offering.instance_type} {offering.zone_id} {offering.capacity_type}"

@@ -57,8 +57,16 @@ class BootKey:
     offering: OfferingKey
 
 
+@dataclass(frozen=True, slots=True)
+class MoveKey:
+    """Moves of units from one reservation to another that EC2 refused."""
+
+    source_id: str
+    destination_id: str
+
+
 Rested = OfferingKey | SubnetKey | NodeClassKey  # what a launch that fails lets rest
-Remembered = Rested | BootKey  # what is counted, so that it rests longer each time
+Remembered = Rested | BootKey | MoveKey  # what is counted, so that it rests longer each time
 Place = Rested | Market
 
 

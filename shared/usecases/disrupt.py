@@ -250,11 +250,13 @@ def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDec
 
 
 def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> DisruptionDecision:
-    """Say of nodes that waited for a unit that EC2 would not move it."""
+    """Say of nodes that waited for a unit that EC2 would not move it, now or lately."""
+    later = {key: f"asked again from {until:%H:%M} UTC" for key, until in moved.resting.items()}
+    why = later | moved.refused
     codes = {
         claim_id: f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
         for move in decision.moves
-        if (code := moved.refused.get(move.source_id)) is not None
+        if (code := why.get(move.source_id)) is not None
         for claim_id in move.for_nodes
     }
     refusals = (Refusal(it.claim_id, codes.get(it.claim_id, it.reason)) for it in decision.refusals)

@@ -22,8 +22,11 @@ from shared.core.instance_type import CapacityType
 from shared.core.node_claim import ClaimState, Lease, LeaseState, NodeClaim
 from shared.core.plan import OfferingKey
 from shared.core.resources import Resources
+from shared.core.shortage import after_failure
+from shared.core.unavailable_offerings import MoveKey, Remembered
 from shared.ports.ec2 import UnitMover
 from shared.ports.errors import AwsError, TransientError
+from shared.ports.launches import ShortageHistory
 from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from shared.ports.system import IdFactory
 from shared.usecases.claim_moves import return_all_replicas, settle_claim
@@ -35,11 +38,15 @@ _UNITS_A_PASS: Final = 20  # each takes a call of its own, which keeps what a de
 
 @dataclass(slots=True)
 class Moved:
-    """What became of moves, in units; ``refused`` maps source reservations to EC2's code."""
+    """What became of moves, in units.
+
+    ``refused`` maps source reservations to EC2's code, ``resting`` to when EC2 is asked again after earlier refusals.
+    """
 
     moved: int = 0
     dropped: int = 0
     refused: dict[str, str] = field(default_factory=dict)
+    resting: dict[str, datetime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,7 @@ class MoveUnits:
 
     claims: NodeClaimStore
     mover: UnitMover
+    shortages: ShortageHistory
     ids: IdFactory
 
     def run(self, moves: Sequence[UnitMove], reservations: Mapping[str, CapacityReservation], now: datetime) -> Moved:
@@ -64,7 +72,12 @@ class MoveUnits:
             busy |= {lease.offering.reservation_id, lease.moves_to}
             if _still_held(lease):
                 self._ask(lease, now, outcome)
+        resting = self._resting(moves, now)
         for move in moves:
+            until = resting.get(MoveKey(move.source_id, move.destination_id))
+            if until is not None:
+                outcome.resting[move.source_id] = until
+                continue
             if {move.source_id, move.destination_id} & busy:
                 outcome.dropped += move.count
                 continue
@@ -74,6 +87,12 @@ class MoveUnits:
                     break
                 turn += 1
         return outcome
+
+    def _resting(self, moves: Sequence[UnitMove], now: datetime) -> Mapping[Remembered, datetime]:
+        """Return the moves that EC2 refused lately, with when it is asked again: later each time."""
+        keys = {MoveKey(move.source_id, move.destination_id) for move in moves}
+        known = self.shortages.get_many(keys) if keys else {}
+        return {key: refusal.until for key, refusal in known.items() if now < refusal.until}
 
     def _begun(self, lease: NodeClaim, turn: int, now: datetime, outcome: Moved) -> bool:
         try:
@@ -115,6 +134,8 @@ class MoveUnits:
                 return  # the next pass asks again
             except AwsError as error:
                 outcome.refused[lease.reservation_id] = error.code
+                key = MoveKey(lease.reservation_id, destination_id)
+                self.shortages.put({key: after_failure(self.shortages.get_many([key]).get(key), now)})
                 return_all_replicas(self.claims, claim, now, _still_held)
                 return
         # Asked for so long that no answer is to be had, it may or may not have moved: the source's count will tell.

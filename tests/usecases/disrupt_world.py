@@ -163,7 +163,9 @@ class DisruptWorld(World):
             gatherer=self.gatherer(),
             claims=ports.claims,
             replacing=ReplaceNodes(ports.claims, self._draining(ports), ports.bus, ports.queue),
-            moving=MoveUnits(ports.claims, self.effects.watch(self.mover, {"move"}, remote=True), self.ids),
+            moving=MoveUnits(
+                ports.claims, self.effects.watch(self.mover, {"move"}, remote=True), ports.shortages, self.ids
+            ),
             decisions=self.effects.watch(self.state.decisions, {"save"}),
             ids=self.ids,
             clock=self.clock,

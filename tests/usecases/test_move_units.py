@@ -22,7 +22,7 @@ def idle(count: int = 4) -> DisruptWorld:
 
 
 def run(world: DisruptWorld, *moves: UnitMove) -> Moved:
-    mover = MoveUnits(world.state.node_claims, world.mover, world.ids)
+    mover = MoveUnits(world.state.node_claims, world.mover, world.shortages, world.ids)
     return mover.run(moves, known(world), world.clock.now())
 
 
@@ -99,13 +99,25 @@ def test_a_node_that_waits_for_a_unit_that_ec2_does_not_move_says_so() -> None:
     world = idle()
     world.mover.refuses = True
     world.submit("train", replicas=2, gpus=8)
-    world.minutes(3)
+    world.minutes(2)
     (dear,) = [claim for claim in world.live() if claim.offering.reservation_id is None]
     assert world.reason(dear.id) == "EC2 refused to move a unit from cr-idle to cr-mine: InvalidParameterValue"
+    world.minute()
+    assert world.reason(dear.id).startswith("EC2 refused to move a unit from cr-idle to cr-mine: asked again from ")
     world.mover.refuses = False
+    world.minutes(2)
     world.disruption_pass()
     assert world.reason(dear.id) == "waits for a unit that moves from cr-idle to cr-mine"
     assert [move.count for move in world.decision().moves] == [1]
+
+
+def test_a_move_that_ec2_goes_on_refusing_is_asked_for_more_and_more_seldom() -> None:
+    world = idle()
+    world.mover.refuses = True
+    world.submit("train", replicas=2, gpus=8)
+    world.minutes(60)
+    refused = [lease for lease in world.claims() if lease.moves_to is not None]
+    assert 4 <= len(refused) <= 6  # after 3, 6, 12, 24 minutes
 
 
 def test_units_that_are_not_free_any_more_are_not_asked_for() -> None:

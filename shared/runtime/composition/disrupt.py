@@ -18,7 +18,7 @@ def disrupt() -> Disrupt:
         gatherer=snapshot_gatherer(),
         claims=outside.node_claims,
         replacing=ReplaceNodes(outside.node_claims, draining(), outside.publisher, outside.queue),
-        moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.ids),
+        moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids),
         decisions=outside.decisions,
         ids=outside.ids,
         clock=outside.clock,
