@@ -11,13 +11,15 @@ destination or dead letter queue.
 
 import contextvars
 import heapq
+import json
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ministack.core import responses
-from ministack.services import lambda_svc
+from ministack.core.arn import parse_arn
+from ministack.services import eventbridge, lambda_svc
 
 from embedded.emulated_time.clock import NEVER_US
 from embedded.emulated_time.governor import Governor, Outlook
@@ -148,6 +150,25 @@ def _settings(function: Mapping[str, Any]) -> Mapping[str, Any]:
 def _give_up(waiting: _Waiting) -> None:
     config = waiting.function.get("config") or waiting.function
     destination = (_settings(waiting.function).get("DestinationConfig") or {}).get("OnFailure", {}).get("Destination")
-    target = destination or (config.get("DeadLetterConfig") or {}).get("TargetArn")
-    if target:
-        lambda_svc._route_async_failure(target, config["FunctionName"], waiting.event, dict(waiting.last))
+    dead_letters = (config.get("DeadLetterConfig") or {}).get("TargetArn")
+    for target, body in ((destination, _record(config, waiting)), (dead_letters, waiting.event)):
+        if target and parse_arn(target).service == "sqs":
+            # Not by MiniStack's Lambda, whose messages bear the real time: a queue would take them for too old.
+            eventbridge._dispatch_to_sqs(parse_arn(target), json.dumps(body), {})
+        elif target:
+            lambda_svc._route_async_failure(target, config["FunctionName"], waiting.event, dict(waiting.last))
+
+
+def _record(config: Mapping[str, Any], waiting: _Waiting) -> dict[str, Any]:
+    """Return what a failure destination gets."""
+    return {
+        "version": "1.0",
+        "requestContext": {
+            "functionArn": config["FunctionArn"],
+            "condition": "RetriesExhausted" if waiting.errors else "EventAgeExceeded",
+            "approximateInvokeCount": waiting.errors,
+        },
+        "requestPayload": waiting.event,
+        "responseContext": {"statusCode": 200, "functionError": waiting.last.get("function_error", "Unhandled")},
+        "responsePayload": waiting.last.get("body"),
+    }

@@ -128,13 +128,30 @@ def test_an_event_whose_function_keeps_failing_ends_in_the_functions_dead_letter
         FunctionName=function, StatementId="rules", Action="lambda:InvokeFunction", Principal="events.amazonaws.com"
     )
     _rule(resources, arn, EventPattern=json.dumps({"source": [source]}))
+    resources.aws.clock.advance(timedelta(days=15), coalesce=True)  # a queue keeps messages for four days
     resources.events.put_events(Entries=[{"Source": source, "DetailType": "x", "Detail": '{"a": 1}'}])
     resources.aws.clock.advance(timedelta(seconds=55))  # Lambda waits for a minute before it tries again
     assert "Messages" not in resources.sqs.receive_message(QueueUrl=dead_url)
     resources.aws.clock.advance(timedelta(seconds=10))
     (body,) = resources.bodies(dead_url, 1)
-    assert '"a": 1' in body
+    assert json.loads(body)["detail"] == {"a": 1}
     assert resources.aws.function_log(function).count("RuntimeError: always") == 2
+
+
+def test_a_failure_destination_gets_the_event_and_what_came_of_it(resources: Resources) -> None:
+    url, arn = resources.queue()
+    function = resources.function("def handle(event, context): raise KeyError(event['name'])", allow("sqs:SendMessage"))
+    resources.lambda_.put_function_event_invoke_config(
+        FunctionName=function, DestinationConfig={"OnFailure": {"Destination": arn}}
+    )
+    resources.lambda_.invoke(FunctionName=function, InvocationType="Event", Payload=b'{"name": "it"}')
+    resources.aws.clock.advance(timedelta(minutes=4))  # three attempts, after one and after two more minutes
+    (body,) = resources.bodies(url, 1)
+    record = json.loads(body)
+    assert record["requestPayload"] == {"name": "it"}
+    assert record["requestContext"]["condition"] == "RetriesExhausted"
+    assert record["requestContext"]["approximateInvokeCount"] == 3
+    assert record["responsePayload"]["errorType"] == "KeyError"
 
 
 def test_a_rule_whose_target_does_not_let_it_in_delivers_to_its_dead_letter_queue(resources: Resources) -> None:
