@@ -31,6 +31,7 @@ SHORT_CALLS: Final = frozenset(
     {f"DynamoDB_20120810.{item}" for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")}
     | {f"AmazonSQS.{message}" for message in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")}
 )
+OWN_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
 LOST_STATUS: Final = 599  # within this module only: no service answers so
 
 
@@ -65,6 +66,7 @@ class Router:
         _authorise_batches_as_single_messages()
         _name_resources_as_aws_does()
         _serve_side_by_side(Lanes())
+        _let_plain_calls_through()
 
     async def dispatch(
         self,
@@ -143,6 +145,25 @@ def _serve_side_by_side(lanes: Lanes) -> None:
 
 def _is_short(_method: str, _path: str, headers: Mapping[str, str], *_: Any) -> bool:
     return headers.get("x-amz-target", "") in SHORT_CALLS
+
+
+def _let_plain_calls_through() -> None:
+    """Spare signed calls to ``/`` of this endpoint the questions whether they are for a site, an API or a bucket.
+
+    What those serve has a path or a host name of its own.
+    """
+    for door in ("_handle_pre_body_request", "_handle_post_body_shortcuts", "_handle_special_data_plane_request"):
+        setattr(app, door, _unless_plain(getattr(app, door)))
+
+
+def _unless_plain(door: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def through(method: str, path: str, headers: Mapping[str, str], *rest: Any, **details: Any) -> Any:
+        host = headers.get("host", "").partition(":")[0]
+        if path == "/" and method == "POST" and "authorization" in headers and host in OWN_HOSTS:
+            return None
+        return await door(method, path, headers, *rest, **details)
+
+    return through
 
 
 def _authorise_batches_as_single_messages() -> None:
