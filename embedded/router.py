@@ -183,7 +183,8 @@ def _name_resources_as_aws_does() -> None:
     """Let policies see the resources that AWS checks where MiniStack sees others.
 
     It takes every schedule for one of the default group, and several parameters for all of them; those are checked
-    here on the path that they have in common, which is what AWS would allow at the least.
+    here on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule,
+    and writes a rule of the default bus with that bus's name, which AWS leaves out.
     """
     extract = iam_actions.extract_resource_arn
 
@@ -193,6 +194,9 @@ def _name_resources_as_aws_does() -> None:
         if service == "scheduler" and ":schedule/default/" in arn:
             named = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
             return arn.replace(":schedule/default/", f":schedule/{named}/")
+        if service == "events" and ":rule/default/" in arn:
+            is_bus = headers.get("x-amz-target", "").endswith("EventBus")
+            return arn.replace(":rule/default/", ":event-bus/" if is_bus else ":rule/")
         if service == "ssm" and arn == "*" and (names := json.loads(body or b"{}").get("Names")):
             common = posixpath.commonpath([f"/{name.lstrip('/')}" for name in names])
             return f"arn:aws:ssm:{region}:{account_id}:parameter{common}"

@@ -11,8 +11,8 @@ from aws_cdk import aws_sqs as sqs
 from infra.grants import Grant
 
 
-def acknowledge_wildcards(role: iam.Role, grants: Iterable[Grant]) -> None:
-    """Give each resource pattern of a role the reason that its grants state."""
+def acknowledge_wildcards(role: iam.Role | iam.ManagedPolicy, grants: Iterable[Grant]) -> None:
+    """Give each resource pattern of a role or policy the reason that its grants state."""
     reasons: dict[str, list[str]] = {}
     for grant in grants:
         for resource in grant.resources:
@@ -44,7 +44,9 @@ def acknowledge_letters_of_rules(queue: sqs.Queue) -> None:
     _acknowledge(queue, "AwsSolutions-SQS3", "It is the dead letter queue of the stack's EventBridge rules.")
 
 
-def _acknowledge(construct: iam.Role | lambda_.Function | s3.Bucket | sqs.Queue, rule: str, reason: str) -> None:
+def _acknowledge(
+    construct: iam.Role | iam.ManagedPolicy | lambda_.Function | s3.Bucket | sqs.Queue, rule: str, reason: str
+) -> None:
     Validations.of(construct).acknowledge(Acknowledgment(id=f"AwsSolutions::{rule}", reason=reason))
 
 

@@ -42,14 +42,7 @@ def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
         "ReadState",
         "Gathers what it decides on; indexes list what is live.",
         READ,
-        [
-            arn
-            for table in (*duty.writes, *duty.reads)
-            for arn in (
-                resources.tables[table].table_arn,
-                *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
-            )
-        ],
+        arns_with_indexes(resources, (*duty.writes, *duty.reads)),
     )
     yield Grant(
         "WriteState",
@@ -57,6 +50,18 @@ def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
         WRITE,
         [resources.tables[table].table_arn for table in duty.writes],
     )
+
+
+def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str]:
+    """Return the ARNs of tables and of their indexes, each by name."""
+    return [
+        arn
+        for table in tables
+        for arn in (
+            resources.tables[table].table_arn,
+            *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
+        )
+    ]
 
 
 def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:

@@ -16,6 +16,7 @@ from infra.function import FunctionBundle, ReservoirFunction
 from infra.grants import Resources
 from infra.manifests import AppliedPolicy
 from infra.operations.observability import Observability
+from infra.operations.people import People
 from infra.permissions import DUTIES, grants
 from infra.queues import WorkQueues
 from infra.safety import safety_environment
@@ -47,6 +48,7 @@ class ReservoirStack(Stack):
         self.snapshots = self._snapshots()
         self.timers = DrainTimers(self, "DrainTimers")
         self.settings = self._settings()
+        self.resources = self._resources()
         self.functions = self._functions()
         self._feed()
         AwsEvents(
@@ -62,6 +64,21 @@ class ReservoirStack(Stack):
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
             with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
         )
+        self._watch()
+        if deployment.manifests is not None or config.removed:
+            AppliedPolicy(
+                self,
+                "Manifests",
+                folder=deployment.manifests,
+                removed=config.removed,
+                apply=self.functions[Function.APPLY],
+            )
+        if config.spot_service_linked_role:
+            iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
+        self._outputs()
+
+    def _watch(self) -> None:
+        """Set the schedules, and what tells people of a deployment and lets them look."""
         schedules = Schedules(
             self,
             "Schedules",
@@ -76,25 +93,24 @@ class ReservoirStack(Stack):
             queues=self.queues,
             schedules=schedules.by_function,
             timers=self.timers.group,
-            topic=config.alarm_topic,
+            topic=self.deployment.settings.alarm_topic,
         )
-        if deployment.manifests is not None or config.removed:
-            AppliedPolicy(
-                self,
-                "Manifests",
-                folder=deployment.manifests,
-                removed=config.removed,
-                apply=self.functions[Function.APPLY],
-            )
-        if config.spot_service_linked_role:
-            iam.CfnServiceLinkedRole(self, "SpotRole", aws_service_name="spot.amazonaws.com")
+        People(
+            self,
+            "People",
+            resources=self.resources,
+            letters=[*self.queues.dead_letters.values(), self.queues.undelivered],
+            schedules=schedules.by_function.values(),
+        )
+
+    def _outputs(self) -> None:
         for variable, value in self.settings.items():
             CfnOutput(self, output_name(variable), value=value)
         launch_role = self.functions[Function.LAUNCH].role
         if launch_role is not None:  # the principal that a key's own policy must let in
             CfnOutput(self, "LaunchRoleArn", value=launch_role.role_arn)
         CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
-        CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=deployment.name)
+        CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=self.deployment.name)
 
     def _snapshots(self) -> s3.Bucket:
         bucket = s3.Bucket(
@@ -134,6 +150,19 @@ class ReservoirStack(Stack):
             names.INSTANCE_STATUS_POLICY: self.deployment.settings.instance_status_policy,
         }
 
+    def _resources(self) -> Resources:
+        return Resources(
+            stack=self,
+            deployment=self.deployment,
+            tables=self.tables.by_name,
+            queues=self.queues.by_name,
+            dead_letters=self.queues.dead_letters,
+            bus=self.bus,
+            snapshots=self.snapshots,
+            drain_timers_arn=self.timers.timers_arn,
+            drain_role_arn=self.timers.role.role_arn,
+        )
+
     def _functions(self) -> dict[Function, lambda_.Function]:
         target = THIS_MACHINE if self.embedded else LAMBDA
         layer = lambda_.LayerVersion(
@@ -157,17 +186,6 @@ class ReservoirStack(Stack):
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
         )
-        resources = Resources(
-            stack=self,
-            deployment=self.deployment,
-            tables=self.tables.by_name,
-            queues=self.queues.by_name,
-            dead_letters=self.queues.dead_letters,
-            bus=self.bus,
-            snapshots=self.snapshots,
-            drain_timers_arn=self.timers.timers_arn,
-            drain_role_arn=self.timers.role.role_arn,
-        )
         return {
             function: ReservoirFunction(
                 self,
@@ -175,7 +193,7 @@ class ReservoirStack(Stack):
                 function=function,
                 settings=FUNCTIONS[function],
                 bundle=bundle,
-                grants=grants(function, resources),
+                grants=grants(function, self.resources),
             ).function
             for function in Function
         }

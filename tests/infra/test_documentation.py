@@ -69,6 +69,29 @@ def test_the_security_page_tells_every_statement_its_holders_and_its_actions(res
     assert told == true
 
 
+ABSOLUTE = re.compile(r"\b(never|only|every|nothing (?:but|may)|no function|nobody)\b", re.IGNORECASE)
+
+
+def test_what_the_security_page_rules_out_names_the_test_that_shows_it() -> None:
+    text = page("security.md")
+    claims = list(rows(text, "what"))
+    assert len(claims) > 10
+    for claim, shown_by in claims:
+        tests = coded(shown_by)
+        assert tests, claim
+        for test in tests:
+            path, _, function = test.partition("::")
+            assert f"\ndef {function}(" in (ROOT / path).read_text(), f"{claim}: there is no {test}"
+    table = {line for line in text.splitlines() if line.startswith("| ") and "`tests/" in line}
+    elsewhere = [line for line in text.splitlines() if ABSOLUTE.search(line) and line not in table]
+    assert [line for line in elsewhere if not line.startswith("#")] == []
+
+
+def test_the_security_page_tells_of_every_policy_for_people(template: dict[str, Any]) -> None:
+    told = {coded(row[0])[0] for row in rows(page("security.md"), "output")}
+    assert told == {name for name in template["Outputs"] if name.endswith("PolicyArn")}
+
+
 def test_statements_without_a_name_are_the_two_that_the_page_mentions(resources: Resources) -> None:
     unnamed = {action.split(":")[0] for s in statements(resources) if not s.sid for action in s.actions}
     assert unnamed == {"logs", "sqs"}

@@ -178,6 +178,12 @@ def test_reservations_are_never_bought_changed_or_cancelled(resources: Resources
     assert "ec2:DeleteFleets" not in actions  # it would end the instances of an instant fleet
 
 
+def test_no_function_reads_secrets(resources: Resources) -> None:
+    """Neither a secret of Secrets Manager nor, without a key to decrypt it, one of SSM."""
+    actions = {action for statement in statements(resources) for action in statement.actions}
+    assert {action for action in actions if action.split(":")[0] in ("secretsmanager", "kms")} == set()
+
+
 def test_each_function_has_its_own_role_without_managed_policies(resources: Resources) -> None:
     functions = of_type(resources, "AWS::Lambda::Function")
     roles = [properties["Role"]["Fn::GetAtt"][0] for properties in functions.values()]

@@ -1,0 +1,138 @@
+"""What people and workload systems may do: managed policies to attach to their roles.
+
+A sender may send demand; a viewer may read what the deployment knows, but not the Policy table, whose classes hold user
+data; an operator may also change policy and work off what was given up, and is attached beside a viewer.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.acknowledgements import acknowledge_wildcards
+from infra.grants import Grant, Resources
+from infra.permissions import READ, WRITE, arns_with_indexes
+from shared.names import Queue, Table
+
+# Everything but what holds user data.
+_VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
+# Reactions cannot be sent again: their queue takes events from EventBridge alone, and every fact is found by a sweep.
+_SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES)
+
+
+class People(Construct):
+    """The three policies; the stack's outputs carry their ARNs."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        resources: Resources,
+        letters: Sequence[sqs.IQueue],
+        schedules: Iterable[events.IRule],
+    ) -> None:
+        super().__init__(scope, construct)
+        policies: Mapping[str, Sequence[Grant]] = {
+            "Sender": list(_sender(resources)),
+            "Viewer": list(_viewer(resources)),
+            "Operator": list(_operator(resources, letters, schedules)),
+        }
+        for name, grants in policies.items():
+            policy = iam.ManagedPolicy(
+                self,
+                name,
+                description=f"{name} of {Stack.of(self).stack_name}",
+                statements=[grant.statement() for grant in grants],
+            )
+            acknowledge_wildcards(policy, grants)
+            CfnOutput(Stack.of(self), f"{name}PolicyArn", value=policy.managed_policy_arn)
+
+
+def _sender(resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "SendDemand",
+        "Workload systems send demand, and nothing else.",
+        ["sqs:SendMessage"],
+        [resources.queues[Queue.DEMAND].queue_arn],
+    )
+
+
+def _viewer(resources: Resources) -> Iterable[Grant]:
+    stack = resources.stack
+    yield Grant(
+        "FindTheStack",
+        "The command line finds tables and queues by the stack's outputs.",
+        ["cloudformation:DescribeStacks"],
+        [stack.format_arn(service="cloudformation", resource="stack", resource_name=f"{stack.stack_name}/*")],
+    )
+    yield Grant(
+        "ReadWhatIsKnown",
+        "Workloads, nodes, reservations, offerings and decisions; classes hold user data and are not among them.",
+        READ,
+        arns_with_indexes(resources, _VIEWED),
+    )
+    yield Grant(
+        "ReadDecisions",
+        "What decisions were made from; snapshots hold no user data.",
+        ["s3:GetObject"],
+        [resources.snapshots.arn_for_objects("*")],
+    )
+    yield Grant(
+        "LookAtTheBus",
+        "Where facts are published.",
+        ["events:DescribeEventBus"],
+        [resources.bus.event_bus_arn],
+    )
+    yield Grant(
+        "LookAtAlarms",
+        "Alarms and what they watch; the calls know no narrower resource.",
+        ["cloudwatch:DescribeAlarms", "cloudwatch:GetMetricData"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
+
+
+def _operator(
+    resources: Resources, letters: Sequence[sqs.IQueue], schedules: Iterable[events.IRule]
+) -> Iterable[Grant]:
+    yield Grant(
+        "ReadPolicy", "What is to be changed is read first.", READ, arns_with_indexes(resources, [Table.POLICY])
+    )
+    yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
+    yield Grant(
+        "TellOfChanges",
+        "A change of policy is published on the bus.",
+        ["events:PutEvents"],
+        [resources.bus.event_bus_arn],
+    )
+    yield Grant(
+        "WorkOffLetters",
+        "Messages that were given up are looked at, sent again or thrown away.",
+        [
+            "sqs:CancelMessageMoveTask",
+            "sqs:DeleteMessage",
+            "sqs:GetQueueAttributes",
+            "sqs:ListMessageMoveTasks",
+            "sqs:PurgeQueue",
+            "sqs:ReceiveMessage",
+            "sqs:StartMessageMoveTask",
+        ],
+        [queue.queue_arn for queue in letters],
+    )
+    yield Grant(
+        "SendAgain",
+        "Wakes the planner, and sends again what was given up, to the queues that people may send to.",
+        ["sqs:SendMessage"],
+        [resources.queues[queue].queue_arn for queue in _SENT_AGAIN],
+    )
+    yield Grant(
+        "SwitchSchedulesOn",
+        "Enables a schedule that somebody has disabled.",
+        ["events:EnableRule"],
+        [rule.rule_arn for rule in schedules],
+    )

@@ -1,0 +1,320 @@
+"""What stands between a deployment and those who may do something in its account, on the deployed stack."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from embedded.reservoir import ROOT
+from infra.naming import function_name
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
+SETTINGS = {"alarmTopic": TOPIC}
+NUMBERS = count(1)
+
+
+class Person:
+    """A user with policies, and nothing else."""
+
+    def __init__(
+        self, world: World, *, managed: tuple[str, ...] = (), statements: tuple[dict[str, Any], ...] = ()
+    ) -> None:
+        self._world = world
+        iam = world.aws.client("iam")
+        name = f"person-{next(NUMBERS)}"
+        iam.create_user(UserName=name)
+        for policy in managed:
+            iam.attach_user_policy(UserName=name, PolicyArn=world.reservoir.outputs[f"{policy}PolicyArn"])
+        if statements:
+            document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+            iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
+        key = iam.create_access_key(UserName=name)["AccessKey"]
+        self._key = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
+
+    def client(self, service: str) -> Any:
+        return self._world.aws.client(service, **self._key)
+
+    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """Run the command line with this person's credentials."""
+        credentials = {name.upper(): value for name, value in self._key.items()}
+        return subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "reservoir", *arguments],
+            cwd=ROOT,
+            env={**self._world.reservoir.environment(), **credentials},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def refusal(error: ClientError) -> str:
+    """Return what was refused; anything but a denial fails the test."""
+    code = error.response["Error"]["Code"]
+    assert code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), code
+    return str(error.response["Error"]["Message"])
+
+
+def all_refused(calls: Iterable[Callable[[], Any]]) -> None:
+    """Call each; one that is not denied fails the test."""
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert refusal(error.value)
+
+
+def policy_statements(world: World, function: Function) -> tuple[dict[str, Any], ...]:
+    """Return what a function's role may do."""
+    iam = world.aws.client("iam")
+    configuration = world.aws.client("lambda").get_function_configuration(
+        FunctionName=function_name(world.reservoir.outputs["ReservoirDeployment"], function)
+    )
+    role = configuration["Role"].rsplit("/", 1)[-1]
+    documents = [
+        iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    ]
+    return tuple(statement for document in documents for statement in document["Statement"])
+
+
+ADMINISTRATOR = ({"Effect": "Allow", "Action": "*", "Resource": "*"},)
+
+
+def test_nobody_can_forge_an_event_not_even_an_administrator(world: World) -> None:
+    administrator = Person(world, statements=ADMINISTRATOR)
+    with pytest.raises(ClientError) as refused:
+        administrator.client("sqs").send_message(
+            QueueUrl=world.output(Queue.REACTIONS.value),
+            MessageBody=json.dumps({"source": "aws.ec2", "detail-type": "EC2 Spot Instance Interruption Warning"}),
+        )
+    assert "explicit deny" in refusal(refused.value)
+    entry = {"Source": "aws.ec2", "DetailType": "EC2 Spot Instance Interruption Warning", "Detail": "{}"}
+    (answer,) = administrator.client("events").put_events(Entries=[entry])["Entries"]
+    assert answer["ErrorCode"] == "NotAuthorizedForSourceException"
+
+
+def launch_template(launcher: Person, world: World, **data: Any) -> str:
+    tags = [{"Key": OWNER_TAG, "Value": world.reservoir.outputs["ReservoirDeployment"]}]
+    kinds = ("instance", "network-interface", "volume")
+    made = launcher.client("ec2").create_launch_template(
+        LaunchTemplateName=f"template-{next(NUMBERS)}",
+        LaunchTemplateData={
+            "InstanceType": "m5.large",
+            "ImageId": image(world),
+            "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in kinds],
+            **data,
+        },
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": tags}],
+    )
+    return str(made["LaunchTemplate"]["LaunchTemplateId"])
+
+
+def image(world: World) -> str:
+    return str(world.aws.client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"])
+
+
+TOKENS = {"MetadataOptions": {"HttpTokens": "required"}}
+
+
+def test_the_launch_role_launches_from_a_template_of_ours_with_metadata_by_token(world: World) -> None:
+    launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
+    template = launch_template(launcher, world, **TOKENS)
+    launched = launcher.client("ec2").run_instances(
+        LaunchTemplate={"LaunchTemplateId": template}, MinCount=1, MaxCount=1
+    )
+    world.aws.client("ec2").terminate_instances(InstanceIds=[launched["Instances"][0]["InstanceId"]])
+
+
+@pytest.mark.parametrize(
+    ("data", "request_more", "kind"),
+    [
+        pytest.param({}, {}, "instance", id="metadata without tokens"),
+        pytest.param({"MetadataOptions": {"HttpTokens": "optional"}}, {}, "instance", id="tokens optional"),
+        pytest.param(
+            TOKENS, {"MetadataOptions": {"HttpTokens": "optional"}}, "instance", id="tokens optional in the request"
+        ),
+        pytest.param(TOKENS, {"ImageId": "another"}, "image", id="another image than the template's"),
+        pytest.param(TOKENS, {"LaunchTemplate": None}, "instance", id="no template"),
+    ],
+)
+def test_the_launch_role_launches_nothing_else(
+    world: World, data: dict[str, Any], request_more: dict[str, Any], kind: str
+) -> None:
+    launcher = Person(world, statements=policy_statements(world, Function.LAUNCH))
+    request = {"LaunchTemplate": {"LaunchTemplateId": launch_template(launcher, world, **data)}, **request_more}
+    if request["LaunchTemplate"] is None:
+        owner = [{"Key": OWNER_TAG, "Value": world.reservoir.outputs["ReservoirDeployment"]}]
+        kinds = ("instance", "network-interface", "volume")
+        del request["LaunchTemplate"]
+        request |= {
+            "ImageId": image(world),
+            "InstanceType": "m5.large",
+            "TagSpecifications": [{"ResourceType": each, "Tags": owner} for each in kinds],
+            **TOKENS,
+        }
+    if request.get("ImageId") == "another":
+        request["ImageId"] = world.aws.client("ec2").register_image(
+            Name=f"image-{next(NUMBERS)}", Architecture="x86_64"
+        )["ImageId"]
+    with pytest.raises(ClientError) as refused:
+        launcher.client("ec2").run_instances(**request, MinCount=1, MaxCount=1)
+    assert f":{kind}/" in refusal(refused.value).split(" on resource: ")[1].split(" because")[0]
+
+
+def test_an_alarm_tells_the_topic(world: World) -> None:
+    sns, sqs, cloudwatch = (world.aws.client(service) for service in ("sns", "sqs", "cloudwatch"))
+    assert sns.create_topic(Name="alarms")["TopicArn"] == TOPIC
+    from_sns = {"Effect": "Allow", "Principal": {"Service": "sns.amazonaws.com"}, "Action": "sqs:*", "Resource": "*"}
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [from_sns]})
+    url = sqs.create_queue(QueueName="mailbox", Attributes={"Policy": policy})["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=TOPIC, Protocol="sqs", Endpoint=arn)
+    alarms = [alarm["AlarmName"] for alarm in cloudwatch.describe_alarms()["MetricAlarms"]]
+    (blocked,) = (name for name in alarms if "LaunchesBlocked" in name)
+    for state in ("ALARM", "OK"):
+        cloudwatch.set_alarm_state(AlarmName=blocked, StateValue=state, StateReason="a test says so")
+    messages = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5)["Messages"]
+    told = [json.loads(json.loads(message["Body"])["Message"]) for message in messages]
+    assert {(each["AlarmName"], each["NewStateValue"]) for each in told} == {(blocked, "ALARM"), (blocked, "OK")}
+
+
+def test_a_delivery_that_is_not_allowed_any_more_is_kept_for_people(world: World) -> None:
+    lambda_, events = world.aws.client("lambda"), world.aws.client("events")
+    collect = function_name(world.reservoir.outputs["ReservoirDeployment"], Function.COLLECT)
+    policy = json.loads(lambda_.get_policy(FunctionName=collect)["Policy"])
+    for statement in policy["Statement"]:
+        lambda_.remove_permission(FunctionName=collect, StatementId=statement["Sid"])
+    try:
+        url = world.reservoir.outputs["UndeliveredQueueUrl"]
+
+        def undelivered() -> list[dict[str, Any]]:
+            world.aws.clock.advance(timedelta(seconds=60))
+            answer = world.aws.client("sqs").receive_message(QueueUrl=url, MessageAttributeNames=["All"])
+            return list(answer.get("Messages", ()))
+
+        message = next(found[0] for found in iter(undelivered, None) if found)
+    finally:
+        for statement in policy["Statement"]:
+            source = statement["Condition"]["ArnLike"]["AWS:SourceArn"]
+            lambda_.add_permission(
+                FunctionName=collect,
+                StatementId=statement["Sid"],
+                Action="lambda:InvokeFunction",
+                Principal="events.amazonaws.com",
+                SourceArn=source,
+            )
+    attributes = {name: value["StringValue"] for name, value in message["MessageAttributes"].items()}
+    assert attributes["ERROR_CODE"] == "NO_PERMISSIONS"
+    assert attributes["TARGET_ARN"].endswith(collect)
+    assert attributes["RULE_ARN"].rsplit("/", 1)[-1] in [rule["Name"] for rule in events.list_rules()["Rules"]]
+
+
+def test_an_instance_whose_key_the_deployment_does_not_know_ends_and_the_class_was_warned_of(
+    world: World, tmp_path: Path
+) -> None:
+    key = world.aws.client("kms").create_key()["KeyMetadata"]["Arn"]
+    volume = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi", "encrypted": True, "kmsKeyID": key}}
+    manifests = one_type_pool("sealed", "m5.large", ["on-demand"], blockDeviceMappings=[volume])
+    applied = world.command("apply", "-f", str(write_manifests(tmp_path, manifests)))
+    assert applied.returncode == 0, applied.stderr
+    assert f"{key} is no key of the deployment (kmsKeys)" in " ".join((applied.stdout + applied.stderr).split())
+    world.discover()
+    world.send({"action": "submit", "workload": story_workload("sealed", 1, "1")})
+
+    def ended(_: object) -> bool:
+        reservations = world.aws.client("ec2").describe_instances(
+            Filters=[{"Name": "instance-state-name", "Values": ["terminated"]}]
+        )["Reservations"]
+        reasons = [i.get("StateReason", {}).get("Code") for r in reservations for i in r["Instances"]]
+        return "Client.InternalError" in reasons
+
+    world.until("the instance ends before it runs", ended)
+    world.send(
+        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "sealed", "generation": 2}}}
+    )
+
+
+@pytest.fixture
+def tables(world: World) -> dict[Table, str]:
+    return {table: world.output(table.value) for table in Table}
+
+
+def test_a_sender_sends_demand_and_nothing_else(world: World, tables: dict[Table, str]) -> None:
+    sender = Person(world, managed=("Sender",))
+    body = json.dumps({"action": "submit", "workload": story_workload("from-a-sender", 1, "1")})
+    sqs = sender.client("sqs")
+    sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody=body)
+    refused: list[Callable[[], Any]] = [
+        lambda: sqs.send_message(QueueUrl=world.output(Queue.LAUNCHES.value), MessageBody="{}"),
+        lambda: sqs.send_message(QueueUrl=world.output(Queue.PLANNING.value), MessageBody="{}", MessageGroupId="plan"),
+        lambda: sqs.send_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MessageBody="{}"),
+        lambda: sqs.receive_message(QueueUrl=world.output(Queue.DEMAND.value)),
+        lambda: sqs.purge_queue(QueueUrl=world.output(Queue.DEMAND.value)),
+        lambda: sender.client("dynamodb").get_item(TableName=tables[Table.WORKLOADS], Key={"id": {"S": "a"}}),
+        lambda: sender.client("cloudformation").describe_stacks(
+            StackName=world.reservoir.outputs["ReservoirDeployment"]
+        ),
+        lambda: sender.client("lambda").invoke(FunctionName="Reservoir-collect"),
+    ]
+    all_refused(refused)
+
+
+def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
+    world: World, tables: dict[Table, str], tmp_path: Path
+) -> None:
+    viewer = Person(world, managed=("Viewer",))
+    explained = viewer.command("explain", "workload", "story/nobody-sent-this")
+    assert "is not known" in explained.stderr
+    dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
+    for table in set(Table) - {Table.POLICY}:
+        dynamodb.get_item(TableName=tables[table], Key=key)
+    viewer.client("cloudwatch").describe_alarms()
+    viewer.client("events").describe_event_bus(Name=world.output("EVENT_BUS_NAME"))
+    calls: list[Callable[[], Any]] = [
+        lambda: dynamodb.get_item(TableName=tables[Table.POLICY], Key=key),
+        lambda: dynamodb.put_item(TableName=tables[Table.WORKLOADS], Item=key),
+        lambda: dynamodb.delete_item(TableName=tables[Table.NODE_CLAIMS], Key=key),
+        lambda: dynamodb.scan(TableName=tables[Table.WORKLOADS]),
+        lambda: viewer.client("sqs").send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+    ]
+    all_refused(calls)
+    manifests = write_manifests(tmp_path, one_type_pool("seen", "m5.large", ["on-demand"]))
+    assert viewer.command("apply", "-f", str(manifests)).returncode != 0
+
+
+def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
+    world: World, tables: dict[Table, str], tmp_path: Path
+) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    manifests = write_manifests(tmp_path, one_type_pool("operated", "m5.large", ["on-demand"]))
+    applied = operator.command("apply", "-f", str(manifests))
+    assert applied.returncode == 0, applied.stderr
+    assert "operated" in operator.command("get", "nodepool").stdout
+    assert operator.command("delete", "-f", str(manifests)).returncode == 0
+    sqs = operator.client("sqs")
+    sqs.receive_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE))
+    body = json.dumps({"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "given-up"}}})
+    sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody=body)  # again, by hand
+    rules = world.aws.client("events").list_rules()["Rules"]
+    operator.client("events").enable_rule(Name=next(rule["Name"] for rule in rules if "Collect" in rule["Name"]))
+    calls: list[Callable[[], Any]] = [
+        lambda: operator.client("dynamodb").put_item(TableName=tables[Table.NODE_CLAIMS], Item={"id": {"S": "a"}}),
+        lambda: operator.client("dynamodb").delete_table(TableName=tables[Table.POLICY]),
+        lambda: operator.client("ec2").terminate_instances(InstanceIds=["i-0123456789abcdef0"]),
+        lambda: operator.client("lambda").invoke(FunctionName="Reservoir-collect"),
+        lambda: operator.client("events").disable_rule(Name=rules[0]["Name"]),
+        lambda: sqs.receive_message(QueueUrl=world.output(Queue.DEMAND.value)),
+        lambda: sqs.send_message(QueueUrl=world.output(Queue.REACTIONS.value), MessageBody="{}"),
+    ]
+    all_refused(calls)
