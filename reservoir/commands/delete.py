@@ -53,7 +53,7 @@ def _tell_of_nodes(stack: Connection, outcome: Outcome) -> None:
             at_once = Disruption().budgets[0].nodes
             messages().print(
                 f"nodepool/{name} leaves {nodes}, which are replaced where another pool can and drain, {at_once} at a"
-                " time: see reservoir explain node"
+                " time and no more in an hour than the safety envelope allows: see reservoir explain node"
             )
 
 

@@ -67,7 +67,7 @@ class CommandCommitter:
         A command of more rows than one transaction holds takes several; should a later one fail, the earlier ones are
         undone. Raises ConflictError when something changed: then nothing of the command holds.
         """
-        reason = DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
+        reason = drain_reason(command)
         slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
         replacements = self._replacements(command, slot_of, gathered.facts(), command_id, now)
         mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
@@ -126,6 +126,11 @@ def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered:
     """Return the generations of the workloads whose replicas the command moves, as it was decided on them."""
     keys = {placed.workload_key for claim_id in command.claim_ids for placed in known[claim_id].placements}
     return {key: gathered.records[key].generation for key in keys if key in gathered.records}
+
+
+def drain_reason(command: DisruptionCommand) -> DrainReason:
+    """Return the reason that the command's nodes are given for their drain."""
+    return DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
 
 
 def decision_id(command_id: str) -> str:

@@ -21,16 +21,18 @@ from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.node_pool import DisruptionReason, NodePool
 from shared.core.plan import Plan
 from shared.core.policy import SchedulingPolicy
+from shared.core.safety.endings import EndingKind, kind_of
 from shared.core.schedule import allowed_disruptions
 from shared.core.snapshot import Snapshot
 from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, Decision, DecisionStore, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
-from shared.usecases.commit_command import NOMINATION, CommandCommitter, CommittedCommand
+from shared.usecases.commit_command import NOMINATION, CommandCommitter, CommittedCommand, drain_reason
 from shared.usecases.commit_plan import launch_batches
 from shared.usecases.gather_snapshot import Gathered, SnapshotGatherer
 from shared.usecases.move_units import Moved, MoveUnits
 from shared.usecases.provision import Solve
 from shared.usecases.replace_nodes import Carried, ReplaceNodes
+from shared.usecases.safety.envelope import Envelope
 
 # The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
 DECISION_PREFIX: Final = "disruption"
@@ -76,6 +78,7 @@ class Disrupt:
     gatherer: SnapshotGatherer
     claims: NodeClaimStore
     replacing: ReplaceNodes
+    envelope: Envelope
     moving: MoveUnits
     decisions: DecisionStore
     ids: IdFactory
@@ -137,10 +140,12 @@ class Disrupt:
         known = dict(gathered.claims)
         committer = CommandCommitter(self.claims, self.ids, self.claims.turn())
         budgets = _Budgets(self._allowed_by_now(decision, gathered, now), gathered.claims)
+        wanted = _wanted(decision.commands, gathered)
         begun: list[DisruptionCommand] = []
         dropped: list[Refusal] = []
         for number, command in enumerate(_in_transactions(decision.commands)):
-            refusal = budgets.refusal(command)
+            # Before replacements are bought: what is held must not have cost anything.
+            refusal = budgets.refusal(command) or self._held(command, wanted, now)
             committed = refusal or _commit(committer, command, known, gathered, f"{pass_id}/{number}", now)
             if isinstance(committed, str):
                 dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
@@ -153,6 +158,15 @@ class Disrupt:
         report.dropped = len(dropped)
         refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
         return replace(decision, commands=tuple(begun), refusals=tuple(refusals))
+
+    def _held(self, command: DisruptionCommand, wanted: dict[EndingKind, int], now: datetime) -> str | None:
+        """Say why the safety envelope does not let a command's nodes go, or None; ``wanted`` counts what is left."""
+        kind = _kind(command)
+        admission = self.envelope.admit(kind, command.claim_ids, now, wanted_count=wanted[kind])
+        if not admission.admitted.issuperset(command.claim_ids):
+            return admission.why
+        wanted[kind] -= len(command.claim_ids)
+        return None
 
     def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
         """Read anew what budgets leave: another pass may have spent some of it while this one decided.
@@ -182,6 +196,22 @@ class Disrupt:
             return
         replacement_ids = [claim.id for claim in committed.replacements]
         report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+
+
+def _kind(command: DisruptionCommand) -> EndingKind:
+    """Return what a command is counted as; EC2 forces nothing of what disruption decides."""
+    return kind_of(drain_reason(command)) or EndingKind.DISRUPTION
+
+
+def _wanted(commands: Iterable[DisruptionCommand], gathered: Gathered) -> dict[EndingKind, int]:
+    """Return how many nodes shall go in all, by kind: those of a pass, and all that outlived their NodePool."""
+    wanted = dict.fromkeys(EndingKind, 0)
+    for command in commands:
+        wanted[_kind(command)] += len(command.claim_ids)
+    pools = {pool.name for pool in gathered.snapshot.node_pools}
+    left = [claim for claim in gathered.claims.values() if claim.node_pool_name not in pools]
+    wanted[EndingKind.DELETED_POOLS] = sum(claim.drain is None and claim.disruption is None for claim in left)
+    return wanted
 
 
 def _commit(

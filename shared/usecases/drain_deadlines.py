@@ -32,9 +32,9 @@ class DrainDeadlines:
     timers: DrainTimers
 
     def end(self, live: Sequence[NodeClaim], now: datetime) -> EndedDrains:
-        """Terminate the nodes of drains that are over; what EC2 refuses is tried again by the next sweep."""
+        """Terminate the nodes of drains that are over; what EC2 refuses, or the envelope holds, waits for a sweep."""
         over = [claim for claim in live if is_over(claim, now)]
-        refused = self.draining.terminate(over, now).refused if over else {}
+        refused = self.draining.end_due(over, now).refused if over else {}
         return EndedDrains(frozenset(claim.id for claim in over), refused)
 
     def watch(self, live: Sequence[NodeClaim], begun: Collection[str], now: datetime) -> None:

@@ -1,16 +1,18 @@
 """The drain protocol, one for every reason: notify, wait for releases or the deadline, terminate, say that it is gone.
 
 Each step is announced before it is committed. A function that dies in between announces again when it is repeated
-(with the same drain id); the other order would lose announcements.
+(with the same drain id); the other order would lose announcements. Before that, what EC2 does not force passes the
+safety envelope.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
 from shared.core import drain
 from shared.core.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.safety.endings import EndingKind, kind_of
 from shared.core.snapshot import PlacedReplicas
 from shared.ports.ec2 import InstanceTerminator
 from shared.ports.launches import LaunchPolicy
@@ -20,6 +22,7 @@ from shared.ports.system import Clock
 from shared.usecases.announce import node_draining, node_terminated
 from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
+from shared.usecases.safety.envelope import Envelope
 
 # Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
 TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
@@ -38,12 +41,14 @@ class DrainWish:
 class Moves:
     """What became of claims that were to be moved: those that moved, and those that others kept moving meanwhile.
 
-    ``refused`` maps instance ids to the code with which EC2 refused to terminate them.
+    ``refused`` maps instance ids to the code with which EC2 refused to terminate them, ``held`` claims that stay as
+    they are to what holds them.
     """
 
     moved: tuple[NodeClaim, ...] = ()
     lost: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +59,13 @@ class Draining:
     workloads: WorkloadStore
     policy: LaunchPolicy
     terminator: InstanceTerminator
+    envelope: Envelope
     publisher: EventPublisher
     queue: WorkQueue
     clock: Clock
 
-    def begin_drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None) -> NodeClaim | None:
-        """Start one drain as :meth:`begin_drains`; None when nothing changes. Raises ConflictError."""
-        moves = self.begin_drains([DrainWish(claim, reason, deadline)])
-        if moves.lost:
-            raise ConflictError(moves.lost)
-        return moves.moved[0] if moves.moved else None
-
     def begin_drains(self, wishes: Sequence[DrainWish], hand_over: TakeOff | None = None) -> Moves:
-        """Start drains, or move the deadlines of those under way forward.
+        """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
 
         Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
         A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
@@ -76,7 +75,9 @@ class Draining:
         now = self.clock.now()
         take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
         begins = self._begins(wishes, now)
-        planned = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
+        found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
+        held = self._held([after for _, after in found if after is not None], now)
+        planned = [(claim, after) for claim, after in found if claim.id not in held]
         self._notify([after for _, after in planned if after is not None])
         moves = _each(
             [claim for claim, after in planned if after is not None],
@@ -89,7 +90,26 @@ class Draining:
             self.queue.wake_planner(reason="node draining")
         over = [claim for claim in moves.moved if drain.is_over(claim, now)]
         ended = self.terminate(over, now) if over else Moves()
-        return Moves(moves.moved, moves.lost, ended.refused)
+        return Moves(moves.moved, moves.lost, ended.refused, held)
+
+    def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
+        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again)."""
+        held = self._held([claim for claim in claims if _awaiting(claim.drain)], now)
+        ended = self.terminate([claim for claim in claims if claim.id not in held], now)
+        return Moves(ended.moved, ended.lost, ended.refused, held)
+
+    def _held(self, draining: Iterable[NodeClaim], now: datetime) -> Mapping[str, str]:
+        """Return those of the draining claims that the envelope does not let go, with what holds them."""
+        by_kind: dict[EndingKind, list[str]] = {}
+        for claim in draining:
+            kind = None if claim.drain is None else kind_of(claim.drain.reason)
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(claim.id)
+        held: dict[str, str] = {}
+        for kind, ids in by_kind.items():
+            admission = self.envelope.admit(kind, ids, now)
+            held |= {claim_id: admission.why for claim_id in ids if claim_id not in admission.admitted}
+        return held
 
     def _begins(self, wishes: Sequence[DrainWish], now: datetime) -> Mapping[str, Decide]:
         """Return the decision for each claim, with everything read that it needs."""
@@ -136,14 +156,20 @@ class Draining:
         for. A node whose last replicas go is drained, so that the workload hears of it and can say when it is done.
         """
         left = record.surplus_count
+        emptied: list[NodeClaim] = []
         for claim in sorted(hosts, key=_shed_order):
             here = sum(placed.count for placed in claim.placements if placed.workload_key == record.key)
             if left == 0 or here == 0:
                 continue
             taken = min(left, here)
-            if self._shed(claim, record.key, taken, now):
+            if _goes_with(claim, taken):
+                emptied.append(claim)
                 left -= taken
-        return record.surplus_count - left
+            elif self._take_off(claim, record.key, taken, now):
+                left -= taken
+        drained = self._drain_withdrawn(emptied)
+        kept = sum(_replica_count(claim) for claim in emptied if claim.id not in drained)
+        return record.surplus_count - left - kept
 
     def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
         """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
@@ -186,25 +212,41 @@ class Draining:
         if record is None or not claim.is_live or here == 0:
             return
         taken = min(here if count is None else count, here, record.surplus_count)
-        if taken > 0:
-            self._shed(claim, workload_key, taken, now)
+        if taken > 0 and _goes_with(claim, taken):
+            self._drain_withdrawn([claim])
+        elif taken > 0:
+            self._take_off(claim, workload_key, taken, now)
 
-    def _shed(self, claim: NodeClaim, workload_key: str, count: int, now: datetime) -> bool:
-        """Take replicas off a node, or drain it when they are all that it has."""
-        total = sum(placed.count for placed in claim.placements)
-        if count == total and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING):
-            return self.begin_drain(claim, DrainReason.WITHDRAWN, None) is not None
+    def _drain_withdrawn(self, claims: Sequence[NodeClaim]) -> frozenset[str]:
+        """Drain nodes whose last replicas nobody wants; return those that do."""
+        if not claims:
+            return frozenset()
+        moves = self.begin_drains([DrainWish(claim, DrainReason.WITHDRAWN) for claim in claims])
+        if moves.lost:
+            raise ConflictError(moves.lost)
+        return frozenset(claim.id for claim in moves.moved)
+
+    def _take_off(self, claim: NodeClaim, key: str, count: int, now: datetime) -> bool:
+        """Take replicas of a workload off a node that stays, or that was not launched yet."""
 
         def without(current: NodeClaim) -> NodeClaim | None:
-            enough = sum(p.count for p in current.placements if p.workload_key == workload_key) >= count
+            enough = sum(p.count for p in current.placements if p.workload_key == key) >= count
             if not enough or not current.is_live:
                 return None
-            if current.state is ClaimState.PLANNED and count == sum(p.count for p in current.placements):
+            if current.state is ClaimState.PLANNED and count == _replica_count(current):
                 return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
             return replace(current, placements_changed_at=now)
 
-        taken = (PlacedReplicas(workload_key, count),)
-        return return_some_replicas(self.claims, claim, now, taken, without) is not None
+        return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+
+
+def _replica_count(claim: NodeClaim) -> int:
+    return sum(placed.count for placed in claim.placements)
+
+
+def _goes_with(claim: NodeClaim, count: int) -> bool:
+    """Whether a node that runs must go, because so many replicas are all that it has."""
+    return count == _replica_count(claim) and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
 
 
 def _shed_order(claim: NodeClaim) -> tuple[bool, int, float, str]:

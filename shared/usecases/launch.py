@@ -305,7 +305,7 @@ class Launch:
         ours = [
             LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
             for i in found
-            if i.id not in taken
+            if i.id not in taken and i.launch_template_id is not None  # a person who copies tags copies no template
         ]
         return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
 

@@ -3,7 +3,7 @@
 Shortages are remembered before replicas go back to demand (R-162): the planner that they wake must already see them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -22,7 +22,7 @@ from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, 
 from shared.ports.system import Clock
 from shared.usecases.checkpoints import checkpoint_periods_s
 from shared.usecases.claim_moves import return_all_replicas, settle_claims
-from shared.usecases.launch_gangs import LaunchGangs
+from shared.usecases.launch_gangs import TAKEN_BACK_WITHIN, LaunchGangs
 from shared.usecases.launch_reactions import LaunchReactions
 
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
@@ -62,8 +62,9 @@ class LaunchEffects:
             undone, launched = self.gangs.of_batch(batch), []
         self.reactions.announce(attempt, reaction, launched, [*failing, *undone], until)
         failed_count = self.fail([*failing, *undone], reaction.reason)
-        if unwanted:
-            self.terminator.terminate(unwanted)
+        taken_back = self._just_launched(attempt, unwanted)
+        if taken_back:
+            self.terminator.terminate(taken_back)
         if len(attempt.claim_ids) > 1:  # a claim that is alone in its request is named by the fleet's own tags
             named = {claim.instance_id: claim.id for claim in launched if claim.instance_id is not None}
             # Nothing depends on this tag: what EC2's rate leaves out now, the collector makes up for.
@@ -109,6 +110,12 @@ class LaunchEffects:
             else:
                 launched.append(claim)
         return launched, surplus
+
+    def _just_launched(self, attempt: LaunchAttempt, unwanted: Collection[str]) -> list[str]:
+        """Return what this launch can still take back by itself; what is older is for the collector to judge."""
+        since = {it.id: it.launched_at or attempt.settled_at for it in attempt.result.instances}
+        now = self.clock.now()
+        return [key for key in unwanted if now - since[key] <= TAKEN_BACK_WITHIN]
 
     def _drain_times(self, claims: Sequence[NodeClaim]) -> Mapping[str, datetime]:
         """Return when the Capacity Block under the claims starts to drain them, and set its timer for the first."""

@@ -7,7 +7,7 @@ later is planned again by itself.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.node_claim import ClaimState, NodeClaim
@@ -16,6 +16,8 @@ from shared.ports.messaging import LaunchBatch
 from shared.ports.state import NodeClaimStore, WorkloadStore
 from shared.usecases.claim_moves import return_all_replicas
 
+# Longer than any launch takes, adoption included. What has been up for longer is not part of one, whatever tables say.
+TAKEN_BACK_WITHIN: Final = timedelta(minutes=30)
 _REASON: Final = "its gang could not be launched whole"
 _LAUNCHED: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 
@@ -51,7 +53,8 @@ class LaunchGangs:
             return 0
         live = {claim.id: claim for claim in self.claims.list_live()}
         live |= self.claims.get_many([claim.id for claim in failed])  # the list may lag what has just been settled
-        members = [live[key] for key in sorted(live) if (live[key].gang_key, live[key].plan_id) in gangs]
+        planned = [live[key] for key in sorted(live) if (live[key].gang_key, live[key].plan_id) in gangs]
+        members = [claim for claim in planned if now - (claim.launched_at or now) <= TAKEN_BACK_WITHIN]
         count = sum(return_all_replicas(self.claims, member, now, _undone) is not None for member in members)
         doomed = _LAUNCHED | {ClaimState.TERMINATING}
         ended = [member.instance_id for member in members if member.state in doomed and member.instance_id is not None]

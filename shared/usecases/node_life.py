@@ -9,6 +9,7 @@ from typing import Final
 from shared.core.instance import Instance
 from shared.core.node_claim import ClaimState, NodeClaim
 from shared.core.observation import Meaning, meaning, rebought
+from shared.core.safety.endings import EndingKind
 from shared.ports.ec2 import InstanceReader
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
@@ -63,8 +64,10 @@ class NodeLife:
         """Do what instances that were just read mean for their claims."""
         report = LifeReport()
         found: dict[Meaning, list[NodeClaim]] = {}
+        meanings = {claim.id: meaning(claim, shown.get(claim.instance_id or ""), now) for claim in claims}
+        held = self._vanished_too_many(claims, shown, meanings, now)
         for claim in sorted(claims, key=lambda claim: claim.id):
-            what = meaning(claim, shown.get(claim.instance_id or ""), now)
+            what = Meaning.NOTHING if claim.id in held else meanings[claim.id]
             found.setdefault(what, []).append(claim)
             report.by_meaning[what] = report.count(what) + 1
         for claim in found.get(Meaning.RUNNING, ()):
@@ -94,6 +97,25 @@ class NodeLife:
         alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
         report.rebought_count = self._follow_purchases(alive, shown, report.lost)
         return report
+
+    def _vanished_too_many(
+        self,
+        claims: Sequence[NodeClaim],
+        shown: Mapping[str, Instance],
+        meanings: Mapping[str, Meaning],
+        now: datetime,
+    ) -> frozenset[str]:
+        """Return claims that stay although EC2 does not show their instances: so many at once are a bad answer.
+
+        EC2 shows an instance for an hour after it has terminated; sweeps that ran meanwhile have seen it.
+        """
+        vanished = [
+            claim.id
+            for claim in claims
+            if meanings[claim.id] is Meaning.ENDED and (claim.instance_id or "") not in shown
+        ]
+        admission = self.draining.envelope.admit(EndingKind.VANISHED, vanished, now)
+        return frozenset(vanished) - admission.admitted
 
     def _follow_purchases(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], lost: set[str]) -> int:
         """Demote and promote claims whose instance left or entered a reservation."""

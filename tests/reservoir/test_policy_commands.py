@@ -152,8 +152,8 @@ def test_delete_says_what_becomes_of_nodes(stack: Stack) -> None:
         stack.state.claim_rows[claim_id] = node_claim(claim_id, node_pool_name="p", state=ClaimState.RUNNING)
     said = run(stack, "delete", "--dry-run", "nodepool", "p", "q").stderr
     assert said.splitlines() == [
-        "nodepool/p leaves 2 nodes, which are replaced where another pool can and drain, 10% at a time: see reservoir"
-        " explain node"
+        "nodepool/p leaves 2 nodes, which are replaced where another pool can and drain, 10% at a time and no"
+        " more in an hour than the safety envelope allows: see reservoir explain node"
     ]
 
 

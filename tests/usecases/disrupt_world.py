@@ -163,6 +163,7 @@ class DisruptWorld(World):
             gatherer=self.gatherer(),
             claims=ports.claims,
             replacing=ReplaceNodes(ports.claims, self._draining(ports), ports.bus, ports.queue),
+            envelope=self._envelope(ports),
             moving=MoveUnits(
                 ports.claims, self.effects.watch(self.mover, {"move"}, remote=True), ports.shortages, self.ids
             ),

@@ -9,7 +9,7 @@ from shared.core import labels
 from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.node_claim import ClaimState, DrainReason, Lease, NodeClaim
 from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
 from shared.core.node_pool import NodePool
 from shared.core.plan import OfferingKey
@@ -24,7 +24,7 @@ from shared.usecases.block_drains import BlockDrains
 from shared.usecases.broken_capacity import BrokenCapacity
 from shared.usecases.collect import Collect
 from shared.usecases.drain_deadlines import DrainDeadlines
-from shared.usecases.draining import Draining
+from shared.usecases.draining import Draining, DrainWish
 from shared.usecases.early_ends import EarlyEnds
 from shared.usecases.expire import Expire
 from shared.usecases.freed_units import FreedUnits
@@ -127,6 +127,7 @@ class Ports:
     ec2: Any
     timers: Any
     shortages: Any
+    tallies: Any
 
 
 class World:
@@ -231,6 +232,7 @@ class World:
             policy=watch(self.policy, {"block_launches"}),
             ec2=watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True),
             timers=watch(self.timers, {"set_timer"}),
+            tallies=watch(self.tallies, {"put"}),
             shortages=watch(self.shortages, {"put", "begin_probes", "forget"}),
         )
 
@@ -281,6 +283,7 @@ class World:
             workloads=self.state.workloads,
             policy=ports.policy,
             terminator=ports.ec2,
+            envelope=self._envelope(ports),
             publisher=ports.bus,
             queue=ports.queue,
             clock=self.clock,
@@ -290,7 +293,7 @@ class World:
         return self._envelope(self._ports())
 
     def _envelope(self, ports: "Ports") -> Envelope:
-        return Envelope(OwnTables(self.marks, DEPLOYMENT), self.tallies, ports.claims, ports.bus, self.bounds)
+        return Envelope(OwnTables(self.marks, DEPLOYMENT), ports.tallies, ports.claims, ports.bus, self.bounds)
 
     def _life(self, ports: "Ports") -> NodeLife:
         return NodeLife(
@@ -402,6 +405,12 @@ class World:
 
     def life(self) -> NodeLife:
         return self._life(self._ports())
+
+    def drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None) -> NodeClaim | None:
+        """Begin a drain; None when nothing changes."""
+        moves = self.draining().begin_drains([DrainWish(claim, reason, deadline)])
+        assert moves.lost == ()
+        return moves.moved[0] if moves.moved else None
 
     # --- what must hold
 

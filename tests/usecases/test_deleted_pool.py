@@ -1,12 +1,16 @@
 """A NodePool is deleted while nodes of it stand: they take nothing more, are replaced where possible, and go."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from shared.core.node_claim import ClaimState
+from shared.core.safety.endings import Bound, Bounds, EndingKind
+from shared.core.safety.tally import Lift
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PutPolicy
 from shared.usecases.explain_node import ExplainNode
+from shared.usecases.safety.envelope import LiftEnvelope
 from tests.usecases.disrupt_world import DisruptWorld
 
 
@@ -50,12 +54,33 @@ def test_they_go_although_no_other_pool_holds_their_replicas() -> None:
 
 def test_they_go_a_tenth_at_a_time() -> None:
     world = deleted(successor=False, replicas=12)
+    world.bounds = Bounds({EndingKind.DELETED_POOLS: Bound(100, 1, 100)})
     world.holds_on = True
     report = world.minute()
     assert report.drained == 2  # 10 %, rounded up
     waiting = next(claim for claim in world.live() if claim.state is ClaimState.RUNNING)
     assert world.reason(waiting.id) == "NodePool gpu was deleted; budget of NodePool gpu is used up"
     assert world.minute().drained == 0
+
+
+def test_a_deleted_pool_that_is_the_whole_fleet_ends_nothing_before_somebody_looked() -> None:
+    """The first tenth is measured by all nodes that would follow."""
+    world = deleted(successor=False, replicas=12)
+    for _ in range(90):
+        world.minute()
+    assert {claim.state for claim in world.live()} == {ClaimState.RUNNING}
+    assert "12 shall end (deleted-pools), 5 of 12 may" in world.reason(world.live()[0].id)
+    (told,) = world.bus.of("Endings Held")
+    assert (told["kind"], told["wantedCount"], told["isShut"]) == ("deleted-pools", 12, True)
+
+
+def test_a_lift_lets_the_nodes_of_a_deleted_pool_go() -> None:
+    world = deleted(successor=False, replicas=12)
+    world.minute()
+    lift = Lift(12, world.clock.now() + timedelta(hours=2), "ops", "it was meant", world.clock.now())
+    LiftEnvelope(world.tallies, world.bus).lift(EndingKind.DELETED_POOLS, lift)
+    world.minutes(30)
+    assert world.live() == []
 
 
 def test_they_take_no_new_replicas() -> None:

@@ -185,7 +185,7 @@ def test_an_interruption_in_the_middle_moves_onto_the_replacement() -> None:
     world = on_the_side()
     old = dear(world)
     world.minute()
-    world.draining().begin_drain(world.state.claim_rows[old.id], DrainReason.INTERRUPTION, None)
+    world.drain(world.state.claim_rows[old.id], DrainReason.INTERRUPTION)
     world.minutes(3)
     assert (world.at_work(), len(world.ec2.all())) == (2, 3)
 
@@ -349,9 +349,9 @@ def test_a_pass_that_commits_between_the_budgets_and_the_commit_spends_them() ->
         others.append(world.disrupt().run().drained)
         world.effects = world.armed
 
-    world.armed = Effects(before={2: another_pass})
+    world.armed = Effects(before={3: another_pass})
     report = world.disruption_pass()
-    assert world.armed.log[:2] == ["save", "commit"]
+    assert world.armed.log[:3] == ["save", "put", "commit"]
     assert (others, report.drained, report.dropped) == ([1], 0, 1)
     assert world.reason(first.id) == "another pass acted while this was decided"
     assert world.state.claim_rows[first.id].state is ClaimState.RUNNING

@@ -21,7 +21,7 @@ def world() -> World:
 def test_released_by_all_means_terminated_at_once(world: World) -> None:
     (claim,) = world.running(1, reserved())
     draining = world.draining()
-    draining.begin_drain(claim, DrainReason.CONSOLIDATION, None)
+    world.drain(claim, DrainReason.CONSOLIDATION)
     assert world.ec2.terminate_calls == []
     draining.release("research/train", claim.id, None, world.clock.now())
     assert world.claims()[0].state is ClaimState.TERMINATING
@@ -32,7 +32,7 @@ def test_released_by_all_means_terminated_at_once(world: World) -> None:
 
 def test_without_releases_the_deadline_decides(world: World) -> None:
     (claim,) = world.running(1, reserved())
-    world.draining().begin_drain(claim, DrainReason.CONSOLIDATION, None)
+    world.drain(claim, DrainReason.CONSOLIDATION)
     world.clock.advance(minutes=14)
     assert world.expire().run().deadline_count == 0
     world.clock.advance(minutes=1)
@@ -48,7 +48,7 @@ def test_many_deadlines_are_one_call_and_one_bad_id_saves_nobody(world: World) -
     claims = world.running(4, reserved())
     world.ec2.protected.add(claims[0].instance_id or "")
     for claim in claims:
-        world.draining().begin_drain(claim, DrainReason.DRIFT, None)
+        world.drain(claim, DrainReason.DRIFT)
     world.clock.advance(minutes=15)
     report = world.expire().run()
     assert len(world.ec2.terminate_calls) == 1
@@ -62,7 +62,7 @@ def test_many_deadlines_are_one_call_and_one_bad_id_saves_nobody(world: World) -
 def test_the_pools_termination_grace_period_bounds_every_drain(world: World) -> None:
     world.policy.pools["gpu"] = replace(world.pool, termination_grace_period_s=60)
     (claim,) = world.running(1, reserved())
-    drained = world.draining().begin_drain(claim, DrainReason.DRIFT, None)
+    drained = world.drain(claim, DrainReason.DRIFT)
     assert drained is not None
     assert drained.drain is not None
     assert drained.drain.deadline == world.clock.now() + timedelta(seconds=60)
@@ -71,7 +71,7 @@ def test_the_pools_termination_grace_period_bounds_every_drain(world: World) -> 
 def test_a_workload_that_needs_longer_for_its_checkpoint_gets_it(world: World) -> None:
     world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
     (claim,) = world.running(1, reserved(), workload="research/slow")
-    drained = world.draining().begin_drain(claim, DrainReason.DRIFT, None)
+    drained = world.drain(claim, DrainReason.DRIFT)
     assert drained is not None
     assert drained.drain is not None
     assert drained.drain.deadline == world.clock.now() + timedelta(hours=1)
@@ -121,7 +121,7 @@ def test_a_node_that_already_ended_does_not_drain(world: World) -> None:
     (claim,) = world.running(1, reserved())
     world.ec2.change(claim.instance_id or "", state="terminated")
     world.expire().run()
-    assert world.draining().begin_drain(_again(world, claim), DrainReason.DRIFT, None) is None
+    assert world.drain(_again(world, claim), DrainReason.DRIFT) is None
 
 
 def _again(world: World, claim: NodeClaim) -> NodeClaim:

@@ -371,7 +371,7 @@ def test_reactions_that_are_killed_anywhere(cover: Cover) -> None:
 def at_the_blocks_end() -> World:
     world = drained_world()
     world.clock.advance(hours=22, minutes=5)
-    world.draining().begin_drain(world.claims()[2], DrainReason.DRIFT, None)
+    world.drain(world.claims()[2], DrainReason.DRIFT)
     world.clock.advance(minutes=15)
     return world
 
@@ -399,7 +399,7 @@ def littered() -> World:
     world = drained_world()
     lost = world.claims()[0].instance_id or ""
     world.ec2.forget(lost)
-    orphan = replace(world.ec2.live()[0], id="i-orphan", batch_id="b-unknown", claim_id=None)
+    orphan = replace(world.ec2.live()[0], id="i-orphan", claim_id=None)
     world.ec2.add(orphan)
     world.plan(2, on_demand("m5.large"), batch_id="b-unsent")
     world.clock.advance(minutes=2)

@@ -369,8 +369,8 @@ def test_the_timer_goes_from_one_deadline_to_the_next(world: World) -> None:
     (first,) = world.running(1, on_demand("m5.large"), batch_id="b-1")
     (second,) = world.running(1, on_demand("m5.large"), batch_id="b-2")
     soon, later = (world.clock.now() + timedelta(minutes=minutes) for minutes in (5, 9))
-    world.draining().begin_drain(first, DrainReason.SCHEDULED_CHANGE, soon)
-    world.draining().begin_drain(second, DrainReason.SCHEDULED_CHANGE, later)
+    world.drain(first, DrainReason.SCHEDULED_CHANGE, soon)
+    world.drain(second, DrainReason.SCHEDULED_CHANGE, later)
     world.expire().run()
     assert world.timers.deadline == soon
 
@@ -405,7 +405,7 @@ def test_a_blocks_end_hurries_a_drain_whose_deadline_is_later(world: World, end:
     world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
     (claim,) = world.running(1, reserved("cr-block"), workload="research/slow")
     world.clock.set(end - timedelta(minutes=60))
-    world.draining().begin_drain(claim, DrainReason.DRIFT, None)  # an hour of grace: until the block's end
+    world.drain(claim, DrainReason.DRIFT)  # an hour of grace: until the block's end
 
     world.clock.set(end - timedelta(minutes=40))
     counts = [world.expire().run().block_drain_count for _ in range(2)]
@@ -422,7 +422,7 @@ def test_a_blocks_end_hurries_a_drain_whose_deadline_is_later(world: World, end:
 def test_later_maintenance_does_not_cut_a_checkpoint_short(world: World) -> None:
     world.add_workload("slow", replicas=1, checkpoint_period_s=3600)
     (claim,) = world.running(1, on_demand("m5.large"), workload="research/slow")
-    world.draining().begin_drain(claim, DrainReason.DRIFT, None)
+    world.drain(claim, DrainReason.DRIFT)
     promised = world.claims()[0].drain
     assert promised is not None
 

@@ -401,19 +401,24 @@ def test_instances_that_nobody_asked_for_any_more_are_ended(world: World) -> Non
     assert world.placed() == 2
 
 
-def test_adoption_ends_what_is_too_much(world: World) -> None:
+def test_adoption_ends_what_is_too_much_and_ours(world: World) -> None:
     batch = world.plan(1, on_demand("m5.large"))
     world.effects = Effects(kill_before=4)
     with pytest.raises(Killed):
         world.launch().run(batch)
     world.effects = Effects()
     assert world.ec2.live() == []
+    ours = Instance(
+        "", "running", "m5.large", "us-east-1a", "use1-az1", START, "test", "b-1", launch_template_id="lt-1"
+    )
     for name in ("i-first", "i-second"):
-        world.ec2.add(Instance(name, "running", "m5.large", "us-east-1a", "use1-az1", START, "test", batch_id="b-1"))
+        world.ec2.add(replace(ours, id=name))
+    # Somebody's "launch more like this": the tags are copied, but EC2 names no launch template.
+    world.ec2.add(replace(ours, id="i-copied", launch_template_id=None))
     world.clock.advance(minutes=7)
     world.launch().run(batch)
     assert [c.instance_id for c in world.claims()] == ["i-first"]
-    assert [i.id for i in world.ec2.live()] == ["i-first"]
+    assert [i.id for i in world.ec2.live()] == ["i-copied", "i-first"]
     assert world.ec2.launch_calls == []
 
 

@@ -182,7 +182,7 @@ def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: Wo
 
 def test_a_second_warning_shortens_the_drain_and_keeps_its_id(world: World) -> None:
     (claim,) = world.running(1, spot("m5.large"))
-    world.draining().begin_drain(claim, DrainReason.CONSOLIDATION, None)
+    world.drain(claim, DrainReason.CONSOLIDATION)
     world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
     first, second = world.bus.of("Node Draining")
     assert first["drainId"] == second["drainId"]

@@ -100,7 +100,7 @@ class Life:
         elif what == "collect":
             self.world.collect().run()
         elif what == "drain":
-            self.world.draining().begin_drain(self.claim(details[0]), details[1], None)
+            self.world.drain(self.claim(details[0]), details[1])
         elif what == "release":
             claim_id = self.claim(details[0]).id
             self.world.draining().release("research/train", claim_id, details[1], self.world.clock.now())

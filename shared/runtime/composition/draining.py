@@ -3,6 +3,7 @@
 from functools import cache
 
 from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.safety import envelope
 from shared.runtime.composition.stored_policy import stored_policy
 from shared.usecases.draining import Draining
 
@@ -16,6 +17,7 @@ def draining() -> Draining:
         workloads=outside.workloads,
         policy=stored_policy(),
         terminator=outside.instances,
+        envelope=envelope(),
         publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,

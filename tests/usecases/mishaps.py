@@ -1,0 +1,278 @@
+"""A fleet at work, and what may befall its tables and EC2's answers while the functions go on."""
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from shared.adapters.dynamodb_table import RowFormError
+from shared.core.instance import Instance
+from shared.core.node_claim import NodeClaim
+from shared.core.notice import Notice, NoticeKind
+from shared.core.safety.endings import Bound, Bounds, EndingKind
+from shared.manifests.messages import SubmitMessage
+from shared.names import OWNER_TAG
+from shared.ports.errors import ThrottledError
+from shared.usecases.discover_reservations import DiscoverReservations
+from shared.usecases.intake import Intake
+from shared.usecases.observe_reservation import ReservationObserver
+from shared.usecases.resolve_node_classes import NodeClassResolver
+from tests.fakes.discovery import MemoryLaunchEnvironment
+from tests.fakes.ec2 import FakeEc2, _Launched
+from tests.fakes.safety import ROLES
+from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.launch_world import node_class
+
+Rows = dict[Any, Any]
+"""The rows of one table in memory."""
+
+NODES: Final = 24
+ONE_EACH: Final = Bounds({kind: Bound(0, 1, 1) for kind in EndingKind})
+NO_BOUNDS: Final = Bounds({kind: Bound(100, 1000, 1000) for kind in EndingKind})
+
+
+class Mishap(StrEnum):
+    """What befell a table."""
+
+    NOTHING = "nothing"
+    EMPTIED = "emptied"  # all rows are gone, the mark too
+    ROWS_DELETED = "rows deleted"  # somebody deleted all rows but the mark
+    RESTORED = "restored"  # to an hour ago; DynamoDB makes a new table of that
+    WRITTEN_BACK = "written back"  # an hour ago's rows, by a script, into the same table
+    TORN = "torn"  # some rows are as they were an hour ago: half of many transactions
+    OLDER_FORM = "older form"  # rows that lack what newer versions write
+    NEWER_FORM = "newer form"  # rows that this version refuses to read
+
+
+NOTICED: Final = frozenset({Mishap.EMPTIED, Mishap.RESTORED})
+
+
+class Answers(StrEnum):
+    """How EC2 answers."""
+
+    WHOLE = "whole"
+    PARTIAL = "partial"  # listings leave instances out
+    FAILING = "failing"
+
+
+class _Unreadable(dict[Any, Any]):
+    """Rows of which nothing can be read."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise RowFormError("row has form 2, this version reads 1")
+
+    __getitem__ = __iter__ = get = items = values = keys = _refuse
+
+
+class PartialEc2(FakeEc2):
+    """EC2 that answers badly when told to."""
+
+    answers = Answers.WHOLE
+
+    def _seen(self, instance: Instance) -> bool:
+        if self.answers is Answers.FAILING:
+            raise ThrottledError("RequestLimitExceeded", "DescribeInstances")
+        return self.answers is Answers.WHOLE or int(instance.id[2:], 16) % 3 > 0
+
+    def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
+        return {key: it for key, it in super().get_many(instance_ids).items() if self._seen(it)}
+
+    def _shown(self) -> list[Instance]:
+        return [instance for instance in super()._shown() if self._seen(instance)]
+
+
+class FleetWorld(DisruptWorld):
+    """All functions on a fleet that nobody has asked to change."""
+
+    def __init__(self) -> None:
+        super().__init__("reserved", "on-demand", consolidateAfter="0s")
+        self.ec2: Any = PartialEc2(self.clock)
+        self.templates._ec2 = self.ec2
+        self.sent: list[SubmitMessage] = []
+        status = node_class().status
+        self.environment = MemoryLaunchEnvironment(status.subnets, status.security_group_ids, status.machine_images)
+
+    def discovery(self) -> DiscoverReservations:
+        return DiscoverReservations(
+            reader=self.ec2,
+            resolver=NodeClassResolver(self.environment, self.store),
+            policy=self.store,
+            reservations=self.state.reservations,
+            observer=ReservationObserver(self.state.reservations, self.state.node_claims),
+            timers=self.timers,
+            queue=self.queue,
+            publisher=self.bus,
+            clock=self.clock,
+        )
+
+    def intake(self) -> Intake:
+        return Intake(self.state.workloads, self.draining().release, self.queue, self.clock)
+
+    # --- time
+
+    def every_function(self) -> None:
+        """One minute. A function that fails ends nothing more, and is run again with the next minute."""
+        self.clock.advance(minutes=1)
+        for instance in self.ec2.all():
+            if instance.state == "shutting-down":
+                self.ec2.change(instance.id, state="terminated")
+        self.ec2.start_all()
+        told = [Notice(NoticeKind.STATE_CHANGED, self.clock.now(), (instance.id,)) for instance in self.ec2.live()]
+        for function in (
+            self.expire().run,
+            lambda: self.react().run(told),
+            self.discovery().run,
+            self.collect().run,
+            self.plan_and_launch,
+            self.submit_again,
+            self.disrupt().run,
+            self.release,
+            self.plan_and_launch,
+        ):
+            with suppress(Exception):
+                function()
+
+    def send(self, name: str, replicas: int, **spec: Any) -> None:
+        """Submit replicas that need a node each."""
+        requests = {"requests": {"nvidia.com/gpu": 8}}
+        workload = {
+            "apiVersion": "reservoir/v1",
+            "kind": "Workload",
+            "metadata": {"namespace": "research", "name": name, "generation": 1},
+            "spec": {"replicas": replicas, "resources": requests, **spec},
+        }
+        self.sent.append(SubmitMessage.model_validate({"action": "submit", "workload": workload}))
+        self.intake().apply(self.sent[-1], {"gpu"})
+
+    def submit_again(self) -> None:
+        """SQS delivers messages twice."""
+        for message in self.sent:
+            self.intake().apply(message, {"gpu"})
+
+    # --- tables
+
+    def tables(self) -> dict[str, list[tuple[Any, str]]]:
+        """Return where the rows of each table are: owner and attribute."""
+        claims: list[tuple[Any, str]] = [(self.state, "claim_rows"), (self.attempts, "rows"), (self.tallies, "rows")]
+        return {
+            "NodeClaims": claims,
+            "Policy": [(self.store, "_rows")],
+            "Reservations": [(self.state, "reservation_rows")],
+            "Workloads": [(self.state, "workload_rows")],
+        }
+
+    def photo(self) -> dict[str, list[Rows]]:
+        """Return a copy of all rows, which are values."""
+        return {role: [dict(getattr(*place)) for place in places] for role, places in self.tables().items()}
+
+    def put_back(self, photo: Mapping[str, list[Rows]]) -> None:
+        for role, places in self.tables().items():
+            for place, rows in zip(places, photo[role], strict=True):
+                setattr(*place, dict(rows))
+
+    def befall(self, role: str, mishap: Mishap, before: Mapping[str, list[Rows]], seed: int) -> None:
+        """Let something happen to a table; ``before`` is an hour ago."""
+        for place, old in zip(self.tables()[role], before[role], strict=True):
+            setattr(*place, _after(mishap, getattr(*place), old, random.Random(seed)))  # noqa: S311 - keeps no secret
+        if mishap is Mishap.EMPTIED:
+            self.marks.empty(role)
+        elif mishap is Mishap.RESTORED:
+            self.marks.restore(role)
+        elif mishap is Mishap.NEWER_FORM and role == "NodeClaims":
+            self.tallies.unreadable = set(EndingKind)
+
+
+def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
+    if mishap in (Mishap.EMPTIED, Mishap.ROWS_DELETED):
+        return {}
+    if mishap in (Mishap.RESTORED, Mishap.WRITTEN_BACK):
+        return dict(old)
+    if mishap is Mishap.TORN:
+        mixed = {key: old.get(key) if chance.random() < 0.5 else row for key, row in now.items()}
+        return {key: row for key, row in mixed.items() if row is not None}
+    if mishap is Mishap.OLDER_FORM:
+        return {key: _older(row) for key, row in now.items()}
+    return _Unreadable(now) if mishap is Mishap.NEWER_FORM else dict(now)
+
+
+def _older(row: Any) -> Any:
+    """Return a claim without what versions before did not write; the hashes are what drift goes by."""
+    if not isinstance(row, NodeClaim):
+        return row
+    return replace(row, node_pool_hash="", node_class_hash="", launched_at=None, running_at=None, image_id=None)
+
+
+@dataclass(frozen=True)
+class History:
+    """A fleet as it was an hour ago and as it is: tables, and EC2."""
+
+    before: Mapping[str, list[Rows]]
+    now: Mapping[str, list[Rows]]
+    launched: Mapping[str, Instance]
+    templates: Mapping[str, Any]
+    reservations: Mapping[str, Any]
+    sent: Sequence[SubmitMessage]
+    minutes: int
+    turn: int
+
+    def replay(self) -> FleetWorld:
+        """Return a world in this state."""
+        world = FleetWorld()
+        world.clock.advance(minutes=self.minutes)
+        world.put_back(self.now)
+        world.state.turn = self.turn
+        world.ids._last = 10_000
+        world.sent = list(self.sent)
+        world.ec2._launched = {key: _Launched(it, it.launched_at) for key, it in self.launched.items()}
+        world.ec2.templates, world.ec2.reservations = dict(self.templates), dict(self.reservations)
+        return world
+
+
+def history() -> History:
+    """Play two hours: half of the fleet is launched in the first, the other half in the second."""
+    world = FleetWorld()
+    world.add_reservation("cr-1", total_count=6, tags={"team": "research"})
+    world.send("early", NODES // 2)
+    for _ in range(60):
+        world.every_function()
+    before = world.photo()
+    world.send("late", NODES // 2 - 6)
+    world.send("gang", 6, gang=True)
+    for _ in range(60):
+        world.every_function()
+    assert len(world.ec2.live()) == NODES
+    assert {instance.owner for instance in world.ec2.live()} == {"test"}, OWNER_TAG
+    return History(
+        before,
+        world.photo(),
+        {instance.id: instance for instance in world.ec2.all()},
+        dict(world.ec2.templates),
+        dict(world.ec2.reservations),
+        world.sent,
+        120,
+        world.state.turn,
+    )
+
+
+def befallen(
+    then: History, mishaps: Mapping[str, Mishap], answers: Answers, *, bounds: Bounds, seed: int = 0
+) -> set[str]:
+    """Return the instances at work that were told to drain, or ended, in the minutes after the mishaps.
+
+    EC2 answers so for eight minutes, and then as it should.
+    """
+    world = then.replay()
+    world.bounds = bounds
+    at_work = {claim.instance_id for claim in world.live() if claim.placements}
+    assert len(at_work) == NODES
+    assert set(mishaps) == set(ROLES)
+    for role, mishap in mishaps.items():
+        world.befall(role, mishap, then.before, seed)
+    for answering, minutes in ((answers, 8), (Answers.WHOLE, 15)):
+        world.ec2.answers = answering
+        for _ in range(minutes):
+            world.every_function()
+    drained = {event["node"].get("instanceId") for event in world.bus.of("Node Draining")}
+    return {key for key in at_work if key is not None} & (drained | {i.id for i in world.ec2.all() if i.is_gone})
