@@ -32,6 +32,7 @@ from embedded.keep.gate import Gate
 from embedded.keep.keeper import Keeper
 from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
+from embedded.table_backups import TableBackups
 
 
 class Host:
@@ -91,6 +92,7 @@ class Host:
         delivery.install()
         policies.install()
         provisioners.install(self.ec2)
+        TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()
         services_in_time.count_work(self.governor)

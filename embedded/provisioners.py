@@ -3,9 +3,10 @@
 # ruff: noqa: SLF001 - MiniStack has no public extension points; its version is pinned exactly
 
 import hashlib
+import json
 from typing import Any, Final
 
-from ministack.services import cloudformation
+from ministack.services import cloudformation, dynamodb
 from ministack.services.cloudformation import provisioners
 
 from embedded.ec2 import Ec2Emulation
@@ -21,6 +22,7 @@ def install(ec2: Ec2Emulation) -> None:
     """Fill the gaps; ``ec2`` is where launch templates are made."""
     _accept_metric_math()
     _name_by_stack_id()
+    _complete_tables()
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
@@ -53,6 +55,33 @@ def _name_by_stack_id() -> None:
         return name[:-_SUFFIX_LENGTH] + (suffix if name.islower() else suffix.upper())
 
     provisioners._physical_name = named
+
+
+def _complete_tables() -> None:
+    # MiniStack leaves out a table's expiry of rows and its point-in-time recovery, and deletes protected tables.
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
+    create, update = handlers["create"], handlers["update"]
+
+    def finished(made: Provisioned, properties: Properties) -> Provisioned:
+        recovery = properties.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled", False)
+        specification = {"PointInTimeRecoveryEnabled": _typed(recovery)}
+        dynamodb._update_continuous_backups({"TableName": made[0], "PointInTimeRecoverySpecification": specification})
+        if "TimeToLiveSpecification" in properties:
+            expiry = _typed(properties["TimeToLiveSpecification"])
+            dynamodb._update_ttl({"TableName": made[0], "TimeToLiveSpecification": expiry})
+        return made
+
+    def delete(name: str, _properties: Properties) -> None:
+        status, _, body = dynamodb._delete_table({"TableName": name})
+        if status != 200 and name in dynamodb._tables:
+            raise ValueError(f"{name}: {json.loads(body)['message']}")
+
+    provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"] = {
+        **handlers,
+        "create": lambda logical_id, properties, stack: finished(create(logical_id, properties, stack), properties),
+        "update": lambda name, old, new, *rest: finished(update(name, old, new, *rest), new),
+        "delete": delete,
+    }
 
 
 def _launch_template(ec2: Ec2Emulation) -> dict[str, Any]:

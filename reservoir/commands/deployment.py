@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from reservoir.connection import Session
-from reservoir.console import FAILED, fail, messages, report
+from reservoir.console import FAILED, fail, messages, output, report
 from shared.manifests.problems import ManifestError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     group = typer.Typer(help="Deploy, compare and destroy the deployment of a settings file.", no_args_is_help=True)
-    for command in (bootstrap, diff, deploy, destroy):
+    for command in (bootstrap, diff, deploy, destroy, restore):
         group.command(command.__name__)(command)
     app.add_typer(group, name="deployment")
 
@@ -76,6 +77,49 @@ def destroy(
         if not yes and typer.prompt(f"{question} Type its name") != deployment.name:
             fail("nothing was deleted")
         action.run(found)
+
+    _attempt(run)
+
+
+def restore(
+    context: typer.Context,
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%MZ"],
+            help="UTC, such as 2026-11-22T04:00Z. Default: the latest instant possible, some five minutes ago.",
+        ),
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--table", help="As in the settings: nodeClaims. Default: all six, which belong together."),
+    ] = None,
+) -> None:
+    """Restore the tables into new ones, and say what to write into the settings to adopt them."""
+    from reservoir.deployment.account import Account
+    from reservoir.deployment.restore import Restore, RestoreError
+    from shared.adapters.clients import make_client
+    from shared.adapters.system import SystemClock
+    from shared.deployment.deployment import table_field
+
+    account, deployment = Account(make_client), _deployment(context)
+    instant = None if at is None else at.replace(tzinfo=UTC)
+
+    def run() -> None:
+        found = next((it for it in account.stacks() if it.name == deployment.stack), None)
+        sources = deployment.tables if found is None else found.tables
+        chosen = {table: name for table, name in sources.items() if not only or table_field(table) in only}
+        if not chosen:
+            fail(f"no table to restore: there is no stack {deployment.stack}, or --table names none of its tables")
+        suffix = f"{instant or SystemClock().now():%Y%m%dT%H%M%S}"
+        try:
+            restored = Restore(account, _say, time.sleep).run(chosen, instant, suffix)
+        except RestoreError as error:
+            fail(str(error))
+        _say(f"now write into {deployment.path}, and deploy:")
+        output().print("tables:")
+        for table, name in restored.items():
+            output().print(f"  {table_field(table)}: {name}")
 
     _attempt(run)
 

@@ -20,16 +20,12 @@ class FoundStack:
     name: str
     status: str
     outputs: Mapping[str, str]
+    tables: Mapping[Table, str]
 
     @property
     def deployment(self) -> str | None:
         """The deployment that it says it is; None before the first deployment with a settings file."""
         return self.outputs.get(names.DEPLOYMENT_NAME_OUTPUT)
-
-    @property
-    def tables(self) -> dict[Table, str]:
-        """The names of its tables."""
-        return {table: self.outputs[name] for table in Table if (name := output_name(table)) in self.outputs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +46,7 @@ class Account:
     def stacks(self) -> list[FoundStack]:
         """Return the stacks that exist, whoever made them."""
         pages = self.clients("cloudformation").get_paginator("describe_stacks").paginate()
-        return [
-            FoundStack(
-                stack["StackName"],
-                stack["StackStatus"],
-                {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())},
-            )
-            for page in pages
-            for stack in page["Stacks"]
-            if stack["StackStatus"] not in _EMPTY
-        ]
+        return [_found(stack) for page in pages for stack in page["Stacks"] if stack["StackStatus"] not in _EMPTY]
 
     def left_tables(self, stack: str) -> dict[Table, list[str]]:
         """Return the tables that stacks of this name have made, whether or not one of them still stands."""
@@ -76,12 +63,22 @@ class Account:
         for page in self.clients("dynamodb").get_paginator("list_tables").paginate():
             yield from page["TableNames"]
 
-    def flaws_of(self, table: Table, name: str) -> list[str]:
-        """Say what a table lacks to serve as this one; nothing when it is fit."""
+    def has_table(self, name: str) -> bool:
+        """Return whether a table exists."""
+        return self._described(name) is not None
+
+    def _described(self, name: str) -> Mapping[str, Any] | None:
         client = self.clients("dynamodb")
         try:
-            found = client.describe_table(TableName=name)["Table"]
+            described: Mapping[str, Any] = client.describe_table(TableName=name)["Table"]
         except client.exceptions.ResourceNotFoundException:
+            return None
+        return described
+
+    def flaws_of(self, table: Table, name: str) -> list[str]:
+        """Say what a table lacks to serve as this one; nothing when it is fit."""
+        client, found = self.clients("dynamodb"), self._described(name)
+        if found is None:
             return ["does not exist"]
         flaws = []
         if found["TableStatus"] != "ACTIVE":
@@ -99,3 +96,9 @@ class Account:
         if backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] != "ENABLED":
             flaws.append("has no point-in-time recovery")
         return flaws
+
+
+def _found(stack: Mapping[str, Any]) -> FoundStack:
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", ())}
+    tables = {table: outputs[name] for table in Table if (name := output_name(table)) in outputs}
+    return FoundStack(stack["StackName"], stack["StackStatus"], outputs, tables)

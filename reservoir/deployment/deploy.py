@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from infra.manifests import read_manifests
@@ -76,11 +76,12 @@ class Deploy:
         standing = next((stack for stack in stacks if stack.name == self.deployment.stack), None)
         if not problems:
             problems += self._flaws(stacks)
-            problems += [] if standing else self._left_behind()
+            problems += self._left_behind() if standing is None else self._lost(standing)
         if problems:
             raise ManifestError(problems)
         if standing is not None:
-            self._tell_of_policy(self.connect(standing))
+            used = replace(standing, tables={**standing.tables, **self.deployment.tables})
+            self._tell_of_policy(self.connect(used))
         return standing is not None
 
     def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
@@ -92,6 +93,13 @@ class Deploy:
                 yield self._problem(path, "table", f"{name} is used by the stack {users[0]}")
             for flaw in self.account.flaws_of(table, name):
                 yield self._problem(path, "table", f"{name} {flaw}")
+
+    def _lost(self, stack: FoundStack) -> Iterator[Problem]:
+        """Look for the stack's own tables: CloudFormation does not notice that one is gone, and makes no new one."""
+        for table, name in stack.tables.items():
+            if table not in self.deployment.tables and not self.account.has_table(name):
+                message = f"{name}, the stack's own, does not exist any more: restore it and name the new one here"
+                yield self._problem(f"tables.{table_field(table)}", "lost", message)
 
     def _left_behind(self) -> Iterator[Problem]:
         """Look for tables of an earlier stack of this name: new, empty ones beside them would forget a fleet."""

@@ -70,6 +70,7 @@ class DynamoDbReservationStore:
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
         expected: ReservationRecord | None,
+        outstanding_count: int = 0,
     ) -> ReservationRecord:
         """Replace the facts by an observation; see the port.
 
@@ -78,7 +79,7 @@ class DynamoDbReservationStore:
         """
         stored = expected or self.get(reservation.id)
         if stored is None:
-            return self._insert(reservation, observed_at)
+            return self._insert(reservation, observed_at, outstanding_count)
         if observed_at <= stored.observed_at:
             return stored
         after = _observed(reservation, stored, observed_at, len(absorbed))
@@ -100,8 +101,10 @@ class DynamoDbReservationStore:
             transact(self._client, closing + [absorbed_write(self._node_claims, claim) for claim in chunk])
         return after
 
-    def _insert(self, reservation: CapacityReservation, observed_at: datetime) -> ReservationRecord:
-        balance = Balance(min(reservation.available_count, reservation.total_count), 0)
+    def _insert(
+        self, reservation: CapacityReservation, observed_at: datetime, outstanding_count: int
+    ) -> ReservationRecord:
+        balance = Balance(min(reservation.available_count, reservation.total_count), outstanding_count)
         since = idle_since(None, reservation, balance.free_units, observed_at)
         record = ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since)
         expression = Expression()

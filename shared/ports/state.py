@@ -183,13 +183,16 @@ class ReservationStore(Protocol):
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
         expected: ReservationRecord | None,
+        outstanding_count: int = 0,
     ) -> ReservationRecord:
         """Replace the facts by an observation that began at ``observed_at`` and close the leases in ``absorbed``.
 
         ``reservation.free_units`` is ignored and computed. An observation that began no later than the stored one is
         dropped, the stored record is returned. Writes nothing when neither facts nor leases changed. Leases beyond
-        one transaction follow in further ones, each of which leaves too little rather than too much free. An ended
-        reservation without open leases leaves the list. Raises ConflictError if a claim in ``absorbed`` moved on.
+        one transaction follow in further ones, each of which leaves too little rather than too much free. A
+        reservation that has no row starts with ``outstanding_count`` open leases: its row may be what was lost. An
+        ended reservation without open leases leaves the list. Raises ConflictError if a claim in ``absorbed`` moved
+        on.
         """
         ...
 

@@ -57,10 +57,16 @@ class ReservationObserver:
         twice.
         """
         absorbed = self._absorbable(before, observed_at)
+        # A row that was lost is made anew from the claims: what they hold stays promised.
+        outstanding_count = len(self.node_claims.list_leased(reservation.id)) if before is None else 0
         for attempt in range(_ATTEMPTS_MAX):
             try:
                 after = self.reservations.save_observation(
-                    reservation, observed_at=observed_at, absorbed=absorbed, expected=before
+                    reservation,
+                    observed_at=observed_at,
+                    absorbed=absorbed,
+                    expected=before,
+                    outstanding_count=outstanding_count,
                 )
             except ConflictError as error:
                 moved = frozenset(error.rows)

@@ -20,7 +20,7 @@ def deployment(folder: Path, name: str, text: str) -> Deployment:
 
 def stack(name: str, deployment_name: str | None) -> FoundStack:
     outputs = {} if deployment_name is None else {DEPLOYMENT_NAME_OUTPUT: deployment_name}
-    return FoundStack(name, "CREATE_COMPLETE", outputs)
+    return FoundStack(name, "CREATE_COMPLETE", outputs, {})
 
 
 PRODUCTION = stack("Reservoir", "production")

@@ -102,6 +102,7 @@ class MemoryReservations:
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
         expected: ReservationRecord | None,
+        outstanding_count: int = 0,
     ) -> ReservationRecord:
         del expected  # the lock makes the stored row the one to compare with
         with self._state.lock:
@@ -111,7 +112,7 @@ class MemoryReservations:
             moved = [claim.id for claim in absorbed if self._state.claim_rows.get(claim.id) != claim]
             if moved:
                 raise ConflictError(moved)
-            before = Balance(0, 0) if stored is None else stored.balance
+            before = Balance(0, outstanding_count) if stored is None else stored.balance
             balance = observed(before, min(reservation.available_count, reservation.total_count), len(absorbed))
             previous, said_at = (None, None) if stored is None else (stored.idle_since, stored.idle_said_at)
             since = idle_since(previous, reservation, balance.free_units, observed_at)
