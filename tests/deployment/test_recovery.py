@@ -32,7 +32,7 @@ pytestmark = pytest.mark.embedded
 POLICY: Final = Path(__file__).parents[2] / "examples" / "demo" / "policy.yaml"
 SETTINGS: Final = {"stack": "Reservoir", "manifests": "policy", "instanceRole": "reservoir-node"}
 UNITS: Final = 3
-EMPTIED: Final = (Table.OFFERINGS, Table.DECISIONS)
+EMPTIED: Final = (Table.NODE_CLAIMS, Table.WORKLOADS)
 SWEEPS: Final = (Function.DISCOVER_RESERVATIONS, Function.COLLECT, Function.EXPIRE, Function.DISRUPT)
 
 
@@ -76,6 +76,7 @@ class Recovery:
         settings["tables"] = {**settings.get("tables", {}), **tables}
         self.path.write_text(json.dumps(settings))
         self.deploy()
+        self.command("tables", "adopt", "--reason", "restored after OPS-123", "--yes")
 
     def fleet(self) -> set[str]:
         """The instances that run."""
