@@ -15,13 +15,16 @@ from shared.adapters.dynamodb_table import (
     DynamoDbTable,
     Expression,
     Write,
+    all_readable,
     apply,
     attributes,
     data,
     epoch_s,
     number,
+    readable,
     text,
     transact,
+    understood,
 )
 from shared.adapters.dynamodb_workloads import placed_write, returned_write, unchanged_check
 from shared.core import ledger
@@ -72,36 +75,38 @@ class DynamoDbNodeClaimStore:
     def get(self, claim_id: str) -> NodeClaim | None:
         """Return the claim (consistent read)."""
         row = self._table.get(claim_id, self._clock.now())
-        return None if row is None else _claim(row)
+        return None if row is None else readable(row, _claim)
 
     def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return the claims that exist (consistent read)."""
-        return {text(row, KEY): _claim(row) for row in self._table.get_many(claim_ids, self._clock.now())}
+        return all_readable(self._table.get_many(claim_ids, self._clock.now()), _claim)
 
     def list_live(self) -> tuple[NodeClaim, ...]:
         """Return claims in a live state, by id."""
-        claims = map(_claim, self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()))
+        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()), _claim)
         return tuple(claim for claim in claims if claim.is_live)
 
     def list_moving(self) -> tuple[NodeClaim, ...]:
         """Return the open leases of units on their way to other reservations, by id."""
-        claims = map(_claim, self._table.query(LISTING_INDEX, LISTING_KEY, _MOVING, self._clock.now()))
+        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, _MOVING, self._clock.now()), _claim)
         return tuple(filter(ledger.is_moving, claims))
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
-        claims = self._indexed(INSTANCE_INDEX, INSTANCE_KEY, sorted(set(instance_ids)))
+        rows = self._indexed(INSTANCE_INDEX, INSTANCE_KEY, sorted(set(instance_ids)))
+        claims = all_readable(rows, _claim).values()
         return {claim.instance_id: claim for claim in claims if claim.instance_id is not None}
 
     def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
         """Return claims with an open lease on the reservation, by id."""
-        return tuple(filter(ledger.holds_open_lease, self._indexed(LEASE_INDEX, LEASE_KEY, [reservation_id])))
+        claims = understood(self._indexed(LEASE_INDEX, LEASE_KEY, [reservation_id]), _claim)
+        return tuple(filter(ledger.holds_open_lease, claims))
 
-    def _indexed(self, index: str, key_name: str, keys: Collection[str]) -> Iterator[NodeClaim]:
+    def _indexed(self, index: str, key_name: str, keys: Collection[str]) -> Iterator[Attributes]:
         """Look ids up in a keys-only index and read the rows themselves."""
         now = self._clock.now()
         ids = [text(row, KEY) for key in keys for row in self._table.query(index, key_name, key, now)]
-        return map(_claim, self._table.get_many(ids, now)) if ids else iter(())
+        return self._table.get_many(ids, now) if ids else iter(())
 
     def turn(self) -> int:
         """Return how many commits named a turn so far; the count has a row of its own among the claims."""

@@ -2,21 +2,23 @@
 
 import hashlib
 import json
+import logging
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
 from shared.names import KEY, TTL_ATTRIBUTE
 from shared.ports.errors import RefusedError, ThrottledError
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
+T = TypeVar("T")
 Value = str | int
 Attributes = dict[str, Any]  # a row as DynamoDB writes it: {"id": {"S": "cr-1"}, "revision": {"N": "3"}}
 
@@ -35,8 +37,15 @@ _ATTEMPTS_MAX: Final = 8
 _FIRST_PAUSE_S: Final = 0.02
 
 
+_log = logging.getLogger(__name__)
+
+
 class RowFormError(Exception):
     """A row was written by a newer version of the product."""
+
+
+# What reading a row raises when it is of another release, or damaged; the codec's errors are ValueErrors.
+_NOT_UNDERSTOOD: Final = (RowFormError, KeyError, ValueError)
 
 
 def attribute(value: Value) -> dict[str, str]:
@@ -71,6 +80,55 @@ def data(row: Attributes) -> str:
     if number(row, FORM) > CURRENT_FORM:
         raise RowFormError(f"row {text(row, KEY)} has form {number(row, FORM)}, this version reads {CURRENT_FORM}")
     return text(row, DATA)
+
+
+def understood(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) -> Iterator[T]:
+    """Yield what can be read, and name the other rows in the log: a list goes on without them.
+
+    For lists only from whose gaps nothing follows. Who asks for a row by name is told that it cannot be read
+    (``readable``); such a row never passes for one that does not exist.
+    """
+    for row in rows:
+        try:
+            value = decode(row)
+        except _NOT_UNDERSTOOD as error:
+            _log.error("row %s is left alone, it cannot be read: %s", text(row, KEY), error)
+        else:
+            yield value
+
+
+def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
+    """Return what a row says.
+
+    Raises
+    ------
+    UnreadableRowsError
+        A newer release wrote it, or it was damaged.
+    """
+    try:
+        return decode(row)
+    except _NOT_UNDERSTOOD as error:
+        raise UnreadableRowsError([text(row, KEY)]) from error
+
+
+def all_readable(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) -> dict[str, T]:
+    """Return what rows say, by key.
+
+    Raises
+    ------
+    UnreadableRowsError
+        With all rows that cannot be read.
+    """
+    found: dict[str, T] = {}
+    unreadable: list[str] = []
+    for row in rows:
+        try:
+            found[text(row, KEY)] = readable(row, decode)
+        except UnreadableRowsError as error:
+            unreadable.extend(error.rows)
+    if unreadable:
+        raise UnreadableRowsError(unreadable)
+    return found
 
 
 def instant(value: datetime) -> str:

@@ -18,13 +18,16 @@ from shared.adapters.dynamodb_table import (
     DynamoDbTable,
     Expression,
     Write,
+    all_readable,
     apply,
     attributes,
     data,
     epoch_s,
     instant,
     number,
+    readable,
     text,
+    understood,
 )
 from shared.core.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
@@ -52,16 +55,16 @@ class DynamoDbWorkloadStore:
     def get(self, key: str) -> WorkloadRecord | None:
         """Return the record (consistent read), None when there is none."""
         row = self._table.get(key, self._clock.now())
-        return None if row is None else _record(row)
+        return None if row is None else readable(row, _record)
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist (consistent read)."""
-        return {text(row, KEY): _record(row) for row in self._table.get_many(keys, self._clock.now())}
+        return all_readable(self._table.get_many(keys, self._clock.now()), _record)
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return the listed records, by key."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
-        return tuple(map(_record, rows))
+        return tuple(understood(rows, _record))
 
     def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
         """Write the record if the stored revision is the expected one."""

@@ -1,8 +1,10 @@
 """Values of the core as JSON and back: rows of tables, snapshots, plans.
 
 Every dataclass of the core is written field by field, in sorted order, without the fields that have their default
-value; equal values give equal bytes. A reader ignores fields that it does not know and takes the default for fields
-that are absent, so that a field with a default may be added while rows of the older form exist.
+value; equal values give equal bytes. A reader takes the default for fields that are absent, so that a field with a
+default may be added while rows of the older form exist. Fields that it does not know, a newer release's, it ignores; a
+class with a field for them (``shared.core.unknown_fields``) has them there and writes them back, so that a release that
+is rolled back, or not yet replaced everywhere, loses nothing of what the newer one wrote.
 
 Text is written directly, without a tree of dictionaries in between: the lists of alternatives of a large plan are few
 but stand beside thousands of launches, and are written once.
@@ -28,6 +30,7 @@ from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.snapshot import Node, PlacedReplicas
 from shared.core.taint import Taint, Toleration
+from shared.core.unknown_fields import keeps_unknown
 from shared.core.workload import AffinityTerm, Demand, PreferredNodeTerm, TopologySpreadConstraint, Workload
 
 T = TypeVar("T")
@@ -274,7 +277,9 @@ def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
 
 def _dataclass(kind: type[Any]) -> _Codec:
     hints = typing.get_type_hints(kind)
-    fields = sorted((field for field in dataclasses.fields(kind) if field.init), key=lambda field: field.name)
+    keeper = next((field.name for field in dataclasses.fields(kind) if keeps_unknown(field.metadata)), None)
+    named = [field for field in dataclasses.fields(kind) if field.init and field.name != keeper]
+    fields = sorted(named, key=lambda field: field.name)
     members = {field.name: _codec(hints[field.name]) for field in fields}
     writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
     decoders = {name: member.decode for name, member in members.items()}
@@ -287,24 +292,33 @@ def _dataclass(kind: type[Any]) -> _Codec:
                 text.append(before + label)
                 write_member(item, text)
                 before = ","
+        for name, item in sorted(getattr(value, keeper).items()) if keeper is not None else ():
+            text.append(f"{before}{encode_basestring(name)}:{_anything(item)}")
+            before = ","
         text.append("}" if before == "," else "{}")
 
     write = _written_once(write_fields) if kind is OfferingKey else write_fields  # thousands of launches name few
     if kind in _READ_OFTEN:
-        return _Codec(write, _compiled(kind, decoders))
+        return _Codec(write, _compiled(kind, decoders, keeper))
 
     def decode(data: Json) -> Any:
-        given = {}
+        given, unknown = {}, {}
         for name, item in data.items():
             decode_member = decoders.get(name)
             if decode_member is not None:
                 given[name] = item if decode_member is _same else decode_member(item)
+            else:
+                unknown[name] = item
+        if keeper is not None and unknown:
+            given[keeper] = unknown
         return kind(**given)
 
     return _Codec(write, decode)
 
 
-def _compiled(kind: type[Any], decoders: Mapping[str, Callable[[Json], Any]]) -> Callable[[Json], Any]:
+def _compiled(
+    kind: type[Any], decoders: Mapping[str, Callable[[Json], Any]], keeper: str | None
+) -> Callable[[Json], Any]:
     """Return a decoder of a frozen dataclass with slots that does what ``decode`` above does, in a third of its time.
 
     It is a function of its own for the kind, a line a field, as dataclasses write theirs. A frozen class would set each
@@ -313,12 +327,17 @@ def _compiled(kind: type[Any], decoders: Mapping[str, Callable[[Json], Any]]) ->
     """
     fields = dataclasses.fields(kind)
     draft = type(kind.__name__, (), {"__slots__": tuple(field.name for field in fields)})
-    names: dict[str, Any] = {"kind": kind, "draft": draft, "CodecError": CodecError}
+    names: dict[str, Any] = {"kind": kind, "draft": draft, "CodecError": CodecError, "known": decoders.keys()}
     lines = ["def decode(data):", "if not isinstance(data, dict): raise CodecError('no object')", "value = draft()"]
     for field in fields:
         if not field.init:
             continue
         name = field.name
+        if name == keeper:
+            lines.append(
+                f"value.{name} = {{}} if data.keys() <= known else {{n: data[n] for n in data.keys() - known}}"
+            )
+            continue
         given = f"data[{name!r}]"
         if decoders[name] is not _same:
             names[f"decode_{name}"] = decoders[name]

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from shared.core.plan import OfferingKey
 from shared.core.resources import Resources
 from shared.core.snapshot import PlacedReplicas
 from shared.core.taint import Taint
+from shared.core.unknown_fields import KEEPS_UNKNOWN
 
 
 class ClaimState(StrEnum):
@@ -157,6 +158,7 @@ class NodeClaim:
     # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
     moves_to: str | None = None
     failure: str | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     def may_become(self, state: ClaimState) -> bool:
         """Whether the transition table allows the move."""

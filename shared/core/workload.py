@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from shared.core.instance_type import CapacityType
 from shared.core.requirements import Requirements
 from shared.core.resources import Resources
 from shared.core.taint import Toleration
+from shared.core.unknown_fields import KEEPS_UNKNOWN
 
 NO_REQUIREMENTS: Final = Requirements.of()
 
@@ -135,6 +136,7 @@ class Workload:
     fallback: tuple[FallbackStep, ...] = ()
     max_price_micro_usd_per_hour: int | None = None
     do_not_disrupt: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
     # The identity, ``namespace/name``; kept, because a pass asks for it several times a replica.
     key: str = field(init=False, repr=False, compare=False)
 

@@ -7,7 +7,7 @@ safe, because the revision or state that it requires is gone once it has happene
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from shared.core.capacity_reservation import ENDED_STATES, CapacityReservation
 from shared.core.discovery_turn import DiscoveryTurn
@@ -16,7 +16,9 @@ from shared.core.ledger import Balance
 from shared.core.node_claim import NodeClaim
 from shared.core.plan import UnplacedReplicas
 from shared.core.unavailable_offerings import Place, Unavailable
+from shared.core.unknown_fields import KEEPS_UNKNOWN
 from shared.core.workload import Workload
+from shared.ports.safety import UnreadableRowError
 
 
 class ConflictError(Exception):
@@ -25,6 +27,14 @@ class ConflictError(Exception):
     def __init__(self, rows: Sequence[str]) -> None:
         super().__init__(f"lost the race for {', '.join(rows)}")
         self.rows = tuple(rows)  # ids of the rows that were not as required
+
+
+class UnreadableRowsError(UnreadableRowError):
+    """Rows cannot be read; ``rows`` are their keys. What they say is not known, and never "nothing"."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        self.rows = tuple(sorted(rows))
+        super().__init__(f"row {', '.join(self.rows)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,7 @@ class WorkloadRecord:
     pending_since: datetime | None = None
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
     expires_at: datetime | None = None  # a tombstone is forgotten then; set when nothing of it runs any more
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     @property
     def open_count(self) -> int:

@@ -21,6 +21,7 @@ from shared.ports.state import (
     OfferingStore,
     ReservationRecord,
     ReservationStore,
+    UnreadableRowsError,
     WorkloadRecord,
     WorkloadStore,
 )
@@ -74,8 +75,7 @@ class SnapshotGatherer:
         for _ in range(_READS_MAX):
             claims = {claim.id: claim for claim in self.node_claims.list_live()}
             claims |= {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
-            placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
-            records = self.workloads.get_many({*needing, *placed})
+            records = self._records(needing, claims)
             if not _lagging(claims, records):
                 break
         policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
@@ -91,6 +91,17 @@ class SnapshotGatherer:
             workloads=workloads,
         )
         return Gathered(snapshot, claims, records, reservations)
+
+    def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
+        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
+        placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
+        try:
+            return self.workloads.get_many({*needing, *placed})
+        except UnreadableRowsError as error:
+            unreadable = frozenset(error.rows)
+        for key in [key for key, claim in claims.items() if unreadable & {it.workload_key for it in claim.placements}]:
+            del claims[key]
+        return self.workloads.get_many({*needing, *placed} - unreadable)
 
     def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
         """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""

@@ -1,0 +1,86 @@
+"""The previous release's code, from the repository's own history."""
+
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.adapters import ministack
+from tests.once import MakeOnce, make_once
+from tests.test_tidy import ROOT
+
+__all__ = ["make_once"]
+
+STEP = Path(__file__).parent / "step.py"
+PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
+
+
+@pytest.fixture(scope="session")
+def previous(make_once: MakeOnce) -> Path:
+    """Return a folder with ``shared/`` and ``tests/`` as they were; skips where the history is not there."""
+    archive = subprocess.run(  # noqa: S603 - a commit that is named in this folder
+        ["git", "archive", PREVIOUS, "shared", "tests"],  # noqa: S607 - whatever git this is
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    if archive.returncode:
+        pytest.skip(f"the history has no {PREVIOUS[:7]} (a shallow clone?): {archive.stderr.decode().strip()}")
+
+    def unpack(folder: Path) -> None:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as content:
+            content.extractall(folder, filter="data")
+
+    return make_once(f"release-{PREVIOUS[:12]}", unpack)
+
+
+class ReleaseProcess:
+    """A process in which one release's code does what it is asked to."""
+
+    def __init__(self, code: Path, endpoint: str) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own code, of two ages
+            [sys.executable, "-B", str(STEP), endpoint],
+            cwd=code,
+            env={"PYTHONPATH": str(code), "PATH": ""},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def play(self, tables: Mapping[str, str], step: str) -> dict[str, Any]:
+        """Do a step on these tables; return what the release sees afterwards. What it complains of is on stderr."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([tables, step]) + "\n")
+        self._process.stdin.flush()
+        seen: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return seen
+
+    def end(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+@pytest.fixture(scope="session")
+def releases(previous: Path, endpoint: str) -> Iterator[dict[str, ReleaseProcess]]:
+    found = {"old": ReleaseProcess(previous, endpoint), "new": ReleaseProcess(ROOT, endpoint)}
+    yield found
+    for release in found.values():
+        release.end()
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[str]:
+    with ministack.running("dynamodb") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def dynamodb(endpoint: str) -> Any:
+    return ministack.client("dynamodb", endpoint)

@@ -1,0 +1,109 @@
+"""Steps of functions' lives, played by whichever release's code is on the path, which says what it sees after each.
+
+Uses what both releases have: the stores, and the values that tests of both make. The argument is DynamoDB's endpoint;
+each line of the input names the tables and the step, as JSON, and is answered by one line.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from datetime import timedelta
+
+from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.core.ledger import COUNT_LAG
+from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.snapshot import PlacedReplicas
+from shared.ports.state import PlannedCommit
+from tests.adapters import ministack
+from tests.fakes.system import START, ManualClock
+from tests.fakes.values import node_claim, reservation, workload_record
+
+KEY = "research/train"
+
+
+class Release:
+    """The stores of the release whose code this is."""
+
+    def __init__(self, endpoint: str, tables: dict[str, str]) -> None:
+        dynamodb, clock = ministack.client("dynamodb", endpoint), ManualClock()
+        self.workloads = DynamoDbWorkloadStore(dynamodb, tables["workloads"], clock)
+        self.reservations = DynamoDbReservationStore(dynamodb, tables["reservations"], tables["node-claims"], clock)
+        self.node_claims = DynamoDbNodeClaimStore(
+            dynamodb,
+            node_claims_table=tables["node-claims"],
+            reservations_table=tables["reservations"],
+            workloads_table=tables["workloads"],
+            clock=clock,
+        )
+
+    def claim(self, claim_id: str) -> NodeClaim:
+        found = self.node_claims.get(claim_id)
+        assert found is not None
+        return found
+
+    def submit(self) -> None:
+        """``intake``."""
+        self.workloads.put(workload_record(), expected_revision=None)
+
+    def observe(self) -> None:
+        """``discover_reservations``, after every launch so far has settled for long."""
+        before = self.reservations.get("cr-1")
+        leased = self.node_claims.list_leased("cr-1")
+        settled = tuple(claim for claim in leased if claim.lease is not None and claim.lease.settled_at is not None)
+        passed = timedelta(0) if before is None else before.observed_at - START + COUNT_LAG + timedelta(minutes=1)
+        running = sum(claim.instance_id is not None for claim in self.node_claims.list_live())
+        self.reservations.save_observation(
+            reservation(available_count=4 - running), observed_at=START + passed, absorbed=settled, expected=before
+        )
+
+    def plan(self) -> None:
+        """``provision``: one more claim, with a lease and a replica."""
+        claim_id = f"nc-{len(self.node_claims.list_live())}"
+        claim = node_claim(claim_id, placements=(PlacedReplicas(KEY, 1),))
+        self.node_claims.commit(PlannedCommit((claim,), generations={KEY: 1}))
+
+    def launch(self) -> None:
+        """``launch``: every planned claim gets its instance."""
+        for claim in self.node_claims.list_live():
+            if claim.state is ClaimState.PLANNED:
+                begun = replace(claim, state=ClaimState.LAUNCHING)
+                begun = self.node_claims.save(begun, expected_revision=claim.revision)
+                launched = replace(begun, state=ClaimState.LAUNCHED, instance_id=f"i-{claim.id}", launched_at=START)
+                self.node_claims.settle(launched, expected_revision=begun.revision)
+
+    def run(self) -> None:
+        """``react``: launched instances run."""
+        for claim in self.node_claims.list_live():
+            if claim.state is ClaimState.LAUNCHED:
+                self.node_claims.save(replace(claim, state=ClaimState.RUNNING), expected_revision=claim.revision)
+
+    def look(self) -> None:
+        """Nothing but reading."""
+
+    def seen(self) -> dict[str, object]:
+        """What there is, as far as both releases know it."""
+        workload, held = self.workloads.get(KEY), self.reservations.get("cr-1")
+        return {
+            "claims": {claim.id: claim.state.value for claim in self.node_claims.list_live()},
+            "instances": sorted(self.node_claims.find_by_instance([f"i-nc-{index}" for index in range(4)])),
+            "leases": len(self.node_claims.list_leased("cr-1")),
+            "placed": None if workload is None else workload.placed_count,
+            "outstanding": None if held is None else held.balance.outstanding_count,
+            "free": None if held is None else held.balance.free_units,
+        }
+
+
+def main() -> None:
+    """Play the steps that are asked for."""
+    for line in sys.stdin:
+        tables, step = json.loads(line)
+        release = Release(sys.argv[1], tables)
+        getattr(release, step)()
+        sys.stdout.write(json.dumps(release.seen()) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

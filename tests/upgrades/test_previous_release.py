@@ -1,0 +1,155 @@
+"""Expand, then contract: functions of two releases work on the same rows while a deployment replaces one by one.
+
+The previous release's code is the commit in ``PREVIOUS_RELEASE``, run as it was, in a process of its own.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.ports.state import UnreadableRowsError
+from tests.adapters import ministack
+from tests.adapters.stores import CLAIM_INDEXES, LISTING
+from tests.fakes.system import ManualClock
+from tests.upgrades.conftest import ReleaseProcess
+
+pytestmark = pytest.mark.embedded
+
+LIFE = ("submit", "observe", "plan", "launch", "plan", "run", "observe", "launch", "observe")
+END = {
+    "claims": {"nc-0": "running", "nc-1": "launched"},
+    "instances": ["i-nc-0", "i-nc-1"],
+    "leases": 0,
+    "placed": 2,
+    "outstanding": 0,
+    "free": 2,
+}
+_numbers = itertools.count()
+
+
+class Tables:
+    """Fresh tables, and the two releases that work on them."""
+
+    def __init__(self, dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> None:
+        self.dynamodb, self.releases = dynamodb, releases
+        number = next(_numbers)
+        self.names = {name: f"{name}-{number}" for name in ("workloads", "reservations", "node-claims")}
+        for name, table in self.names.items():
+            ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
+
+    def play(self, release: str, step: str) -> dict[str, Any]:
+        """Let a release do a step; return what it sees afterwards."""
+        return self.releases[release].play(self.names, step)
+
+    def change(self, table: str, key: str, **changes: object) -> None:
+        """Change the JSON of a row as a release to come would: ``changes`` are fields, nested ones by path a__b."""
+        row = self.row(table, key)
+        value = json.loads(row["data"]["S"])
+        for path, item in changes.items():
+            *outer, name = path.split("__")
+            inner = value
+            for part in outer:
+                inner = inner[part]
+            inner[name] = item
+        row["data"] = {"S": json.dumps(value)}
+        self.dynamodb.put_item(TableName=self.names[table], Item=row)
+
+    def row(self, table: str, key: str) -> dict[str, Any]:
+        item: dict[str, Any] = self.dynamodb.get_item(
+            TableName=self.names[table], Key={"id": {"S": key}}, ConsistentRead=True
+        )["Item"]
+        return item
+
+    def data(self, table: str, key: str) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads(self.row(table, key)["data"]["S"])
+        return value
+
+
+@pytest.fixture
+def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
+    return Tables(dynamodb, releases)
+
+
+@pytest.mark.parametrize(
+    ("title", "turns"),
+    [
+        ("functions are replaced one by one", ("old", "new", "old", "new", "old", "new", "old", "new", "old")),
+        ("the other way round", ("new", "old", "new", "old", "new", "old", "new", "old", "new")),
+        ("new code on old rows", ("old",) * 4 + ("new",) * 5),
+        ("old code on new rows", ("new",) * 4 + ("old",) * 5),
+        (
+            "an upgrade that is rolled back in the middle, and made again",
+            ("old",) * 2 + ("new",) * 3 + ("old",) * 2 + ("new",) * 2,
+        ),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else None,
+)
+def test_two_releases_bring_one_life_to_the_same_end(title: str, turns: tuple[str, ...], tables: Tables) -> None:
+    for release, step in zip(turns, LIFE, strict=True):
+        tables.play(release, step)
+    assert tables.play("old", "look") == tables.play("new", "look") == END, title
+
+
+def test_this_release_keeps_what_only_the_next_understands(tables: Tables) -> None:
+    for step in ("submit", "observe", "plan"):
+        tables.play("new", step)
+    tables.change("node-claims", "nc-0", quota_borrowed_from="team-b")
+    tables.change("workloads", "research/train", team="a", workload__preemptible=True)
+    for step in ("launch", "run", "observe", "plan"):
+        tables.play("new", step)
+    assert tables.data("node-claims", "nc-0")["quota_borrowed_from"] == "team-b"
+    assert tables.data("workloads", "research/train")["team"] == "a"
+    assert tables.data("workloads", "research/train")["workload"]["preemptible"] is True
+    assert tables.data("node-claims", "nc-0")["state"] == "running"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"state": "hibernating"}, {"drain": {"reason": "Hibernation"}}, {"form": 99}],
+    ids=["state", "drain", "form"],
+)
+def test_a_row_that_cannot_be_read_is_left_alone_and_never_absent(
+    change: dict[str, object], tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    for step in ("submit", "observe", "plan", "launch", "plan"):
+        tables.play("new", step)
+    if "form" in change:
+        row = {**tables.row("node-claims", "nc-0"), "form": {"N": "99"}}
+        tables.dynamodb.put_item(TableName=tables.names["node-claims"], Item=row)
+    else:
+        tables.change("node-claims", "nc-0", **change)
+    before = tables.row("node-claims", "nc-0")
+
+    claims = DynamoDbNodeClaimStore(
+        tables.dynamodb,
+        node_claims_table=tables.names["node-claims"],
+        reservations_table=tables.names["reservations"],
+        workloads_table=tables.names["workloads"],
+        clock=ManualClock(),
+    )
+    assert [claim.id for claim in claims.list_live()] == ["nc-1"], "the others go on"
+    assert "row nc-0 is left alone, it cannot be read" in caplog.text
+    for ask in (
+        lambda: claims.get("nc-0"),
+        lambda: claims.get_many(["nc-0", "nc-1"]),
+        lambda: claims.find_by_instance(["i-nc-0"]),
+    ):
+        with pytest.raises(UnreadableRowsError, match="nc-0"):
+            ask()
+    assert tables.row("node-claims", "nc-0") == before
+
+
+def test_a_workload_that_cannot_be_read_is_left_alone_and_never_absent(tables: Tables) -> None:
+    tables.play("new", "submit")
+    tables.change("workloads", "research/train", workload__replicas="many", generation="x")
+    row = {**tables.row("workloads", "research/train"), "form": {"N": "99"}}
+    tables.dynamodb.put_item(TableName=tables.names["workloads"], Item=row)
+    workloads = DynamoDbWorkloadStore(tables.dynamodb, tables.names["workloads"], ManualClock())
+    assert workloads.list_needing_planning() == ()
+    with pytest.raises(UnreadableRowsError, match="research/train"):
+        workloads.get("research/train")
