@@ -3,12 +3,13 @@
 ``server_cpu_ms`` is the server's processor time a call under a caller that replays signed requests, ``..._under_boto3``
 under boto3, which leaves the processor's caches cold in between. It is split by two other measurements:
 ``tls_http_cpu_ms`` is what the same bytes cost before an application that does nothing, ``routing_iam_cpu_ms`` what a
-call costs more that IAM refuses, ``service_cpu_ms`` the rest. Each is the lower quartile of batches of 50 calls: what
-others do to the caches of a busy machine is in the upper ones. ``calls_per_s`` is of one caller, and of eight at once;
-it is real time, so of an idle machine only.
+call costs more that IAM refuses, ``service_cpu_ms`` the rest. Each is the lower quartile of batches of ten calls, and
+the three take turns: what others do to the caches of a busy machine is in the upper ones. ``calls_per_s`` is of one
+caller, and of eight at once; it is real time, so of an idle machine only.
 """
 
 import contextlib
+import itertools
 import subprocess
 import sys
 import tempfile
@@ -23,12 +24,11 @@ from bench.calls.processor import processor_s
 from bench.calls.replay import Connection, signed_request
 from embedded.client import EmbeddedAws
 
-BATCHES: Final = 20
-BATCH_SIZE: Final = 50
-BOTO3_BATCHES: Final = 6
+BATCHES: Final = 100
+BATCH_SIZE: Final = 10
+BOTO3_BATCHES: Final = 20
 CALLERS: Final = 8
-_WARM_UP: Final = 20
-_CALLS: Final = 1 + _WARM_UP + BATCHES * BATCH_SIZE
+_CALLS: Final = 2 + BATCHES * BATCH_SIZE
 _DIFFERENT: Final = 20
 _OK, _REFUSED = range(200, 300), range(400, 500)
 
@@ -58,11 +58,13 @@ class _Measurement:
         requests = self._requests(self._caller, _CALLS)
         status, body = self._connection().call(requests.pop())
         assert status in _OK, body
-        with _nothing(len(body)) as (pid, connection):
-            tls_http_ms = self._replayed_ms(pid, connection, requests, _OK)
-        server_ms = self._replayed_ms(self._aws.pid, self._connection(), requests, _OK)
         refused = self._requests(self._stranger, _CALLS)
-        refused_ms = self._replayed_ms(self._aws.pid, self._connection(), refused, _REFUSED)
+        with _nothing(len(body)) as (pid, connection):
+            server_ms, tls_http_ms, refused_ms = _replayed_ms(
+                _Replay(self._aws.pid, self._connection(), requests, _OK),
+                _Replay(pid, connection, requests, _OK),
+                _Replay(self._aws.pid, self._connection(), refused, _REFUSED),
+            )
         boto3_ms, under_boto3_ms = self._boto3_ms()
         return {
             "server_cpu_ms": round(server_ms, 3),
@@ -88,25 +90,18 @@ class _Measurement:
         ]
         return [signed[number % different] for number in range(count)]
 
-    def _replayed_ms(self, pid: int, connection: Connection, requests: Sequence[bytes], expected: range) -> float:
-        def call(number: int) -> None:
-            status, body = connection.call(requests[number % len(requests)])
-            assert status in expected, body
-
-        return _lower_quartile(_batches(lambda: processor_s(pid), call, BATCHES))
-
     def _boto3_ms(self) -> tuple[float, float]:
         """Return the processor time of a call in boto3, and in the server meanwhile."""
         send = getattr(self._caller, self._operation.method)
         own: list[float] = []
 
-        def call(_: int) -> None:
+        def call() -> None:
             before_s = time.process_time()
             send(**self._operation.parameters(self._account, next(self._numbers)))
             own.append((time.process_time() - before_s) * 1000)
 
-        under_boto3_ms = _lower_quartile(_batches(lambda: processor_s(self._aws.pid), call, BOTO3_BATCHES))
-        return _lower_quartile(own), under_boto3_ms
+        under_boto3_ms = [_batch_ms(self._aws.pid, call) for _ in range(BOTO3_BATCHES)]
+        return _lower_quartile(own), _lower_quartile(under_boto3_ms)
 
     def _calls_per_s(self, callers: int) -> float:
         """Return how many calls are answered in a second of real time, by ``callers`` connections together."""
@@ -129,17 +124,38 @@ class _Measurement:
         return sum(map(len, batches)) / (time.perf_counter() - started_s)
 
 
-def _batches(processor: Callable[[], float], call: Callable[[int], None], count: int) -> list[float]:
-    """Return the processor milliseconds a call of each batch, after a few calls that warm up."""
-    for number in range(_WARM_UP):
-        call(number)
-    batches: list[float] = []
-    for batch in range(count):
-        before_s = processor()
-        for number in range(BATCH_SIZE):
-            call(_WARM_UP + batch * BATCH_SIZE + number)
-        batches.append((processor() - before_s) / BATCH_SIZE * 1000)
-    return batches
+class _Replay:
+    """Sends requests one after the other to a server."""
+
+    def __init__(self, pid: int, connection: Connection, requests: Sequence[bytes], expected: range) -> None:
+        self._pid = pid
+        self._connection = connection
+        self._requests = itertools.cycle(requests)
+        self._expected = expected
+
+    def batch_ms(self) -> float:
+        """Send the next batch; return the server's processor milliseconds a call."""
+        return _batch_ms(self._pid, self._call)
+
+    def _call(self) -> None:
+        status, body = self._connection.call(next(self._requests))
+        assert status in self._expected, body
+
+
+def _replayed_ms(*replays: _Replay) -> list[float]:
+    """Return what a call costs each; they take turns, so that all are disturbed alike."""
+    for replay in replays:
+        replay.batch_ms()  # warms up
+    rounds = [[replay.batch_ms() for replay in replays] for _ in range(BATCHES - 1)]
+    return [_lower_quartile(batches) for batches in zip(*rounds, strict=True)]
+
+
+def _batch_ms(pid: int, call: Callable[[], None]) -> float:
+    """Return the processor milliseconds that a process takes for each call of a batch."""
+    before_s = processor_s(pid)
+    for _ in range(BATCH_SIZE):
+        call()
+    return (processor_s(pid) - before_s) / BATCH_SIZE * 1000
 
 
 def _lower_quartile(values: Sequence[float]) -> float:
