@@ -36,7 +36,7 @@ demo: setup ## deploy the stack to an embedded AWS and watch workloads fill rese
 	@python -m demo
 
 play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=folder keeps its state
-	@python -m embedded.reservoir $(if $(KEEP),--keep $(KEEP))
+	@python -m embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
 
 test: check ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; python -m pytest -n auto --dist loadfile

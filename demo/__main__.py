@@ -19,7 +19,8 @@ def main() -> int:
     started = time.monotonic()
 
     def report(line: str) -> None:
-        console.print(f"[dim]{time.monotonic() - started:5.1f} s[/]  {line}", highlight=False)
+        passed = f"[dim]{time.monotonic() - started:5.1f} s[/]"
+        console.print(f"{passed}  {line}", highlight=False, no_wrap=True, overflow="ellipsis")
 
     return conclude(Demo(console, report), console, KEPT)
 

@@ -36,7 +36,7 @@ def set_up(reservoir: DeployedReservoir, report: Report, block_ends_in: timedelt
     """
     report("reserving capacity")
     titles = make_reservations(reservoir.aws, block_ends_in)
-    report("applying the policy with the command line; discovering types, prices, reservations")
+    report("applying the policy; discovering types, prices and reservations")
     command = [sys.executable, "-m", "reservoir", "apply", "-f", str(EXAMPLES / "policy.yaml")]
     applying = subprocess.Popen(  # noqa: S603 - our own program
         command,
