@@ -134,6 +134,11 @@ class Faults:
                     hit = rule
         return hit
 
+    def in_force(self, rule: FaultRule) -> bool:
+        """Whether a rule that ``take`` has returned has not been dropped since."""
+        with self._lock:
+            return any(each is rule for each, _ in self._rules.values())
+
     def rules(self) -> list[dict[str, Any]]:
         """Describe the rules, each with its id and how many requests it has hit."""
         with self._lock:

@@ -7,6 +7,7 @@ IAM policies are checked by MiniStack before any service sees a request.
 import asyncio
 import json
 import posixpath
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -32,6 +33,7 @@ SHORT_CALLS: Final = frozenset(
     | {f"AmazonSQS.{message}" for message in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")}
 )
 OWN_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
+HELD_LOOK_S: Final = 0.05
 LOST_STATUS: Final = 599  # within this module only: no service answers so
 
 
@@ -86,6 +88,8 @@ class Router:
         function = environment.spec.function_name if environment else None
         rule = self._faults.take(Request(service, action.partition(":")[2], function))
         if rule is not None:
+            if rule.action == "delay":
+                await self._hold(rule)
             denied = await _before(rule, service, action, environment, headers)
             if denied is not None:
                 return denied
@@ -97,6 +101,12 @@ class Router:
                 await asyncio.to_thread(environment.kill)
             raise ConnectionDropped
         return response
+
+    async def _hold(self, rule: FaultRule) -> None:
+        """Wait as long as a rule says, or until it is dropped."""
+        end_s = time.monotonic() + rule.delay_s
+        while (left_s := end_s - time.monotonic()) > 0 and self._faults.in_force(rule):
+            await asyncio.sleep(min(left_s, HELD_LOOK_S))
 
     async def _handle_ec2(
         self, method: str, path: str, headers: dict[str, str], body: bytes, query: dict[str, list[str]]
@@ -122,8 +132,6 @@ async def _before(
     rule: FaultRule, service: str, action: str, environment: Environment | None, headers: dict[str, str]
 ) -> Response | None:
     """Do what the rule does before the request is executed; an answer means that it is not."""
-    if rule.action == "delay":
-        await asyncio.sleep(rule.delay_s)
     if rule.action == "refuse":
         raise ConnectionDropped
     if rule.action == "kill" and rule.moment == "before" and environment is not None:

@@ -14,7 +14,7 @@ import pytest
 from demo.observer import Observed
 from infra.naming import function_name
 from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
-from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Table
+from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
 
@@ -107,6 +107,13 @@ def drained(world: World, instance_type: str) -> Mapping[str, Any]:
     return detail
 
 
+def nothing_waits(world: World, queue: Queue) -> bool:
+    counts = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    url = world.output(queue.value)
+    found = world.aws.client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=counts)["Attributes"]
+    return all(found[name] == "0" for name in counts)
+
+
 def explained(world: World, claim_id: str) -> Any:
     shown = world.command("explain", "node", claim_id, "--output", "json")
     assert shown.returncode == 0, shown.stderr
@@ -157,11 +164,14 @@ def test_a_full_reservation_is_rolled_through_its_only_slot(world: World, tmp_pa
 def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> None:
     """Its workload is withdrawn while EC2 is being asked for it: too late to stop, and nobody moves in."""
     launch = function_name(world.output(DEPLOYMENT), Function.LAUNCH)
-    rule = world.aws.fault("delay", service="ec2", operation="CreateFleet", function=launch, delay_s=3)
+    rule = world.aws.fault("delay", service="ec2", operation="CreateFleet", function=launch, delay_s=3_600, times=9)
     body = workload("gone", "empty")
     world.send({"action": "submit", "workload": body})
     until(world, "EC2 is asked", lambda _: any(each["id"] == rule and each["hits"] for each in world.aws.faults()))
     world.send({"action": "withdraw", "workload": body})
+    until(world, "the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND))
+    world.reservoir.invoke(Function.PROVISION)  # what would wake it waits for the clock, which waits for EC2
+    world.aws.clear_faults()  # EC2 answers
     detail = drained(world, EMPTY)
     assert detail["reason"] == "Empty"
     assert detail["workloads"] == []

@@ -94,9 +94,11 @@ def test_a_delayed_request_is_executed_late(resources: Resources) -> None:
 
     url, _ = resources.queue()
     impatient = resources.aws.client("sqs", config=Config(read_timeout=0.3, retries={"total_max_attempts": 1}))
-    resources.aws.fault("delay", service="sqs", operation="SendMessage", delay_s=1)
+    resources.aws.fault("delay", service="sqs", operation="SendMessage", delay_s=3_600)
     with pytest.raises(ReadTimeoutError):
         impatient.send_message(QueueUrl=url, MessageBody="late")
+    assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+    resources.aws.clear_faults()  # which ends the delay
     assert resources.bodies(url, 1) == ["late"]
 
 
