@@ -88,8 +88,9 @@ class DeployedReservoir:
             make_network(self.aws)
         self._report("deploying")
         (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
-        # As its schedule would within five minutes: it marks the tables, and before that nothing is ended by choice.
-        self.invoke(Function.COLLECT)
+        if not self.goes_on:
+            # As its schedule would in five minutes: it marks the tables; before that nothing is ended by choice.
+            self.invoke(Function.COLLECT)
 
     def invoke(self, function: Function) -> None:
         """Call a function as its schedule would; what it writes when it fails is in the error."""
