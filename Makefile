@@ -23,6 +23,18 @@ NPM = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js --no-audit --no-f
 LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
+# The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
+RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir
+RING_component := tests/adapters
+RING_template := tests/infra
+RING_emulator := tests/embedded
+RING_deployed := tests/deployed tests/deployment tests/demo
+RING_bench := tests/bench
+RING_style := $(wildcard tests/test_*.py)
+RINGS := unit component template emulator deployed bench style
+# A file is one worker's, because what is expensive is made once a module.
+PYTEST := python -m pytest -n auto --dist loadfile --durations=20
+
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
@@ -30,7 +42,7 @@ export UV_LINK_MODE ?= copy
 .PHONY: help demo play test check synth bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## deploy the stack to an embedded AWS and watch workloads fill reservations
 	@python -m demo
@@ -39,7 +51,10 @@ play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=fold
 	@python -m embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
 
 test: check ## `check`, then all rings of tests: unit, template, component, deployed
-	@echo '== tests'; python -m pytest -n auto --dist loadfile
+	@echo '== tests'; $(PYTEST)
+
+test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
+	@$(if $(RING_$*),$(PYTEST) $(RING_$*),echo "no ring is called $*; there are: $(RINGS)" >&2; exit 2)
 
 check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
