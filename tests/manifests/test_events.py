@@ -9,12 +9,15 @@ import pytest
 from shared.core.instance_type import CapacityType
 from shared.core.node_claim import DrainReason
 from shared.core.plan import ReasonCode
+from shared.core.safety.endings import EndingKind
 from shared.manifests.events import (
     EVENTS,
     BlockStatusDetail,
     CapacitySuspected,
     Change,
     ChangedObject,
+    EndingsHeld,
+    EnvelopeLifted,
     Event,
     LaunchesBlocked,
     LaunchFailed,
@@ -30,6 +33,7 @@ from shared.manifests.events import (
     RejectedProblem,
     ReservationExhausted,
     ReservationIdle,
+    TablesAdopted,
     WorkloadPending,
     WorkloadPlaced,
     WorkloadRef,
@@ -104,6 +108,17 @@ ONE_OF_EACH: tuple[Event, ...] = (
         block_status=BlockStatusDetail(interconnect_status="ok", total_count=4, available_count=4, unavailable_count=0),
     ),
     PolicyChanged(changes=[ChangedObject(kind="NodePool", name="gpu", change=Change.CREATED, generation=1)]),
+    EndingsHeld(
+        kind=EndingKind.DISRUPTION,
+        wanted_count=9,
+        passed_count=2,
+        limit=10,
+        fleet_count=40,
+        is_shut=False,
+        message="9 nodes would end",
+    ),
+    EnvelopeLifted(kind=EndingKind.ORPHANS, count=3, until=AT, by="arn:aws:iam::123456789012:user/ada", reason="known"),
+    TablesAdopted(generation=2, by="arn:aws:iam::123456789012:user/ada", reason="restored", adopted_at=AT),
 )
 
 
