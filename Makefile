@@ -25,7 +25,7 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
 RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir
-RING_component := tests/adapters
+RING_component := tests/adapters tests/upgrades
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
