@@ -24,14 +24,17 @@ LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --genera
 	--no-emit-index-url --no-header --no-annotate --quiet
 
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
-RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir
+RING_exhaustive := tests/core/oracle tests/core/polish tests/manifests/test_fuzz.py \
+	tests/usecases/test_disrupt_exactly_once.py tests/usecases/test_fleet_survives.py
+RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir \
+	$(addprefix --ignore=,$(RING_exhaustive))
 RING_component := tests/adapters tests/upgrades
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
 RING_bench := tests/bench
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit component template emulator deployed bench style
+RINGS := unit exhaustive component template emulator deployed bench style
 # A file is one worker's, because what is expensive is made once a module.
 PYTEST := python -m pytest -n auto --dist loadfile --durations=20
 
