@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 PRICES_VARIABLE: Final = "RESERVOIR_BENCH_PRICES"
 GPU: Final = "nvidia.com/gpu"

@@ -16,10 +16,10 @@ def import_and_solve(path: str) -> dict[str, object]:
     before = len(sys.modules)
     started, started_cpu = time.perf_counter(), time.process_time()
     from shared.core.checker import check
-    from shared.core.json_codec import dumps, loads
-    from shared.core.policy import SchedulingPolicy
+    from shared.core.model.policy import SchedulingPolicy
+    from shared.core.model.snapshot import Snapshot
     from shared.core.scheduler import solve
-    from shared.core.snapshot import Snapshot
+    from shared.core.serialisation.json_codec import dumps, loads
 
     imported, imported_cpu = time.perf_counter(), time.process_time()
     now, policy = datetime(2026, 1, 1, tzinfo=UTC), SchedulingPolicy()

@@ -17,22 +17,22 @@ from typing import Any, Final
 
 from bench.ledger_ec2 import SimulatedClock
 from embedded.ec2 import install
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
-from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
-from shared.adapters.ec2_network import Ec2LaunchEnvironment
-from shared.adapters.ec2_reservations import Ec2ReservationReader
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.ec2.instance_types import Ec2InstanceTypeReader
+from shared.adapters.ec2.network import Ec2LaunchEnvironment
+from shared.adapters.ec2.reservations import Ec2ReservationReader
 from shared.adapters.pricing import AwsPriceReader
-from shared.core.catalogue import DiscoveredType
-from shared.core.idle import IDLE_AFTER
+from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.capacity.idle import IDLE_AFTER
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.policy import PolicyKind, PutPolicy
-from shared.usecases.discover_offerings import DiscoverOfferings
-from shared.usecases.discover_reservations import DiscoverReservations
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.resolve_node_classes import NodeClassResolver
+from shared.usecases.discovery.discover_offerings import DiscoverOfferings
+from shared.usecases.discovery.discover_reservations import DiscoverReservations
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers

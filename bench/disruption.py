@@ -19,18 +19,18 @@ from bench.fleet import Fleet
 from bench.harness import Figures, fresh, peak_rss_mib, repeated
 from bench.ladder import ZONES, ladder
 from bench.world import NAMESPACE, node_class, node_pool
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.capacity.offerings import ReservedPrices
 from shared.core.disruption.decide import decide_disruption
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.labels import INSTANCE_CATEGORY
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.offerings import ReservedPrices
-from shared.core.plan import OfferingKey, Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.resources import Resources
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import OfferingKey, Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
-from shared.core.workload import Demand, Workload
+from shared.core.scheduling_terms.labels import INSTANCE_CATEGORY
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.resources import Resources
 
 _SIZES: Final = (100, 500, 2000, 5000)
 _SEED: Final = 42

@@ -6,22 +6,22 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from bench.world import NODE_CLASS, NOW
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.claim_nodes import node_of
+from shared.core.capacity.offerings import reservation_labels
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput
-from shared.core.instance_type import InstanceType
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import DisruptionReason, NodePool
-from shared.core.offerings import reservation_labels
-from shared.core.plan import OfferingKey, PlannedNodes
-from shared.core.policy import SchedulingPolicy
-from shared.core.resources import Resources
+from shared.core.launching.claim_nodes import node_of
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import DisruptionReason, NodePool
+from shared.core.model.plan import OfferingKey, PlannedNodes
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import PlacedReplicas, Snapshot
+from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
-from shared.core.snapshot import PlacedReplicas, Snapshot
-from shared.core.workload import Demand, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.resources import Resources
 
 
 @dataclass

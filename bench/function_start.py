@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 
-from infra.bundle import THIS_MACHINE, code_asset, layer_asset
+from infra.assets.bundle import THIS_MACHINE, code_asset, layer_asset
 from shared.names import Function
 
 _RUNS = 7

@@ -18,12 +18,12 @@ from email.utils import format_datetime
 from typing import Any
 
 import functions.react.handler as function
-from shared.core.instance import Instance
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.plan import OfferingKey
-from shared.core.resources import Resources
-from shared.core.snapshot import PlacedReplicas
+from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.scheduling_terms.resources import Resources
 from tests.fakes.messaging import MemoryRedelivery
 from tests.fakes.state import MemoryNodeClaims, MemoryState
 from tests.usecases.launch_world import ZONES, World

@@ -25,13 +25,13 @@ from embedded.client import EmbeddedAws
 from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
 from shared import names
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
-from shared.core.instance_type import CapacityType
-from shared.core.json_codec import loads
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.notice import NoticeKind
-from shared.core.plan import OfferingKey
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.node_life.notice import NoticeKind
+from shared.core.serialisation.json_codec import loads
 from shared.names import DEPLOYMENT, Function, Queue, Table, output_name
 from shared.ports.state import PlannedCommit, WorkloadRecord
 from tests.fakes.values import workload

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_class import NodeClass
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_class import NodeClass
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)

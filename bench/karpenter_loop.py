@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from bench.karpenter_index import Index
 from bench.karpenter_shapes import Shape
 from bench.karpenter_topology import Kind, Topology
-from shared.core import labels
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import NODES, Resources
-from shared.core.taint import tolerates_all
+from shared.core.model.node_pool import NodePool
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.taint import tolerates_all
 
 
 @dataclass(slots=True, eq=False)

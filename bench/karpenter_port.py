@@ -17,12 +17,12 @@ from bench.karpenter_index import Index, PortOffering
 from bench.karpenter_loop import Claim, Loop
 from bench.karpenter_shapes import all_shapes
 from bench.karpenter_topology import Topology
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.node_pool import NodePool
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 _MOST_LOOPS = 10_000
 

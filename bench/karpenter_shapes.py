@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 from bench.karpenter_index import Index
 from bench.karpenter_topology import Group, GroupKey, Kind, Topology
-from shared.core.requirements import Requirements
-from shared.core.resources import PODS
-from shared.core.workload import AffinityTerm, Demand, WhenUnsatisfiable, Workload
+from shared.core.model.workload import AffinityTerm, Demand, WhenUnsatisfiable, Workload
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import PODS
 
 
 @dataclass(slots=True, eq=False)

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from shared.core import labels
-from shared.core.requirement import Operator, Requirement
-from shared.core.workload import LabelSelector, Workload
+from shared.core.model.workload import LabelSelector, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 
 
 class Kind(Enum):

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from bench.world import NAMESPACE, NOW, counted, node_class, node_pool, one_of, single
-from shared.core import labels
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
-from shared.core.workload import (
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import (
     AffinityTerm,
     Demand,
     LabelSelector,
@@ -18,6 +15,9 @@ from shared.core.workload import (
     TopologySpreadConstraint,
     Workload,
 )
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 ZONES: Final = tuple((f"test-zone-{index}", f"test-az{index}") for index in (1, 2, 3))
 _SPOT_ZONES: Final = 2

@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchOutcome
-from shared.core.launch_request import LaunchRequest
-from shared.core.node_claim import ClaimState
-from shared.core.plan import OfferingKey
+from shared.core.launching.launch_outcome import LaunchOutcome
+from shared.core.launching.launch_request import LaunchRequest
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.plan import OfferingKey
 from shared.ports.messaging import LaunchBatch
 from tests.usecases.live_world import LiveWorld
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 from bench.harness import tell
 from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
-from shared.core.json_codec import loads
-from shared.core.launch_outcome import LaunchAttempt
-from shared.core.node_claim import NodeClaim
+from shared.core.launching.launch_outcome import LaunchAttempt
+from shared.core.model.node_claim import NodeClaim
+from shared.core.serialisation.json_codec import loads
 from shared.names import DEPLOYMENT, Function, Table
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World

@@ -15,9 +15,9 @@ from bench.ledger_ec2 import Chaos, SimulatedClock
 from bench.ledger_karpenter import KarpenterWorld
 from bench.ledger_threads import FastClock, ThreadedLedger
 from bench.ledger_world import LedgerWorld
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.fakes.state import MemoryState

@@ -14,7 +14,7 @@ from functools import partial
 
 from bench.ledger_ec2 import Chaos, Ec2Reservation, Figures
 from bench.ledger_values import START
-from shared.core.ledger import COUNT_LAG
+from shared.core.capacity.ledger import COUNT_LAG
 
 
 @dataclass

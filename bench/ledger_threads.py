@@ -12,11 +12,11 @@ from typing import Final
 
 from bench.harness import tell
 from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.ledger import COUNT_LAG
-from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.capacity.ledger import COUNT_LAG
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.ports.state import ConflictError, PlannedCommit
-from shared.usecases.observe_reservation import ReservationObserver
+from shared.usecases.discovery.observe_reservation import ReservationObserver
 
 SPEED: Final = 60  # simulated seconds in a real one: lag and observations pass quickly
 # Probabilities: of a commit whose answer is lost, of a message that comes twice, of an observation that is saved more

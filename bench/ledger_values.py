@@ -3,13 +3,13 @@
 from datetime import UTC, datetime
 from typing import Final
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, Lease, NodeClaim
-from shared.core.plan import OfferingKey
-from shared.core.resources import Resources
-from shared.core.snapshot import PlacedReplicas
-from shared.core.workload import Workload
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.resources import Resources
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadRecord, WorkloadStore
 
 START: Final = datetime(2026, 1, 15, tzinfo=UTC)

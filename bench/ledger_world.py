@@ -15,11 +15,11 @@ from typing import Any, Final
 
 from bench.ledger_ec2 import Chaos, Ec2Reservation, Figures, SimulatedClock
 from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.ledger import COUNT_LAG, holds_open_lease
-from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.capacity.ledger import COUNT_LAG, holds_open_lease
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.ports.state import ConflictError, PlannedCommit, ReservationRecord
-from shared.usecases.observe_reservation import ReservationObserver
+from shared.usecases.discovery.observe_reservation import ReservationObserver
 
 OBSERVE_EVERY_S: Final = 60.0
 COLLECT_EVERY_S: Final = 120.0

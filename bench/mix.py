@@ -8,17 +8,17 @@ from typing import Final
 
 from bench.catalogue import GPU, Catalogue, ec2_catalogue
 from bench.world import NAMESPACE, NOW, node_class, node_pool, one_of
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Node, Snapshot
-from shared.core.taint import Taint, Toleration, TolerationOperator
-from shared.core.workload import Demand, Workload
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, Toleration, TolerationOperator
 
 _MIB: Final = 2**20
 _GPU_TAINT: Final = Taint("nvidia.com/gpu", "true")

@@ -15,12 +15,12 @@ from bench.mix import Mix, mix_snapshot
 from bench.world import NOW
 from bench.worlds import WORLDS
 from shared.core.checker import check
-from shared.core.json_codec import dumps, loads
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.plan import Plan
-from shared.core.policy import PreferencePolicy, SchedulingPolicy
+from shared.core.model.plan import Plan
+from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.runtime.garbage import collection_paused
 
 RUNS = 3

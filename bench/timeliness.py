@@ -20,7 +20,7 @@ from typing import Any, Final
 from bench.harness import tell
 from demo.observer import JsonObject
 from embedded.reservoir import DeployedReservoir
-from shared.core.capacity_reservation import DRAIN_MARGIN, RECLAIM_LEAD
+from shared.core.model.capacity_reservation import DRAIN_MARGIN, RECLAIM_LEAD
 from shared.names import Function
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World

@@ -6,15 +6,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.taint import Taint
-from shared.core.workload import Demand, Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE: Final = "bench"

@@ -9,14 +9,14 @@ from typing import Final
 from bench import ladder
 from bench.mix import Mix, mix_snapshot, tuned_pools
 from bench.world import NAMESPACE, counted, node_class, node_pool
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.node_pool import NodePool
-from shared.core.policy import PreferencePolicy
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
-from shared.core.workload import AffinityTerm, LabelSelector, Workload
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.policy import PreferencePolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.resources import Resources
 
 _BOUGHT: Final = (CapacityType.SPOT, CapacityType.ON_DEMAND)
 _NO_SPOT: Final = (CapacityType.RESERVED, CapacityType.ON_DEMAND)

@@ -8,9 +8,10 @@ from ministack.core import iam_actions, iam_evaluator
 from ministack.core.router import extract_access_key_id
 from ministack.services import iam
 
-from embedded.ec2 import Ec2Emulation, Ec2Error, launch_templates
-from embedded.ec2.keys import REFUSED
-from embedded.ec2.protocol import Call, Reply
+from embedded.ec2 import Ec2Emulation, Ec2Error
+from embedded.ec2.api.keys import REFUSED
+from embedded.ec2.api.protocol import Call, Reply
+from embedded.ec2.instances import launch_templates
 from embedded.ec2_permissions import Tags, checks, keys_of_volumes
 from embedded.front import policies
 from embedded.kms_access import Allowed, refused_keys

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
-from embedded.ec2.protocol import Call
-from embedded.ec2.tags import resource_type
+from embedded.ec2.api.protocol import Call
+from embedded.ec2.api.tags import resource_type
 
 Tags = Mapping[str, str]
 NO_TAGS: Final[Tags] = {}

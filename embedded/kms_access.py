@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 
 from ministack.services import kms
 
-from embedded.ec2.keys import INVALID_STATE, NOT_ALLOWED, StateReason
+from embedded.ec2.api.keys import INVALID_STATE, NOT_ALLOWED, StateReason
 
 NEEDED: Final = ("kms:CreateGrant", "kms:Decrypt", "kms:DescribeKey", "kms:GenerateDataKeyWithoutPlaintext")
 

@@ -11,7 +11,7 @@ from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from infra.stack import ReservoirStack
 from shared.deployment.deployment import FOLDER, find, read
 from shared.deployment.settings import DeploymentSettings
-from shared.manifests.problems import ManifestError, Problem
+from shared.manifests.parsing.problems import ManifestError, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,10 +9,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.acknowledgements import acknowledge_runtime, acknowledge_wildcards
-from infra.bundle import LayerTarget
+from infra.assets.bundle import LayerTarget
 from infra.config import FunctionSettings
-from infra.grants import Grant
+from infra.iam.acknowledgements import acknowledge_runtime, acknowledge_wildcards
+from infra.iam.grants import Grant
 from infra.naming import function_name
 from infra.tables import kept
 from shared.names import Function

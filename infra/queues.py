@@ -4,8 +4,8 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.acknowledgements import acknowledge_letters_of_rules
 from infra.config import CONSUMERS, FUNCTIONS
+from infra.iam.acknowledgements import acknowledge_letters_of_rules
 from infra.tables import kept
 from shared.names import PLANNING_DELAY_S, Queue, output_name
 

@@ -8,16 +8,16 @@ from aws_cdk import aws_lambda_event_sources as sources
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.acknowledgements import acknowledge_no_access_log
-from infra.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
+from infra.assets.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS
 from infra.events import AwsEvents, DrainTimers, Schedules
 from infra.function import FunctionBundle, ReservoirFunction
-from infra.grants import Resources
+from infra.iam.acknowledgements import acknowledge_no_access_log
+from infra.iam.grants import Resources
+from infra.iam.permissions import DUTIES, grants
 from infra.manifests import AppliedPolicy
 from infra.operations.observability import Observability
 from infra.operations.people import People
-from infra.permissions import DUTIES, grants
 from infra.queues import WorkQueues
 from infra.safety import safety_environment
 from infra.scheduling import planner_environment

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from reservoir.console import fail
 from reservoir.target import Target, choose
-from shared.manifests.launch_limits import LaunchLimits
+from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
 from shared.ports.messaging import EventPublisher, WorkQueue

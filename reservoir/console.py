@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared.manifests.problems import Problem, Severity
+from shared.manifests.parsing.problems import Problem, Severity
 
 DIFFERENT: Final = 1
 FAILED: Final = 2

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from reservoir.console import fail
-from shared.manifests.structure import LARGEST_INPUT_BYTES
+from shared.manifests.parsing.structure import LARGEST_INPUT_BYTES
 
 STANDARD_INPUT: Final = "-"
 _SUFFIXES: Final = frozenset({".yaml", ".yml", ".json"})

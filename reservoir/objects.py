@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reservoir.console import fail
-from shared.core.labels import closest
+from shared.core.scheduling_terms.labels import closest
 from shared.ports.policy import PolicyKind, PolicyStore
 
 _SPELLINGS: Final = {

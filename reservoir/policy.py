@@ -10,11 +10,11 @@ from rich.text import Text
 from reservoir.connection import Connection
 from reservoir.console import fail, output, report
 from shared.manifests.events import Change
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import sorted_deeply, to_yaml
 from shared.ports.errors import AwsError
 from shared.ports.state import ConflictError
-from shared.usecases.apply_policy import ApplyPolicy, Outcome, PolicyChange
+from shared.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
 
 T = TypeVar("T")
 

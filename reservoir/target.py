@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reservoir.console import fail, report
 from shared.deployment.deployment import FOLDER, Deployment, find, read
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.names import DEPLOYMENT_NAME_OUTPUT
 
 

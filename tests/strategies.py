@@ -8,17 +8,12 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.taint import Taint, TaintEffect, Toleration, TolerationOperator
-from shared.core.workload import (
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import (
     AffinityTerm,
     Demand,
     FallbackStep,
@@ -28,6 +23,11 @@ from shared.core.workload import (
     WhenUnsatisfiable,
     Workload,
 )
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
 
 NOW: Final = datetime(2026, 1, 1, tzinfo=UTC)
 GIB: Final = 2**30

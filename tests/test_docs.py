@@ -14,12 +14,12 @@ import pytest
 import typer.main
 
 from reservoir.app import app as command_line
-from shared.core.conditions import ConditionType
+from shared.core.model.conditions import ConditionType
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.events import EVENTS
-from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import errors_of
+from shared.manifests.parsing.load import Document, load_documents
+from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_document
 from tests.manifests.valid import node_class, node_pool
 from tests.test_tidy import ROOT, name_of, tracked

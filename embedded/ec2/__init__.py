@@ -5,7 +5,7 @@ instance goes and how long it stays. The behaviours and where they deviate from 
 ``docs/ec2-emulation.md``.
 """
 
+from embedded.ec2.api.errors import Ec2Error, ResponseLostError
 from embedded.ec2.emulation import Ec2Emulation, install
-from embedded.ec2.errors import Ec2Error, ResponseLostError
 
 __all__ = ["Ec2Emulation", "Ec2Error", "ResponseLostError", "install"]

@@ -8,15 +8,16 @@ from typing import Any, Final
 
 from moto.core.exceptions import ServiceException
 
-from embedded.ec2 import control, slots
-from embedded.ec2.agenda import Clock
-from embedded.ec2.client import bound_client
-from embedded.ec2.errors import Ec2Error, ResponseLostError
-from embedded.ec2.events import Event
+from embedded.ec2.account import slots
+from embedded.ec2.account.agenda import Clock
+from embedded.ec2.account.events import Event
+from embedded.ec2.account.world import create_world
+from embedded.ec2.api.client import bound_client
+from embedded.ec2.api.errors import Ec2Error, ResponseLostError
+from embedded.ec2.api.protocol import Call, Ec2Protocol, Reply
+from embedded.ec2.control import actions as control
+from embedded.ec2.market.pricing_service import PricingService
 from embedded.ec2.operations import OPERATIONS
-from embedded.ec2.pricing_service import PricingService
-from embedded.ec2.protocol import Call, Ec2Protocol, Reply
-from embedded.ec2.world import create_world
 
 # Operations whose ClientToken EC2 honours.
 _IDEMPOTENT: Final = frozenset(

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from embedded.ec2 import block_operations as blocks
-from embedded.ec2 import fleet_operations as fleets
-from embedded.ec2 import instance_operations as instances
-from embedded.ec2 import launch_templates as templates
-from embedded.ec2 import reservation_operations as reservations
 from embedded.ec2 import resource_operations as resources
-from embedded.ec2 import type_operations as types
-from embedded.ec2.world import World
+from embedded.ec2.account.world import World
+from embedded.ec2.fleets import operations as fleets
+from embedded.ec2.instances import launch_templates as templates
+from embedded.ec2.instances import operations as instances
+from embedded.ec2.instances import type_operations as types
+from embedded.ec2.reservations import block_operations as blocks
+from embedded.ec2.reservations import operations as reservations
 
 Operation = Callable[[World, dict[str, Any]], dict[str, Any]]
 

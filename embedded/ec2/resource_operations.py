@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from embedded.ec2 import tags
-from embedded.ec2.errors import Ec2Error, invalid_value
-from embedded.ec2.filters import Readers, select, without_empty
-from embedded.ec2.world import World
+from embedded.ec2.account.world import World
+from embedded.ec2.api import tags
+from embedded.ec2.api.errors import Ec2Error, invalid_value
+from embedded.ec2.api.filters import Readers, select, without_empty
 
 Parameters = dict[str, Any]
 TAGGED_RESOURCES_LIMIT = 1000

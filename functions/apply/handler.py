@@ -5,7 +5,7 @@ from typing import Any
 from shared.runtime.composition.apply import deploy_policy
 from shared.runtime.custom_resource import answered
 from shared.runtime.observability import observed
-from shared.usecases.deploy_policy import Deployment
+from shared.usecases.policy.deploy_policy import Deployment
 
 
 @observed

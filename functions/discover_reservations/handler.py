@@ -4,10 +4,10 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from shared.core.notice import NoticeError, told_at
+from shared.core.node_life.notice import NoticeError, told_at
 from shared.runtime.composition.discover_reservations import discover_on_event, discover_reservations
 from shared.runtime.observability import count, logger, observed
-from shared.usecases.discover_reservations import Discovery
+from shared.usecases.discovery.discover_reservations import Discovery
 
 
 @observed

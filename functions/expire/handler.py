@@ -5,7 +5,7 @@ from typing import Any
 
 from shared.runtime.composition.expire import expire
 from shared.runtime.observability import count, logger, observed
-from shared.usecases.expire import Expire, ExpireReport
+from shared.usecases.node_life.expire import Expire, ExpireReport
 
 
 @observed

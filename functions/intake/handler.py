@@ -3,7 +3,7 @@
 from typing import Any
 
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.intake import intake, node_pool_names, rejections
 from shared.runtime.observability import count, logger, observed

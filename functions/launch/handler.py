@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from shared.core.json_codec import loads
+from shared.core.serialisation.json_codec import loads
 from shared.ports.messaging import LaunchBatch
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.launch import launch
 from shared.runtime.observability import count, logger, observed
-from shared.usecases.launch import LaunchResult
+from shared.usecases.launching.launch import LaunchResult
 
 
 @observed

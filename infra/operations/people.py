@@ -13,9 +13,9 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.acknowledgements import acknowledge_wildcards
-from infra.grants import Grant, Resources
-from infra.permissions import READ, WRITE, arns_with_indexes
+from infra.iam.acknowledgements import acknowledge_wildcards
+from infra.iam.grants import Grant, Resources
+from infra.iam.permissions import READ, WRITE, arns_with_indexes
 from shared.names import Queue, Table
 
 # Everything but what holds user data.

@@ -10,11 +10,11 @@ from reservoir.connection import Connection
 from reservoir.console import fail, messages
 from reservoir.objects import does_not_exist, names_of
 from reservoir.policy import apply_policy, attempt, connection, print_outcome
-from shared.core.node_pool import Disruption
-from shared.manifests.problems import errors_of
+from shared.core.model.node_pool import Disruption
+from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files
 from shared.ports.policy import PolicyKind
-from shared.usecases.apply_policy import Outcome, names_in
+from shared.usecases.policy.apply_policy import Outcome, names_in
 
 
 def register(app: typer.Typer) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from reservoir.connection import Session
 from reservoir.console import FAILED, fail, messages, output, report
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 
 if TYPE_CHECKING:
     from reservoir.deployment.deploy import Deploy

@@ -11,8 +11,8 @@ import typer
 from reservoir.console import fail, output
 from reservoir.policy import attempt, connection
 from shared.manifests.explanations import NodeExplanation, WorkloadExplanation
-from shared.usecases.explain_node import ExplainNode
-from shared.usecases.explain_workload import ExplainWorkload
+from shared.usecases.explaining.explain_node import ExplainNode
+from shared.usecases.explaining.explain_workload import ExplainWorkload
 
 _DEFAULT_NAMESPACE = "default"
 

@@ -11,7 +11,7 @@ from reservoir.objects import does_not_exist, kind_of
 from reservoir.policy import attempt, connection
 from shared.manifests.render import to_json, to_yaml
 from shared.ports.policy import PolicyKind
-from shared.usecases.show_policy import ShowPolicy
+from shared.usecases.policy.show_policy import ShowPolicy
 
 
 class Format(StrEnum):

@@ -4,11 +4,11 @@ import typer
 
 from reservoir import files
 from reservoir.console import fail, output, report
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.workload import Workload
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import Workload
 from shared.manifests.crosscheck import World, cross_check, problem_of
-from shared.manifests.problems import errors_of
+from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files
 
 

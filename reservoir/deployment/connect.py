@@ -4,16 +4,16 @@ from reservoir.deployment.account import Clients, FoundStack
 from reservoir.deployment.deploy import Deployed
 from reservoir.deployment.destroy import Fleet
 from shared import names
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
-from shared.adapters.ec2_instances import Ec2Instances
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.adapters.ec2.instances import Ec2Instances
+from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from shared.adapters.eventbridge import EventBridgePublisher
-from shared.adapters.launch_templates import Ec2LaunchTemplates
 from shared.adapters.sqs import SqsWorkQueue
 from shared.adapters.system import SystemClock
 from shared.names import Queue, Table, output_name
-from shared.usecases.apply_policy import ApplyPolicy
+from shared.usecases.policy.apply_policy import ApplyPolicy
 
 
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:

@@ -11,12 +11,12 @@ from reservoir.deployment.account import Account, FoundStack
 from reservoir.deployment.cdk import Cdk
 from shared.deployment.deployment import Deployment, table_field
 from shared.manifests.events import Change
-from shared.manifests.problems import ManifestError, Problem
+from shared.manifests.parsing.problems import ManifestError, Problem
 from shared.names import MANIFEST_NAME, MANIFEST_TEXT
 from shared.ports.policy import PolicyKind, PolicyStore
 from shared.ports.state import NodeClaimStore
-from shared.usecases.apply_policy import ApplyPolicy, Name, names_in
-from shared.usecases.deploy_policy import removed_names
+from shared.usecases.policy.apply_policy import ApplyPolicy, Name, names_in
+from shared.usecases.policy.deploy_policy import removed_names
 
 Report = Callable[[str], None]
 

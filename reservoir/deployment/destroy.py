@@ -6,10 +6,10 @@ from typing import Any, Final, Protocol
 
 from reservoir.deployment.account import Account, FoundStack
 from reservoir.deployment.cdk import Cdk
-from shared.core.instance import Instance
+from shared.core.model.instance import Instance
 from shared.deployment.deployment import Deployment, table_field
 from shared.manifests.messages import WithdrawMessage, WorkloadReference
-from shared.manifests.metadata import WorkloadMetadata
+from shared.manifests.parsing.metadata import WorkloadMetadata
 from shared.names import EVENT_BUS, SNAPSHOTS_BUCKET, Table, output_name
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore

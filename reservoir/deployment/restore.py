@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from reservoir.deployment.account import Account
 from shared import names
-from shared.adapters.dynamodb_ledger import AVAILABLE, FREE, OUTSTANDING
+from shared.adapters.dynamodb.ledger import AVAILABLE, FREE, OUTSTANDING
 from shared.names import Table
 
 Report = Callable[[str], None]

@@ -17,7 +17,7 @@ from botocore.exceptions import (
     ConnectionError as BotocoreConnectionError,
 )
 
-from shared.core.launch_outcome import LaunchErrorKind
+from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.ports.errors import (
     AccessDeniedError,
     AlreadyExistsError,

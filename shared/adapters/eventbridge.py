@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.adapters.dynamodb_table import pause_with_jitter
+from shared.adapters.dynamodb.table import pause_with_jitter
 from shared.names import EVENT_SOURCE
 from shared.ports.errors import TransientError
 from shared.ports.messaging import OutboundEvent

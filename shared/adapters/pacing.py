@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from shared.core.token_bucket import BucketSize, TokenBucket
+from shared.core.capacity.token_bucket import BucketSize, TokenBucket
 
 
 class Pacer:

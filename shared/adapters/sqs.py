@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.core.json_codec import dumps
+from shared.core.serialisation.json_codec import dumps
 from shared.names import PLANNING_MESSAGE_GROUP
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch

@@ -14,9 +14,9 @@ from shared.core.checking.spread import topology_violations
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import total_violations
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.snapshot import Snapshot
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 
 __all__ = ["Violation", "ViolationCode", "check"]
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from functools import partial
 from importlib import import_module
 
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.snapshot import Snapshot
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.solver.by_counts import place_by_counts
 from shared.core.solver.choices import Choices
 from shared.core.solver.dear_spot import replace_dear_spot

@@ -8,11 +8,11 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
-from shared.core.labels import closest
+from shared.core.scheduling_terms.labels import closest
 from shared.deployment.settings import DeploymentSettings
-from shared.manifests.errors import problems_of
-from shared.manifests.load import load_documents
-from shared.manifests.problems import ManifestError, Problem, shown
+from shared.manifests.parsing.errors import problems_of
+from shared.manifests.parsing.load import load_documents
+from shared.manifests.parsing.problems import ManifestError, Problem, shown
 from shared.names import DEFAULT_STACK, Table
 
 FOLDER: Final = "deployments"

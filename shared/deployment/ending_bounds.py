@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared.manifests.model import Model
+from shared.manifests.parsing.model import Model
 
 # What passed within the hour is kept by id in one row, and DynamoDB's rows hold 400 KB.
 _COUNT_MAX = 5_000

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from shared.deployment.ending_bounds import EndingBounds
-from shared.manifests.fields import matching
-from shared.manifests.model import Contradiction, Model, text_in
+from shared.manifests.parsing.fields import matching
+from shared.manifests.parsing.model import Contradiction, Model, text_in
 
 # Function names append up to 22 of 64 characters to the stack's name.
 _STACK_PATTERN: Final = "[A-Za-z][A-Za-z0-9-]{0,39}"

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.node_class import NodeClass, SelectorTerm
-from shared.core.node_pool import NodePool
-from shared.core.requirements import Requirements
-from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
-from shared.core.workload import Workload
-from shared.manifests import nearest
-from shared.manifests.fields import EC2_RESOURCES
-from shared.manifests.launch_limits import LaunchLimits, excesses
-from shared.manifests.load import Document
-from shared.manifests.problems import Problem, Severity, path_of
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_class import NodeClass, SelectorTerm
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
+from shared.manifests.kinds.launch_limits import LaunchLimits, excesses
+from shared.manifests.parsing import nearest
+from shared.manifests.parsing.fields import EC2_RESOURCES
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Problem, Severity, path_of
 
 # How image names and parameters spell an architecture.
 _SPELLINGS: Final = {"arm64": ("arm64", "aarch64"), "amd64": ("x86_64", "amd64", "x86-64")}

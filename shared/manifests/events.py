@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import DrainReason
-from shared.core.plan import ReasonCode
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import DrainReason
+from shared.core.model.plan import ReasonCode
 from shared.core.safety.endings import EndingKind
-from shared.manifests.problems import Problem
+from shared.manifests.parsing.problems import Problem
 
 
 class Part(BaseModel):

@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
-from shared.core.node_claim import ClaimState, DrainReason
-from shared.core.plan import ReasonCode
+from shared.core.model.node_claim import ClaimState, DrainReason
+from shared.core.model.plan import ReasonCode
 from shared.manifests.events import NodeDetail, OfferingDetail, Part, PlacedWorkload, WorkloadRef
 
 

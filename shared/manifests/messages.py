@@ -10,14 +10,14 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import Field, ValidationError
 
-from shared.core.labels import closest
-from shared.manifests.errors import problems_of
-from shared.manifests.fields import ObjectName
-from shared.manifests.metadata import ServerSide, WorkloadMetadata
-from shared.manifests.model import Model
-from shared.manifests.problems import ManifestError, Problem, path_of, shown
-from shared.manifests.structure import check_size, check_structure
-from shared.manifests.workload import MOST_REPLICAS, WorkloadManifest
+from shared.core.scheduling_terms.labels import closest
+from shared.manifests.kinds.workload import MOST_REPLICAS, WorkloadManifest
+from shared.manifests.parsing.errors import problems_of
+from shared.manifests.parsing.fields import ObjectName
+from shared.manifests.parsing.metadata import ServerSide, WorkloadMetadata
+from shared.manifests.parsing.model import Model
+from shared.manifests.parsing.problems import ManifestError, Problem, path_of, shown
+from shared.manifests.parsing.structure import check_size, check_structure
 
 SCHEMA_VERSION: Final = 1
 

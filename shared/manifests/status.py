@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared.core.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
-from shared.core.conditions import Condition
-from shared.core.node_claim import NodeClaim
-from shared.core.node_class import NodeClassStatus
-from shared.core.resources import Resources
+from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
+from shared.core.model.conditions import Condition
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_class import NodeClassStatus
+from shared.core.scheduling_terms.resources import Resources
 
 EXPIRING = "expiring"
 

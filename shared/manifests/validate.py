@@ -6,14 +6,14 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
-from shared.core.labels import closest
-from shared.manifests.errors import MOST_PROBLEMS, ignored_fields, problems_of
-from shared.manifests.load import Document, load_documents
-from shared.manifests.node_class import NodeClassManifest
-from shared.manifests.node_pool import NodePoolManifest
-from shared.manifests.problems import ManifestError, Problem, errors_of, path_of, shown
-from shared.manifests.structure import refuse
-from shared.manifests.workload import WorkloadManifest
+from shared.core.scheduling_terms.labels import closest
+from shared.manifests.kinds.node_class import NodeClassManifest
+from shared.manifests.kinds.node_pool import NodePoolManifest
+from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.parsing.errors import MOST_PROBLEMS, ignored_fields, problems_of
+from shared.manifests.parsing.load import Document, load_documents
+from shared.manifests.parsing.problems import ManifestError, Problem, errors_of, path_of, shown
+from shared.manifests.parsing.structure import refuse
 
 Manifest: TypeAlias = NodePoolManifest | NodeClassManifest | WorkloadManifest
 ManifestModel: TypeAlias = type[NodePoolManifest] | type[NodeClassManifest] | type[WorkloadManifest]

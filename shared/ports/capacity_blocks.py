@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.core.boot_failure import BootFailures
+from shared.core.capacity.boot_failure import BootFailures
 
 
 @dataclass(frozen=True, slots=True)

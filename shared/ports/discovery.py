@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.catalogue import DiscoveredType
-from shared.core.node_class import MachineImage, SelectorTerm, Subnet
+from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_class import MachineImage, SelectorTerm, Subnet
 
 
 class ReservationReader(Protocol):

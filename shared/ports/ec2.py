@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from shared.core.instance import Instance
-from shared.core.launch_outcome import LaunchOutcome
-from shared.core.launch_request import LaunchRequest
-from shared.core.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.launching.launch_outcome import LaunchOutcome
+from shared.core.launching.launch_request import LaunchRequest
+from shared.core.launching.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.model.instance import Instance
 
 
 class FleetLauncher(Protocol):

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Protocol
 
-from shared.core.launch_outcome import LaunchAttempt, LaunchOutcome
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey
-from shared.core.shortage import Shortage
-from shared.core.unavailable_offerings import Remembered
+from shared.core.capacity.shortage import Shortage
+from shared.core.capacity.unavailable_offerings import Remembered
+from shared.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
 
 
 class LaunchAttemptStore(Protocol):

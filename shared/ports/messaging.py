@@ -11,8 +11,8 @@ class LaunchBatch:
     """Equal claims that one CreateFleet call shall launch; their state is in the store, this only names them.
 
     The message carries the claim ids because an index by batch may lag the commit that a launch follows at once. Its
-    body is this dataclass in ``shared.core.json_codec``'s form. ``retry_count``: how often it was sent again because
-    EC2 could not be asked, or did not answer.
+    body is this dataclass in ``shared.core.serialisation.json_codec``'s form. ``retry_count``: how often it was sent
+    again because EC2 could not be asked, or did not answer.
     """
 
     batch_id: str

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from shared.core.conditions import Condition
-from shared.core.node_class import NodeClassStatus
+from shared.core.model.conditions import Condition
+from shared.core.model.node_class import NodeClassStatus
 
 CHANGES_MAX = 100  # DynamoDB's limit of items in one transaction
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from shared.core.capacity_reservation import ENDED_STATES, CapacityReservation
-from shared.core.discovery_turn import DiscoveryTurn
-from shared.core.instance_type import InstanceType
-from shared.core.ledger import Balance
-from shared.core.node_claim import NodeClaim
-from shared.core.plan import UnplacedReplicas
-from shared.core.unavailable_offerings import Place, Unavailable
-from shared.core.unknown_fields import KEEPS_UNKNOWN
-from shared.core.workload import Workload
+from shared.core.capacity.discovery_turn import DiscoveryTurn
+from shared.core.capacity.ledger import Balance
+from shared.core.capacity.unavailable_offerings import Place, Unavailable
+from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.plan import UnplacedReplicas
+from shared.core.model.unknown_fields import KEEPS_UNKNOWN
+from shared.core.model.workload import Workload
 from shared.ports.safety import UnreadableRowError
 
 

@@ -4,24 +4,24 @@ from functools import cached_property
 from typing import Any, Final
 
 from shared.adapters.clients import lazy_client, pricing_region
-from shared.adapters.dynamodb_boot_failures import DynamoDbBootFailures
-from shared.adapters.dynamodb_decisions import StoredDecisions
-from shared.adapters.dynamodb_discovery_turn import DynamoDbDiscoveryTurns
-from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
-from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
-from shared.adapters.ec2_capacity_blocks import Ec2CapacityBlocks
-from shared.adapters.ec2_fleet import Ec2FleetLauncher
-from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
-from shared.adapters.ec2_instances import Ec2Instances
-from shared.adapters.ec2_network import Ec2LaunchEnvironment
-from shared.adapters.ec2_reservations import Ec2ReservationReader
-from shared.adapters.ec2_unit_moves import Ec2UnitMover
+from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
+from shared.adapters.dynamodb.decisions import StoredDecisions
+from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
+from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
+from shared.adapters.ec2.fleet import Ec2FleetLauncher
+from shared.adapters.ec2.instance_types import Ec2InstanceTypeReader
+from shared.adapters.ec2.instances import Ec2Instances
+from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
+from shared.adapters.ec2.network import Ec2LaunchEnvironment
+from shared.adapters.ec2.reservations import Ec2ReservationReader
+from shared.adapters.ec2.unit_moves import Ec2UnitMover
 from shared.adapters.eventbridge import EventBridgePublisher
-from shared.adapters.launch_templates import Ec2LaunchTemplates
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
@@ -29,7 +29,7 @@ from shared.adapters.safety.tallies import DynamoDbTallies
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
-from shared.core.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
+from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
 from shared.runtime.settings import Settings
 

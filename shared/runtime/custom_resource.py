@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.adapters.cloudformation import respond
 from shared.runtime.observability import logger
-from shared.usecases.deploy_policy import NOT_APPLIED, Deployment
+from shared.usecases.policy.deploy_policy import NOT_APPLIED, Deployment
 
 
 def answered(handler: Callable[[dict[str, Any], Any], Deployment]) -> Callable[[dict[str, Any], Any], None]:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.core.notice import Notice, NoticeError, parse_notice
+from shared.core.node_life.notice import Notice, NoticeError, parse_notice
 from shared.ports.errors import AwsError
 from shared.ports.messaging import Redelivery
 from shared.runtime.batch import QueueMessage

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from shared import names
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
 from shared.runtime.environment import choice, switch, whole_number
 
 _DEFAULT: Final = SchedulingPolicy()

@@ -9,10 +9,10 @@ from fractions import Fraction
 from typing import Final
 
 from shared import names
-from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
-from shared.manifests.launch_limits import LaunchLimits
+from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.ending_bounds import ending_bounds
 from shared.runtime.environment import SettingsError, choice

@@ -4,18 +4,18 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from shared.adapters.ec2_fleet import Ec2FleetLauncher
-from shared.adapters.ec2_instances import Ec2Instances
-from shared.adapters.ec2_reservations import Ec2ReservationReader
-from shared.adapters.launch_templates import Ec2LaunchTemplates
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchOutcome
-from shared.core.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.plan import OfferingKey
-from shared.core.resources import Resources
+from shared.adapters.ec2.fleet import Ec2FleetLauncher
+from shared.adapters.ec2.instances import Ec2Instances
+from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
+from shared.adapters.ec2.reservations import Ec2ReservationReader
+from shared.core.launching.launch_outcome import LaunchOutcome
+from shared.core.launching.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.resources import Resources
 from tests.embedded.ec2.support import Cloud
 from tests.usecases.launch_world import instance_type
 

@@ -4,10 +4,10 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.names import INSTANCE_INDEX, INSTANCE_KEY, LEASE_INDEX, LEASE_KEY, LISTING_INDEX, LISTING_KEY
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack

@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, ReadTimeoutErr
 
 from shared.adapters import aws_errors
 from shared.adapters.aws_errors import launch_error_kind, map_client_errors
-from shared.core.launch_outcome import LaunchErrorKind
+from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.ports.errors import (
     AccessDeniedError,
     AlreadyExistsError,

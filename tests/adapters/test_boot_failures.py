@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_boot_failures import DynamoDbBootFailures
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.core.boot_failure import BootFailures, forgotten_at
+from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.core.capacity.boot_failure import BootFailures, forgotten_at
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.capacity_blocks import BootFailureStore
 from tests.adapters import ministack

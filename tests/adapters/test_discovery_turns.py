@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_discovery_turn import DynamoDbDiscoveryTurns
-from shared.core.discovery_turn import DiscoveryTurn
+from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
+from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.state import ConflictError, DiscoveryTurnStore, StoredTurn
 from tests.adapters import ministack

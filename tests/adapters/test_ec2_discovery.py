@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from shared.adapters.ec2_instance_types import Ec2InstanceTypeReader
-from shared.adapters.ec2_instance_types import parse as parse_type
-from shared.adapters.ec2_network import Ec2LaunchEnvironment, newest_by_architecture
-from shared.adapters.ec2_reservations import Ec2ReservationReader, parse
+from shared.adapters.ec2.instance_types import Ec2InstanceTypeReader
+from shared.adapters.ec2.instance_types import parse as parse_type
+from shared.adapters.ec2.network import Ec2LaunchEnvironment, newest_by_architecture
+from shared.adapters.ec2.reservations import Ec2ReservationReader, parse
 from shared.adapters.pricing import AwsPriceReader, micro_usd, parse_product
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.efa import EfaCard
-from shared.core.node_class import MachineImage, SelectorTerm
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.node_class import MachineImage, SelectorTerm
+from shared.core.scheduling_terms.efa import EfaCard
 from shared.ports.errors import ThrottledError
 from tests.embedded.ec2.support import Cloud
 from tests.fakes.system import ManualClock

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.adapters.ec2_instances import Ec2Instances
+from shared.adapters.ec2.instances import Ec2Instances
 from shared.adapters.pacing import Pacer
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchErrorKind
-from shared.core.launch_request import LaunchRequest, client_token
-from shared.core.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
-from shared.core.token_bucket import BucketSize
+from shared.core.capacity.token_bucket import BucketSize
+from shared.core.launching.launch_outcome import LaunchErrorKind
+from shared.core.launching.launch_request import LaunchRequest, client_token
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_class import FleetTargetingMode, MachineImage, OpenReservationPreference
 from shared.names import BATCH_TAG, NODE_CLASS_TAG, NODE_POOL_TAG, OWNER_TAG
 from shared.ports.errors import IdempotencyMismatchError, ThrottledError, UnknownOutcomeError
 from tests.adapters.ec2_world import DEPLOYMENT, Ec2World

@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
-from shared.core.instance_type import CapacityType
-from shared.core.json_codec import dumps
-from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
-from shared.core.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
-from shared.core.plan import OfferingKey
-from shared.core.shortage import PROBE_TIME, Shortage
-from shared.core.unavailable_offerings import SubnetKey
+from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from shared.core.capacity.shortage import PROBE_TIME, Shortage
+from shared.core.capacity.unavailable_offerings import SubnetKey
+from shared.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchedInstance,
+    LaunchError,
+    LaunchErrorKind,
+    LaunchOutcome,
+)
+from shared.core.launching.launch_request import FLEET_COUNT_MAX, build_launch_request, client_token
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
+from shared.core.serialisation.json_codec import dumps
 from shared.names import LISTING_INDEX, LISTING_KEY
 from shared.ports.launches import LaunchAttemptStore, ShortageHistory
 from tests.adapters import ministack

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, LeaseState
+from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, LeaseState
 from shared.names import LISTING_INDEX, LISTING_KEY
 from tests.adapters import ministack
 from tests.adapters.stores import Stores, dynamodb_stores

@@ -11,7 +11,7 @@ import pytest
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
-from shared.core.json_codec import loads
+from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.adapters import ministack

@@ -1,7 +1,7 @@
 """EC2's rate, kept by waiting."""
 
 from shared.adapters.pacing import Pacer
-from shared.core.token_bucket import MUTATING_CALLS, BucketSize, TokenBucket
+from shared.core.capacity.token_bucket import MUTATING_CALLS, BucketSize, TokenBucket
 
 
 def test_a_burst_within_the_capacity_does_not_wait() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_table import CURRENT_FORM, DATA, FORM
+from shared.adapters.dynamodb.table import CURRENT_FORM, DATA, FORM
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
 from shared.adapters.safety.tallies import DynamoDbTallies
 from shared.core.safety.endings import EndingKind

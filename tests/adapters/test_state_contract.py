@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.ledger import COUNT_LAG, Balance
-from shared.core.node_claim import ClaimState, LeaseState, NodeClaim
-from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import PlacedReplicas
-from shared.core.unavailable_offerings import Market, SubnetKey, Unavailable
+from shared.core.capacity.ledger import COUNT_LAG, Balance
+from shared.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from shared.ports.state import TURN_ROW, ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
 from tests.adapters.stores import Stores
 from tests.fakes.system import START

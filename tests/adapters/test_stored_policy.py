@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_decisions import StoredDecisions
-from shared.adapters.dynamodb_policy import DynamoDbPolicyStore
-from shared.core.node_class import NodeClassStatus
+from shared.adapters.dynamodb.decisions import StoredDecisions
+from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
+from shared.core.model.node_class import NodeClassStatus
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
 from shared.ports.state import ConflictError, Decision
 from tests.adapters import ministack

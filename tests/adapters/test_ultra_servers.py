@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from shared.adapters.ec2_reservations import Ec2ReservationReader
-from shared.core.capacity_reservation import CapacityReservation
+from shared.adapters.ec2.reservations import Ec2ReservationReader
+from shared.core.model.capacity_reservation import CapacityReservation
 from tests.embedded.ec2.support import Cloud
 
 

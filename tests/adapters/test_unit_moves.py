@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.adapters.ec2_unit_moves import Ec2UnitMover
+from shared.adapters.ec2.unit_moves import Ec2UnitMover
 from shared.ports.errors import AwsError
 from tests.embedded.ec2.support import Cloud
 

@@ -9,10 +9,10 @@ from bench.mix import Mix, mix_snapshot
 from bench.world import NOW
 from bench.worlds import WORLDS
 from shared.core.checker import check
-from shared.core.json_codec import dumps, loads
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.serialisation.json_codec import dumps, loads
 
 POLICY = SchedulingPolicy()
 

@@ -14,8 +14,8 @@ from bench.catalogue import GPU, ec2_catalogue
 from bench.harness import fresh, medians
 from bench.ladder import price_micro_usd
 from bench.mix import Mix, mix_snapshot
-from shared.core.json_codec import dumps, loads
-from shared.core.snapshot import Snapshot
+from shared.core.model.snapshot import Snapshot
+from shared.core.serialisation.json_codec import dumps, loads
 
 
 def test_times_and_sizes_are_medians() -> None:

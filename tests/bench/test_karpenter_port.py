@@ -9,11 +9,11 @@ from bench.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
 from bench.mix import Mix, mix_snapshot, tuned_pools
 from bench.world import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
 from bench.worlds import WORLDS
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.workload import AffinityTerm, LabelSelector, Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 
 @pytest.mark.parametrize("count", [1, 50, 100, 500, 1000, 2000])

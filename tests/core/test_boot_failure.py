@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from shared.core.boot_failure import (
+from shared.core.capacity.boot_failure import (
     FIRST_REST,
     LONGEST_REST,
     BootFailures,
@@ -10,7 +10,7 @@ from shared.core.boot_failure import (
     forgotten_at,
     without_suspected,
 )
-from shared.core.capacity_reservation import ReservationKind
+from shared.core.model.capacity_reservation import ReservationKind
 from tests.fakes.system import START
 from tests.fakes.values import reservation
 

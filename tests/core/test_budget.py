@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.node_pool import Budget, DisruptionReason
-from shared.core.schedule import (
+from shared.core.model.node_pool import Budget, DisruptionReason
+from shared.core.model.schedule import (
     UNLIMITED,
     Allowance,
     CronSchedule,

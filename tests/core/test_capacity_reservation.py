@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 
 NOW = datetime(2026, 1, 15, 8, 0, tzinfo=UTC)
 

@@ -3,9 +3,8 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.conditions import (
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.conditions import (
     Condition,
     ConditionStatus,
     ConditionType,
@@ -13,15 +12,16 @@ from shared.core.conditions import (
     node_class_conditions,
     node_pool_conditions,
 )
-from shared.core.node_class import (
+from shared.core.model.node_class import (
     CapacityReservationSelectorTerm,
     MachineImage,
     NodeClass,
     NodeClassStatus,
     Subnet,
 )
-from shared.core.node_pool import NodePool
-from shared.core.requirements import Requirements
+from shared.core.model.node_pool import NodePool
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.fakes.system import START
 
 LATER = START + timedelta(minutes=1)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.discovery_turn import LEASE, DiscoveryTurn, after_event, after_reading, is_taken
+from shared.core.capacity.discovery_turn import LEASE, DiscoveryTurn, after_event, after_reading, is_taken
 from tests.fakes.system import START
 
 

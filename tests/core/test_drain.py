@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.drain import (
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.node_claim import ClaimState, DrainReason
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life.drain import (
     VOLUNTARY_GRACE,
     WITHDRAWN_GRACE,
     awaited_count,
@@ -16,8 +18,6 @@ from shared.core.drain import (
     released,
     voluntary_deadline,
 )
-from shared.core.node_claim import ClaimState, DrainReason
-from shared.core.snapshot import PlacedReplicas
 from tests.fakes.system import START
 from tests.fakes.values import node_claim, reservation
 

@@ -6,19 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.json_codec import CodecError, dumps, from_json, loads, to_json
-from shared.core.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
-from shared.core.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import Budget, Disruption, DisruptionReason, NodePool
-from shared.core.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.taint import Taint, Toleration
-from shared.core.workload import (
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, Lease, LeaseState, NodeClaim
+from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import Budget, Disruption, DisruptionReason, NodePool
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import (
     AffinityTerm,
     Demand,
     FallbackStep,
@@ -29,6 +24,11 @@ from shared.core.workload import (
     TopologySpreadConstraint,
     Workload,
 )
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, Toleration
+from shared.core.serialisation.json_codec import CodecError, dumps, from_json, loads, to_json
 
 NOW = datetime(2026, 1, 15, 12, 30, tzinfo=UTC)
 KEY = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.RESERVED, "cr-1")

@@ -1,6 +1,6 @@
 import pytest
 
-from shared.core import labels
+from shared.core.scheduling_terms import labels
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from types import MappingProxyType
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.launch_pools import INSTANCE_TYPES_MAX, NoLaunchablePoolError, launch_pools
-from shared.core.node_claim import ClaimState, Lease, NodeClaim
-from shared.core.plan import OfferingKey
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.launching.launch_pools import INSTANCE_TYPES_MAX, NoLaunchablePoolError, launch_pools
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 ZONES = {"a": ("us-east-1a", "use1-az1"), "b": ("us-east-1b", "use1-az2")}
 

@@ -4,12 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from shared.adapters.ec2_fleet import create_fleet_parameters
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.efa import EFA, EfaCard
-from shared.core.instance_type import CapacityType
-from shared.core.json_codec import dumps, loads
-from shared.core.launch_outcome import (
+from shared.adapters.ec2.fleet import create_fleet_parameters
+from shared.core.capacity.unavailable_offerings import Market, SubnetKey, quota_group
+from shared.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
     LaunchError,
@@ -17,8 +14,8 @@ from shared.core.launch_outcome import (
     LaunchOutcome,
     react_to,
 )
-from shared.core.launch_pools import AllRestError, NoLaunchablePoolError
-from shared.core.launch_request import (
+from shared.core.launching.launch_pools import AllRestError, NoLaunchablePoolError
+from shared.core.launching.launch_request import (
     LaunchFacts,
     LaunchRequest,
     build_launch_request,
@@ -26,11 +23,14 @@ from shared.core.launch_request import (
     launch_key,
     roomiest_subnets,
 )
-from shared.core.launch_template import NodeClassUnlaunchableError
-from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, Subnet
-from shared.core.plan import OfferingKey
-from shared.core.resources import Resources
-from shared.core.unavailable_offerings import Market, SubnetKey, quota_group
+from shared.core.launching.launch_template import NodeClassUnlaunchableError
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.efa import EFA, EfaCard
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import NODE_CLAIM_TAG
 from tests.fakes.system import START
 from tests.fakes.values import reservation

@@ -6,9 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.efa import EfaCard
-from shared.core.launch_template import (
+from shared.core.launching.launch_template import (
     NODE_CLASS_HASH_TAG,
     RESERVATION_TAG,
     TEMPLATES_MAX,
@@ -18,7 +16,9 @@ from shared.core.launch_template import (
     launch_template,
     superfluous_templates,
 )
-from shared.core.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, OpenReservationPreference
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.node_class import FleetTargetingMode, NodeClass, NodeClassStatus, OpenReservationPreference
+from shared.core.scheduling_terms.efa import EfaCard
 from shared.names import NODE_CLASS_TAG, OWNER_TAG
 
 CLASS = NodeClass("default", static_hash="h1", status=NodeClassStatus(security_group_ids=("sg-1",)))

@@ -2,7 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor, usd
+from shared.core.scheduling_terms.money import (
+    ATTO_USD_PER_MICRO_USD,
+    reserved_price_atto_usd,
+    reserved_price_divisor,
+    usd,
+)
 
 DEAREST = 407_680_000  # u7in-32tb.224xlarge in the ODCR RFC's example
 CHEAPEST_SPOT = 1_500  # t4g.nano

@@ -2,10 +2,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState, NodeClaim
-from shared.core.plan import OfferingKey
-from shared.core.resources import Resources
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ALLOWED_TRANSITIONS, LIVE_STATES, ClaimState, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.resources import Resources
 
 
 def claim(state: ClaimState) -> NodeClaim:

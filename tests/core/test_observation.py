@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.instance import Instance
-from shared.core.node_claim import ALLOWED_TRANSITIONS, ClaimState
-from shared.core.observation import RUNNING_WITHIN, VISIBLE_WITHIN, Meaning, meaning
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState
+from shared.core.node_life.observation import RUNNING_WITHIN, VISIBLE_WITHIN, Meaning, meaning
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim
 

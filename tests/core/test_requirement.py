@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.requirement import LARGEST_INTEGER, SMALLEST_INTEGER, Operator, Requirement, RequirementError
+from shared.core.scheduling_terms.requirement import (
+    LARGEST_INTEGER,
+    SMALLEST_INTEGER,
+    Operator,
+    Requirement,
+    RequirementError,
+)
 
 KEY = "key"
 

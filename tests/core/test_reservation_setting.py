@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance import Instance
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState
-from shared.core.observation import rebought
-from shared.core.requirement import Operator
+from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
+from shared.core.node_life.observation import rebought
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import demand, fx_reserved, planned, require, with_demand, workload
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation

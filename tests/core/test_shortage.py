@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.shortage import (
+from shared.core.capacity.shortage import (
     FIRST_REST,
     LONGEST_REST,
     PROBE_TIME,

@@ -13,7 +13,7 @@ import pytest
 
 from demo.observer import Observed
 from infra.naming import function_name
-from shared.adapters.dynamodb_offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World

@@ -16,10 +16,10 @@ import pytest
 from demo.observer import Instance, JsonObject, Observed
 from infra.naming import function_name
 from shared import names
-from shared.core.json_codec import loads
-from shared.core.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.plan import OfferingKey
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
+from shared.core.serialisation.json_codec import loads
 from shared.names import DEPLOYMENT, Function, Queue, Table
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World

@@ -19,7 +19,7 @@ from reservoir.deployment.connect import deployed, fleet
 from reservoir.deployment.deploy import Deploy
 from reservoir.deployment.destroy import Destroy, DestroyRefusedError
 from shared.deployment.deployment import read
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk
 

@@ -22,7 +22,7 @@ from reservoir.deployment.account import Account
 from reservoir.deployment.connect import deployed
 from reservoir.deployment.deploy import Deploy
 from shared.deployment.deployment import read, table_field
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.names import LEASE_KEY, Function, Table, output_name
 from tests.deployed.world import World
 from tests.deployment.embedded_cdk import EmbeddedCdk, delete_stack

@@ -14,7 +14,7 @@ from shared.core.safety.endings import DEFAULT_BOUNDS, EndingKind
 from shared.deployment.deployment import Deployment, find, read
 from shared.deployment.ending_bounds import EndingBounds
 from shared.deployment.settings import DeploymentSettings
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.ending_bounds import ending_bounds
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "deployments"

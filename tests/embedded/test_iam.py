@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from embedded.client import EmbeddedAws
-from embedded.ec2.protocol import Call
+from embedded.ec2.api.protocol import Call
 from embedded.ec2_permissions import Check, checks
 from tests.embedded.conftest import Resources, allow, unique, until
 

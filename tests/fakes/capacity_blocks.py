@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shared.core.boot_failure import BootFailures, forgotten_at
+from shared.core.capacity.boot_failure import BootFailures, forgotten_at
 from shared.ports.capacity_blocks import BlockStatus
 from shared.ports.errors import AwsError
 from shared.ports.system import Clock

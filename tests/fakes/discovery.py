@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.catalogue import DiscoveredType
-from shared.core.node_class import MachineImage, SelectorTerm, Subnet
+from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_class import MachineImage, SelectorTerm, Subnet
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.errors import AwsError, ThrottledError
 

@@ -1,6 +1,6 @@
 """The turn of discovery in memory."""
 
-from shared.core.discovery_turn import DiscoveryTurn
+from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.ports.state import ConflictError, StoredTurn
 
 

@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance import Instance
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
-from shared.core.launch_request import LaunchOverride, LaunchRequest, supports_minimum
-from shared.core.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
+from shared.core.launching.launch_request import LaunchOverride, LaunchRequest, supports_minimum
+from shared.core.launching.launch_template import LaunchTemplate, StoredTemplate
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.ec2 import InstanceHealth, TerminationReceipt
 from shared.ports.errors import AwsError, IdempotencyMismatchError, ThrottledError

@@ -5,14 +5,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.idle import idle_since
-from shared.core.instance_type import InstanceType
-from shared.core.ledger import Balance, exhausted, holds_open_lease, is_moving, observed, relieved
-from shared.core.ledger import absorbed as lease_absorbed
-from shared.core.ledger import settled as lease_settled
-from shared.core.node_claim import NodeClaim
-from shared.core.unavailable_offerings import Place, Unavailable, with_shortages
+from shared.core.capacity.idle import idle_since
+from shared.core.capacity.ledger import Balance, exhausted, holds_open_lease, is_moving, observed, relieved
+from shared.core.capacity.ledger import absorbed as lease_absorbed
+from shared.core.capacity.ledger import settled as lease_settled
+from shared.core.capacity.unavailable_offerings import Place, Unavailable, with_shortages
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
     TURN_ROW,

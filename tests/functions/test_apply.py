@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.runtime.custom_resource import answered
-from shared.usecases.deploy_policy import APPLIED, NOT_APPLIED, Deployment
+from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, Deployment
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 

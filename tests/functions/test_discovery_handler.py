@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from functions.discover_reservations.handler import handler
-from shared.usecases.discover_on_event import DiscoverOnEvent
+from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
 from tests.usecases.planning_world import PlanningWorld, node_class_manifest
 

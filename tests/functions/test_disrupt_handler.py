@@ -5,7 +5,7 @@ import json
 import pytest
 
 from functions.disrupt.handler import handler
-from shared.core.node_claim import ClaimState
+from shared.core.model.node_claim import ClaimState
 from tests.usecases.disrupt_world import DisruptWorld
 
 

@@ -12,9 +12,9 @@ from functions.collect.handler import handler as collect
 from functions.expire.handler import handler as expire
 from functions.launch.handler import handler as launch
 from functions.react.handler import handler as react
-from shared.core.json_codec import CodecError, dumps
-from shared.core.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.node_claim import ClaimState
+from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from shared.core.model.node_claim import ClaimState
+from shared.core.serialisation.json_codec import CodecError, dumps
 from tests.fakes.messaging import MemoryRedelivery
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from infra.scheduling import planner_environment
 from shared import names
-from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.names import Queue, Table
 from shared.ports.errors import ThrottledError
 from shared.ports.state import ConflictError
@@ -21,7 +21,7 @@ from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.environment import SettingsError
 from shared.runtime.observability import count, observed
 from shared.runtime.settings import REGION, VM_MEMORY_OVERHEAD_PERCENT, Settings
-from shared.usecases.reject_demand import RejectDemand
+from shared.usecases.demand.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
 
 ENVIRONMENT = {

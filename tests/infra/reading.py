@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.acknowledgements import as_reported
+from infra.iam.acknowledgements import as_reported
 
 Resource = Mapping[str, Any]
 Resources = Mapping[str, Resource]

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import pytest
 
-from infra.acknowledgements import as_reported
 from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
+from infra.iam.acknowledgements import as_reported
 from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, counted_alarm
 from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm

@@ -15,8 +15,8 @@ from botocore import xform_name
 from botocore.loaders import Loader
 from botocore.model import ServiceModel, Shape
 
-from infra.aws_models import OPERATIONS, trim
-from infra.bundle import ROOT
+from infra.assets.aws_models import OPERATIONS, trim
+from infra.assets.bundle import ROOT
 from tests.infra.test_assets import asset_folder, functions_of
 
 FULL = Path(botocore.__file__).parent / "data"
@@ -72,9 +72,13 @@ def test_every_client_that_the_product_makes_is_in_the_layer() -> None:
     asked = services_with_clients()
     assert len(asked) > 5, "clients are made in another way than this test reads"
     missing = asked - OPERATIONS.keys()
-    assert not missing, f"add {sorted(missing)} to OPERATIONS in infra/aws_models.py: no function could make a client"
+    assert not missing, (
+        f"add {sorted(missing)} to OPERATIONS in infra/assets/aws_models.py: no function could make a client"
+    )
     unused = OPERATIONS.keys() - asked
-    assert not unused, f"take {sorted(unused)} out of OPERATIONS in infra/aws_models.py: nothing asks for a client"
+    assert not unused, (
+        f"take {sorted(unused)} out of OPERATIONS in infra/assets/aws_models.py: nothing asks for a client"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(OPERATIONS))
@@ -82,8 +86,10 @@ def test_every_operation_that_the_adapters_call_is_in_the_layer(name: str) -> No
     spoken = words()
     called = {operation for operation in service(FULL, name).operation_names if xform_name(operation) in spoken}
     listed = set(OPERATIONS[name])
-    assert not called - listed, f"add {sorted(called - listed)} to {name} in infra/aws_models.py"
-    assert not listed - called, f"no adapter calls {sorted(listed - called)}: take them out of infra/aws_models.py"
+    assert not called - listed, f"add {sorted(called - listed)} to {name} in infra/assets/aws_models.py"
+    assert not listed - called, (
+        f"no adapter calls {sorted(listed - called)}: take them out of infra/assets/aws_models.py"
+    )
 
 
 def described(shape: Shape | None, above: tuple[str, ...] = ()) -> Any:

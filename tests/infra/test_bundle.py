@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.bundle import LAMBDA, content_hash
-from infra.bytecode import BytecodeError, compile_for, compile_here
+from infra.assets.bundle import LAMBDA, content_hash
+from infra.assets.bytecode import BytecodeError, compile_for, compile_here
 from shared.names import DEFAULT_STACK
 from tests.infra.test_assets import asset_folder, functions_of
 

@@ -13,7 +13,7 @@ from infra.manifests import MANIFESTS_LIMIT_BYTES, read_manifests
 from infra.naming import DEPLOYMENT_CONTEXT
 from shared import names
 from shared.deployment.settings import DeploymentSettings
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.names import DEFAULT_STACK
 from tests.infra.reading import as_list, of_type, statements
 from tests.infra.synthesis import template_app

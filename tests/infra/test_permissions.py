@@ -2,7 +2,7 @@ import json
 import re
 from pathlib import Path
 
-from infra.acknowledgements import as_reported
+from infra.iam.acknowledgements import as_reported
 from shared.names import DEFAULT_STACK, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 from tests.infra.synthesis import template_app

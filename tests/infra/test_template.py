@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from infra.acknowledgements import as_reported
-from infra.bundle import UNZIPPED_LIMIT_MIB
+from infra.assets.bundle import UNZIPPED_LIMIT_MIB
 from infra.config import FUNCTIONS
+from infra.iam.acknowledgements import as_reported
 from infra.safety import safety_environment
 from infra.scheduling import planner_environment
 from shared import names

@@ -2,21 +2,21 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.node_class import (
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_class import (
     CapacityReservationSelectorTerm,
     MachineImage,
     NodeClass,
     NodeClassStatus,
     SelectorTerm,
 )
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.taint import Taint, TaintEffect, Toleration
-from shared.core.workload import FallbackStep, Workload
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import FallbackStep, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
 from shared.manifests.crosscheck import World, cross_check
 
 RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)

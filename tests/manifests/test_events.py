@@ -6,9 +6,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import DrainReason
-from shared.core.plan import ReasonCode
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import DrainReason
+from shared.core.model.plan import ReasonCode
 from shared.core.safety.endings import EndingKind
 from shared.manifests.events import (
     EVENTS,
@@ -39,7 +39,7 @@ from shared.manifests.events import (
     WorkloadRef,
     WorkloadRejected,
 )
-from shared.manifests.problems import Problem
+from shared.manifests.parsing.problems import Problem
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)

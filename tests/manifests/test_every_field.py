@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.node_class import SelectorTerm
-from shared.core.taint import Taint, TaintEffect, Toleration
-from shared.core.workload import AffinityTerm, LabelSelector, LabelSelectorExpression, LabelSelectorOperator
-from shared.manifests.affinity import TOPOLOGY_KEYS
-from shared.manifests.load import Document
-from shared.manifests.node_class import NodeClassManifest
-from shared.manifests.node_pool import NodePoolManifest
-from shared.manifests.problems import Severity
+from shared.core.model.node_class import SelectorTerm
+from shared.core.model.workload import AffinityTerm, LabelSelector, LabelSelectorExpression, LabelSelectorOperator
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
+from shared.manifests.kinds.affinity import TOPOLOGY_KEYS
+from shared.manifests.kinds.node_class import NodeClassManifest
+from shared.manifests.kinds.node_pool import NodePoolManifest
+from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Severity
 from shared.manifests.validate import KINDS, read_document
-from shared.manifests.workload import WorkloadManifest
 from tests.manifests import valid
 
 GENERATOR = Path(__file__).parents[2] / "docs" / "generate.py"

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.workload import Workload
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import Workload
 from shared.manifests.crosscheck import World, cross_check
-from shared.manifests.load import Document, load_documents
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError, Problem, Severity
+from shared.manifests.parsing.load import Document, load_documents
+from shared.manifests.parsing.problems import ManifestError, Problem, Severity
+from shared.manifests.parsing.structure import check_structure
 from shared.manifests.render import to_yaml, wire_form
-from shared.manifests.structure import check_structure
 from shared.manifests.validate import read_document, read_files
 from tests.manifests import valid
 

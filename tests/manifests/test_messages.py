@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from shared.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, load_json, parse_demand
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from tests.manifests import valid
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from shared.core.node_class import (
+from shared.core.model.node_class import (
     CapacityReservationSelectorTerm,
     FleetTargetingMode,
     OpenReservationPreference,
     SelectorTerm,
 )
-from shared.manifests.load import Document
-from shared.manifests.node_class import NodeClassManifest
-from shared.manifests.problems import Severity
+from shared.manifests.kinds.node_class import NodeClassManifest
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Severity
 from shared.manifests.validate import read_document
 from tests.manifests import valid
 

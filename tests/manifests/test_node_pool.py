@@ -3,13 +3,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.core import labels
-from shared.core.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.requirement import Operator, Requirement
-from shared.core.resources import Resources
-from shared.core.taint import Taint, TaintEffect
-from shared.manifests.load import Document
-from shared.manifests.node_pool import NodePoolManifest
+from shared.core.model.node_pool import Budget, ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, TaintEffect
+from shared.manifests.kinds.node_pool import NodePoolManifest
+from shared.manifests.parsing.load import Document
 from shared.manifests.validate import read_document
 from tests.manifests import valid
 

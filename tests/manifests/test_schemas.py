@@ -6,7 +6,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from shared.manifests.load import load_documents
+from shared.manifests.parsing.load import load_documents
 from tests.manifests import valid
 
 ROOT = Path(__file__).parents[2]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.node_class import NodeClassStatus
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.node_class import NodeClassStatus
 from shared.manifests.status import node_class_status
 from tests.fakes.system import START
 from tests.fakes.values import reservation

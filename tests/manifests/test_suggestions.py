@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from shared.manifests import nearest
-from shared.manifests.fields import check_duration
-from shared.manifests.load import Document
-from shared.manifests.problems import Problem
+from shared.manifests.parsing import nearest
+from shared.manifests.parsing.fields import check_duration
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Problem
 from shared.manifests.validate import read_document
 from tests.manifests import valid
 

@@ -2,13 +2,8 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.taint import TaintEffect, Toleration, TolerationOperator
-from shared.core.workload import (
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.workload import (
     AffinityTerm,
     FallbackStep,
     Gang,
@@ -18,9 +13,14 @@ from shared.core.workload import (
     PreferredNodeTerm,
     TopologySpreadConstraint,
 )
-from shared.manifests.load import Document
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import TaintEffect, Toleration, TolerationOperator
+from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.parsing.load import Document
 from shared.manifests.validate import read_document
-from shared.manifests.workload import WorkloadManifest
 from tests.manifests import valid
 
 ZONE_A = Requirements.of(Requirement.new(labels.ZONE, Operator.IN, ["us-west-2a"]))

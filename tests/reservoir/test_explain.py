@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from reservoir.app import app
-from shared.core.node_claim import NodeClaim
+from shared.core.model.node_claim import NodeClaim
 from tests.fakes.state import MemoryDecisions, MemoryNodeClaims, MemoryWorkloads
 from tests.usecases.disrupt_world import DisruptWorld
 

@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from reservoir.app import app
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.conditions import node_class_conditions
-from shared.core.ledger import Balance
-from shared.core.node_claim import ClaimState
-from shared.core.node_class import NodeClassStatus
-from shared.manifests.launch_limits import LaunchLimits
-from shared.manifests.load import load_documents
+from shared.core.capacity.ledger import Balance
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.conditions import node_class_conditions
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_class import NodeClassStatus
+from shared.manifests.kinds.launch_limits import LaunchLimits
+from shared.manifests.parsing.load import load_documents
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError, ReservationRecord
-from shared.usecases.policy_objects import policy_of
+from shared.usecases.policy.policy_objects import policy_of
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
 from tests.fakes.system import START, ManualClock

@@ -17,7 +17,7 @@ from tests.test_tidy import ROOT
 
 __all__ = ["make_once"]
 
-STEP = Path(__file__).parent / "step.py"
+START = Path(__file__).parent / "start.py"
 PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 
 
@@ -45,7 +45,7 @@ class ReleaseProcess:
 
     def __init__(self, code: Path, endpoint: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own code, of two ages
-            [sys.executable, "-B", str(STEP), endpoint],
+            [sys.executable, "-B", str(START), endpoint],
             cwd=code,
             env={"PYTHONPATH": str(code), "PATH": ""},
             stdin=subprocess.PIPE,

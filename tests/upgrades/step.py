@@ -9,12 +9,12 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_reservations import DynamoDbReservationStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
-from shared.core.ledger import COUNT_LAG
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.snapshot import PlacedReplicas
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.core.capacity.ledger import COUNT_LAG
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
 from shared.ports.state import PlannedCommit
 from tests.adapters import ministack
 from tests.fakes.system import START, ManualClock

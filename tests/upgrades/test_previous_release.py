@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from shared.adapters.dynamodb_node_claims import DynamoDbNodeClaimStore
-from shared.adapters.dynamodb_workloads import DynamoDbWorkloadStore
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.ports.state import UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING

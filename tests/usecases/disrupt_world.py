@@ -7,28 +7,29 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared.core import checker, labels, scheduler
-from shared.core.capacity_reservation import CapacityReservation
+from shared.core import checker, scheduler
 from shared.core.disruption.command import DisruptionDecision
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.json_codec import loads
-from shared.core.node_claim import OPEN_LEASE_STATES, ClaimState, NodeClaim
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, NodeClaim
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from shared.ports.policy import PolicyKind, PolicyStatus, PutPolicy
 from shared.ports.state import WorkloadRecord
-from shared.usecases.commit_plan import PlanCommitter
-from shared.usecases.disrupt import LATEST_DECISION, Disrupt, DisruptReport
-from shared.usecases.gather_snapshot import SnapshotGatherer
-from shared.usecases.move_units import MoveUnits
-from shared.usecases.provision import Provision
-from shared.usecases.replace_nodes import ReplaceNodes
-from shared.usecases.stored_policy import StoredPolicy
-from shared.usecases.workload_status import WorkloadStatus
+from shared.usecases.disruption.disrupt import LATEST_DECISION, Disrupt, DisruptReport
+from shared.usecases.disruption.move_units import MoveUnits
+from shared.usecases.disruption.replace_nodes import ReplaceNodes
+from shared.usecases.policy.stored_policy import StoredPolicy
+from shared.usecases.provisioning.commit_plan import PlanCommitter
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from shared.usecases.provisioning.provision import Provision
+from shared.usecases.provisioning.workload_status import WorkloadStatus
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.system import SequentialIds

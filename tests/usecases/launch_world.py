@@ -5,37 +5,37 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.node_claim import ClaimState, DrainReason, Lease, NodeClaim
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
-from shared.core.snapshot import PlacedReplicas
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
-from shared.usecases.block_drains import BlockDrains
-from shared.usecases.broken_capacity import BrokenCapacity
-from shared.usecases.collect import Collect
-from shared.usecases.drain_deadlines import DrainDeadlines
-from shared.usecases.draining import Draining, DrainWish
-from shared.usecases.early_ends import EarlyEnds
-from shared.usecases.expire import Expire
-from shared.usecases.freed_units import FreedUnits
-from shared.usecases.launch import Launch
-from shared.usecases.launch_effects import LaunchEffects
-from shared.usecases.launch_gangs import LaunchGangs
-from shared.usecases.launch_reactions import LaunchReactions
-from shared.usecases.node_life import NodeLife
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.react import React
-from shared.usecases.reservation_starts import ReservationStarts
+from shared.usecases.discovery.freed_units import FreedUnits
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.discovery.reservation_starts import ReservationStarts
+from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.draining.drain_deadlines import DrainDeadlines
+from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.launching.launch import Launch
+from shared.usecases.launching.launch_effects import LaunchEffects
+from shared.usecases.launching.launch_gangs import LaunchGangs
+from shared.usecases.launching.launch_reactions import LaunchReactions
+from shared.usecases.node_life.broken_capacity import BrokenCapacity
+from shared.usecases.node_life.collect import Collect
+from shared.usecases.node_life.early_ends import EarlyEnds
+from shared.usecases.node_life.expire import Expire
+from shared.usecases.node_life.node_life import NodeLife
+from shared.usecases.node_life.react import React
 from shared.usecases.safety.envelope import Envelope
 from shared.usecases.safety.tables import OwnTables
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures

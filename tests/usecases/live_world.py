@@ -4,9 +4,9 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from shared.adapters.ec2_capacity_blocks import Ec2CapacityBlocks
-from shared.core.node_claim import NodeClaim
-from shared.core.notice import Notice, parse_notice
+from shared.adapters.ec2.capacity_blocks import Ec2CapacityBlocks
+from shared.core.model.node_claim import NodeClaim
+from shared.core.node_life.notice import Notice, parse_notice
 from shared.ports.messaging import LaunchBatch
 from tests.adapters.ec2_world import Ec2World
 from tests.fakes.capacity_blocks import MemoryBootFailures

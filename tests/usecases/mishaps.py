@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from shared.adapters.dynamodb_table import RowFormError
-from shared.core.instance import Instance
-from shared.core.node_claim import NodeClaim
-from shared.core.notice import Notice, NoticeKind
+from shared.adapters.dynamodb.table import RowFormError
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import NodeClaim
+from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.messages import SubmitMessage
 from shared.names import OWNER_TAG
 from shared.ports.errors import ThrottledError
-from shared.usecases.discover_reservations import DiscoverReservations
-from shared.usecases.intake import Intake
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.resolve_node_classes import NodeClassResolver
+from shared.usecases.demand.intake import Intake
+from shared.usecases.discovery.discover_reservations import DiscoverReservations
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 from tests.fakes.discovery import MemoryLaunchEnvironment
 from tests.fakes.ec2 import FakeEc2, _Launched
 from tests.fakes.safety import ROLES

@@ -4,27 +4,27 @@ from datetime import datetime
 from typing import Any
 
 from shared.core import checker, scheduler
-from shared.core import labels as known
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.catalogue import DiscoveredType
-from shared.core.efa import EFA, EfaCard
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
+from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms import labels as known
+from shared.core.scheduling_terms.efa import EFA, EfaCard
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.ports.state import ReservationRecord, WorkloadRecord
-from shared.usecases.commit_plan import PlanCommitter
-from shared.usecases.discover_offerings import DiscoverOfferings
-from shared.usecases.discover_reservations import DiscoverReservations, Discovery
-from shared.usecases.gather_snapshot import SnapshotGatherer
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.provision import Provision, ProvisionReport
-from shared.usecases.resolve_node_classes import NodeClassResolver
-from shared.usecases.workload_status import WorkloadStatus
+from shared.usecases.discovery.discover_offerings import DiscoverOfferings
+from shared.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver
+from shared.usecases.provisioning.commit_plan import PlanCommitter
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from shared.usecases.provisioning.provision import Provision, ProvisionReport
+from shared.usecases.provisioning.workload_status import WorkloadStatus
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.discovery import (
     MemoryInstanceTypes,

@@ -5,14 +5,14 @@ from typing import Any
 
 from hypothesis import given
 
-from shared.core.json_codec import dumps, loads
-from shared.core.workload import Workload
+from shared.core.model.workload import Workload
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import to_yaml
 from shared.ports.state import ConflictError
-from shared.usecases.apply_policy import ApplyPolicy
-from shared.usecases.show_policy import ShowPolicy
+from shared.usecases.policy.apply_policy import ApplyPolicy
+from shared.usecases.policy.show_policy import ShowPolicy
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryState
 from tests.fakes.system import ManualClock

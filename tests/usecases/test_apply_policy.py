@@ -3,15 +3,15 @@ from pathlib import Path
 
 import pytest
 
-from shared.core.conditions import Condition, ConditionStatus, ConditionType
+from shared.core.model.conditions import Condition, ConditionStatus, ConditionType
 from shared.manifests.events import Change, PolicyChanged
-from shared.manifests.problems import ManifestError, Severity
+from shared.manifests.parsing.problems import ManifestError, Severity
 from shared.manifests.render import to_yaml
 from shared.ports.messaging import LaunchBatch, OutboundEvent
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError
-from shared.usecases.apply_policy import ApplyPolicy, names_in
-from shared.usecases.policy_objects import policy_of
+from shared.usecases.policy.apply_policy import ApplyPolicy, names_in
+from shared.usecases.policy.policy_objects import policy_of
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.system import START
 

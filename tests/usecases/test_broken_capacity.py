@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.ports.capacity_blocks import BlockStatus
 from shared.ports.ec2 import InstanceHealth
 from shared.ports.errors import AwsError

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.instance import Instance
-from shared.core.launch_template import StoredTemplate
-from shared.core.node_claim import ClaimState
+from shared.core.launching.launch_template import StoredTemplate
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ClaimState
 from shared.core.safety.endings import EndingKind
 from shared.core.safety.tally import Lift
 from shared.names import NODE_CLASS_TAG

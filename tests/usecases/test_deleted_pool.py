@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.node_claim import ClaimState
+from shared.core.model.node_claim import ClaimState
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PutPolicy
-from shared.usecases.explain_node import ExplainNode
+from shared.usecases.explaining.explain_node import ExplainNode
 from shared.usecases.safety.envelope import LiftEnvelope
 from tests.usecases.disrupt_world import DisruptWorld
 

@@ -6,7 +6,7 @@ import pytest
 from shared.manifests.events import Change
 from shared.names import MANIFEST_NAME, MANIFEST_TEXT, MANIFESTS_PROPERTY, REMOVED_PROPERTY
 from shared.ports.errors import AccessDeniedError
-from shared.usecases.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
+from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, DeployPolicy
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.usecases.test_apply_policy import applier, files, node_class, pool
 

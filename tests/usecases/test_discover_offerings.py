@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.offerings import ReservedPrices
-from shared.core.unavailable_offerings import Market
+from shared.core.capacity.offerings import ReservedPrices
+from shared.core.capacity.unavailable_offerings import Market
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.errors import ThrottledError
 from tests.usecases.planning_world import ON_DEMAND, SPOT, PlanningWorld

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.ports.errors import ThrottledError
-from shared.usecases.discover_on_event import DiscoverOnEvent
+from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
 from tests.fakes.system import START
 from tests.fakes.values import reservation

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.ledger import COUNT_LAG, Balance
-from shared.core.node_claim import ClaimState, LeaseState, NodeClaim
+from shared.core.capacity.ledger import COUNT_LAG, Balance
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
 from shared.ports.errors import ThrottledError
 from shared.ports.policy import PolicyKind, PolicyObject
-from shared.usecases.stored_policy import StoredPolicy
+from shared.usecases.policy.stored_policy import StoredPolicy
 from tests.fakes.discovery import SUBNETS
 from tests.fakes.system import START
 from tests.fakes.values import reservation

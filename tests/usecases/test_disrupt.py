@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core.labels import CAPACITY_RESERVATION_ID
-from shared.core.launch_outcome import LaunchErrorKind
-from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.launching.launch_outcome import LaunchErrorKind
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from shared.ports.state import COMMIT_ITEMS_MAX
-from shared.usecases.commit_command import decision_id
-from shared.usecases.commit_plan import in_transactions
+from shared.usecases.disruption.commit_command import decision_id
+from shared.usecases.provisioning.commit_plan import in_transactions
 from tests.fakes.effects import Effects
 from tests.fakes.values import node_claim
 from tests.usecases.disrupt_world import DisruptWorld

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from shared.core.node_claim import ClaimState
+from shared.core.model.node_claim import ClaimState
 from tests.fakes.effects import Effects
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import ZONES

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from shared.core.node_claim import ClaimState
+from shared.core.model.node_claim import ClaimState
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 from shared.ports.policy import DeletePolicy, PolicyKind
 from tests.conftest import Cover

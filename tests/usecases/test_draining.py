@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.ports.state import WorkloadRecord
 from tests.usecases.launch_world import World, on_demand, reserved
 

@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core.early_end import Cause, cause_of
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState
-from shared.core.unavailable_offerings import NodeClassKey
+from shared.core.capacity.unavailable_offerings import NodeClassKey
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
+from shared.core.node_life.early_end import Cause, cause_of
 from shared.ports.policy import PolicyKind
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import World, on_demand, spot

@@ -12,11 +12,11 @@ from functools import partial
 
 import pytest
 
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.node_claim import OPEN_LEASE_STATES, ClaimState, DrainReason
-from shared.core.notice import Notice, NoticeKind
-from shared.core.shortage import Shortage
+from shared.core.capacity.shortage import Shortage
+from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, DrainReason
+from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.conftest import Cover

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.drain import InstanceStatusPolicy
-from shared.core.node_claim import ClaimState, DrainReason
-from shared.core.node_pool import Budget, Disruption
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_claim import ClaimState, DrainReason
+from shared.core.model.node_pool import Budget, Disruption
+from shared.core.node_life.drain import InstanceStatusPolicy
 from shared.ports.ec2 import InstanceHealth
 from shared.ports.errors import ThrottledError
 from tests.fakes.effects import Effects, Killed

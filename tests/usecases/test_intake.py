@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError
+from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
-from shared.usecases.intake import TOMBSTONE_KEPT, Intake
+from shared.usecases.demand.intake import TOMBSTONE_KEPT, Intake
 from tests.fakes.messaging import MemoryQueue
 from tests.fakes.state import MemoryState
 from tests.fakes.system import START, ManualClock

@@ -5,17 +5,17 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance import Instance
-from shared.core.instance_type import CapacityType
-from shared.core.launch_outcome import LaunchError, LaunchErrorKind
-from shared.core.node_claim import ClaimState, LeaseState
-from shared.core.plan import OfferingKey
-from shared.core.shortage import PROBE_TIME, Shortage
-from shared.core.unavailable_offerings import Unavailable, resting
+from shared.core.capacity.shortage import PROBE_TIME, Shortage
+from shared.core.capacity.unavailable_offerings import Unavailable, resting
+from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
+from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, LeaseState
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms import labels
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
-from shared.usecases.launch import FIRST_RETRY_DELAY_S, LaunchResult
+from shared.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import START
 from tests.fakes.values import workload

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState
-from shared.core.node_class import Subnet
-from shared.core.unavailable_offerings import NodeClassKey, SubnetKey
+from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_class import Subnet
+from shared.core.scheduling_terms import labels
 from tests.usecases.launch_world import PRICES, on_demand
 from tests.usecases.live_world import LiveWorld
 

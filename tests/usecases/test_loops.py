@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from shared.core.launch_outcome import LaunchErrorKind
-from shared.core.node_claim import ClaimState
-from shared.core.node_class import NodeClass
-from shared.core.policy import MinValuesPolicy, SchedulingPolicy
+from shared.core.launching.launch_outcome import LaunchErrorKind
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_class import NodeClass
+from shared.core.model.policy import MinValuesPolicy, SchedulingPolicy
 from shared.ports.errors import RefusedError
 from shared.ports.policy import PolicyKind
-from shared.usecases.launch import LaunchResult
-from shared.usecases.stored_policy import StoredPolicy
+from shared.usecases.launching.launch import LaunchResult
+from shared.usecases.policy.stored_policy import StoredPolicy
 from tests.usecases.disrupt_world import DisruptWorld
 
 BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)

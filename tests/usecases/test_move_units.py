@@ -1,11 +1,11 @@
 """Units on their way between equal reservations: leased from before EC2 is asked until its count has gone down."""
 
-from shared.core.capacity_reservation import CapacityReservation
 from shared.core.disruption.unit_move import UnitMove
-from shared.core.node_claim import ClaimState, LeaseState, NodeClaim
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 from shared.ports.policy import PolicyKind
-from shared.usecases.move_units import Moved, MoveUnits
+from shared.usecases.disruption.move_units import Moved, MoveUnits
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.planning_world import node_pool_manifest
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from shared.core.efa import EFA
-from shared.core.instance_type import CapacityType
-from shared.core.json_codec import loads
-from shared.core.labels import HOSTNAME
-from shared.core.ledger import Balance
-from shared.core.node_claim import LeaseState
-from shared.core.plan import Plan, ReasonCode, UnplacedReplicas
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
-from shared.core.workload import AffinityTerm, Gang, LabelSelector
+from shared.core.capacity.ledger import Balance
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import LeaseState
+from shared.core.model.plan import Plan, ReasonCode, UnplacedReplicas
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import AffinityTerm, Gang, LabelSelector
+from shared.core.scheduling_terms.efa import EFA
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import loads
 from shared.ports.state import PlannedCommit
-from shared.usecases.provision import PlanRejectedError
+from shared.usecases.provisioning.provision import PlanRejectedError
 from tests.fakes.effects import Killed
 from tests.fakes.values import reservation
 from tests.usecases.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shared.core.node_claim import OPEN_LEASE_STATES, ClaimState
-from shared.core.resources import Resources
-from shared.core.workload import Gang
+from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState
+from shared.core.model.workload import Gang
+from shared.core.scheduling_terms.resources import Resources
 from shared.ports.errors import TransientError
-from shared.usecases.commit_plan import PlanCommitter
-from shared.usecases.stored_policy import StoredPolicy
-from shared.usecases.workload_status import WorkloadStatus
+from shared.usecases.policy.stored_policy import StoredPolicy
+from shared.usecases.provisioning.commit_plan import PlanCommitter
+from shared.usecases.provisioning.workload_status import WorkloadStatus
 from tests.conftest import Cover
 from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects, Killed

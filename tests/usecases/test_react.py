@@ -6,13 +6,13 @@ from typing import NoReturn
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.drain import InstanceStatusPolicy, RebalancePolicy
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.notice import Notice, NoticeKind
-from shared.core.offerings import reservation_labels
+from shared.core.capacity.offerings import reservation_labels
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from shared.core.node_life.notice import Notice, NoticeKind
+from shared.core.scheduling_terms import labels
 from shared.ports.errors import ThrottledError
 from tests.fakes.effects import Effects
 from tests.usecases.launch_world import World, on_demand, reserved, spot

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from shared.manifests.messages import parse_demand
-from shared.manifests.problems import ManifestError
-from shared.usecases.reject_demand import RejectDemand
+from shared.manifests.parsing.problems import ManifestError
+from shared.usecases.demand.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters
 
 

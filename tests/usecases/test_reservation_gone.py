@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
 from tests.usecases.disrupt_world import DisruptWorld
 
 

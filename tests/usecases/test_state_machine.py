@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.instance import Instance
-from shared.core.node_claim import ALLOWED_TRANSITIONS, ClaimState, DrainReason, NodeClaim
-from shared.core.notice import Notice, NoticeKind
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, DrainReason, NodeClaim
+from shared.core.node_life.notice import Notice, NoticeKind
 from tests.usecases.launch_world import World, on_demand, reserved, spot
 
 REPLICAS = 20

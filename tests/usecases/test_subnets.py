@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from shared.core.node_claim import ClaimState
-from shared.core.node_class import Subnet
-from shared.core.unavailable_offerings import SubnetKey
-from shared.core.workload import Gang
+from shared.core.capacity.unavailable_offerings import SubnetKey
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_class import Subnet
+from shared.core.model.workload import Gang
 from shared.ports.policy import PolicyKind, PolicyStatus
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import ZONES

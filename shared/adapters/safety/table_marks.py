@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.adapters.dynamodb_table import (
+from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
     FORM,
@@ -16,8 +16,8 @@ from shared.adapters.dynamodb_table import (
     data,
     transact,
 )
-from shared.core.json_codec import dumps, loads
 from shared.core.safety.table_mark import MarkedTable, TableMark
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, MARK_ROW
 from shared.ports.safety import UnreadableRowError
 from shared.ports.system import Clock

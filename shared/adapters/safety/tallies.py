@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from shared.adapters.dynamodb_table import (
+from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
     FORM,
@@ -15,9 +15,9 @@ from shared.adapters.dynamodb_table import (
     data,
     number,
 )
-from shared.core.json_codec import dumps, loads
 from shared.core.safety.endings import EndingKind
 from shared.core.safety.tally import Tally
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY
 from shared.ports.safety import StoredTally, UnreadableRowError
 from shared.ports.system import Clock

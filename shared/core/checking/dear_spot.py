@@ -7,11 +7,11 @@ from shared.core.checking.offers import in_words
 from shared.core.checking.places import place_of
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.instance_type import CapacityType
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, PlannedNodes
-from shared.core.resources import NODES
-from shared.core.workload import Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, PlannedNodes
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.resources import NODES
 
 _Priced = tuple[int, OfferingKey]
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from shared.core import labels
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.places import Place
-from shared.core.instance_type import InstanceType
-from shared.core.node_pool import NodePool
-from shared.core.taint import Toleration, binding_taints
-from shared.core.workload import TopologySpreadConstraint, Workload
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import TopologySpreadConstraint, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.taint import Toleration, binding_taints
 
 _OF_OFFERINGS: Final = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE})
 

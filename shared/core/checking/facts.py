@@ -7,17 +7,17 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from shared.core import labels
 from shared.core.checking.offers import Listed, Offers, in_words
 from shared.core.checking.places import place_of
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirements import Requirements
-from shared.core.resources import PODS, Resources
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.taint import Taint, binding_taints, tolerates_all
-from shared.core.workload import Workload
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import PODS, Resources
+from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 
 _NOTHING: Final = Resources.of({})
 _NOBODY: Final[Mapping[str, int]] = {}

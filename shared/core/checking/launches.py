@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Mapping
 
-from shared.core import labels
 from shared.core.checking.facts import Facts, Host, Lot, tallied
 from shared.core.checking.offers import in_words
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.checking.wishes import STRANGER
-from shared.core.instance_type import CapacityType
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, PlannedNodes
-from shared.core.policy import MinValuesPolicy, NoDurationPolicy
-from shared.core.resources import Resources
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, PlannedNodes
+from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.resources import Resources
 
 
 def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:

@@ -7,8 +7,7 @@ what cannot be told from leftovers alone (a gang bound by topology, for instance
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from shared.core import labels
-from shared.core.checker_room import Room, wants_many
+from shared.core.checking.checker_room import Room, wants_many
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.offers import in_words
 from shared.core.checking.places import place_of
@@ -17,13 +16,14 @@ from shared.core.checking.spread import admits, domains_of, is_bound
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import pool_use, used_units
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.instance_type import CapacityType
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
-from shared.core.policy import NoDurationPolicy
-from shared.core.resources import NODES, Resources
-from shared.core.taint import binding_taints, tolerates_all
-from shared.core.workload import Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.model.policy import NoDurationPolicy
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
 
 _UNLIMITED = 10**9
 

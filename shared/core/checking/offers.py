@@ -6,19 +6,19 @@ from datetime import datetime
 from functools import cached_property
 from typing import NamedTuple
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation
 from shared.core.checking.numbering import Numbering
 from shared.core.checking.places import Place, Places, place_of
-from shared.core.instance_type import CapacityType, Offering
-from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.policy import SchedulingPolicy
-from shared.core.resources import CPU
-from shared.core.snapshot import Snapshot
-from shared.core.workload import Workload
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, Offering
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
+from shared.core.scheduling_terms.resources import CPU
 
 
 def in_words(key: OfferingKey) -> str:

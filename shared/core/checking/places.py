@@ -4,17 +4,17 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
 from shared.core.checking.wishes import Wishes
-from shared.core.instance_type import CapacityType
-from shared.core.node_pool import NodePool
-from shared.core.plan import OfferingKey, Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.snapshot import Snapshot
-from shared.core.workload import Workload
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 
 _OF_A_PLACE: Final = frozenset({labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE}) | labels.RESERVATION_LABELS
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from shared.core.capacity_reservation import ACTIVE
 from shared.core.checking.facts import Facts
-from shared.core.instance_type import CapacityType
-from shared.core.plan import ReasonCode, UnplacedReplicas
-from shared.core.policy import NoDurationPolicy
-from shared.core.workload import Workload
+from shared.core.model.capacity_reservation import ACTIVE
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import ReasonCode, UnplacedReplicas
+from shared.core.model.policy import NoDurationPolicy
+from shared.core.model.workload import Workload
 
 _Test = Callable[[Facts, Workload], bool]
 

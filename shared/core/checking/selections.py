@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from shared.core.checking.facts import Facts
 from shared.core.checking.numbering import Numbering
 from shared.core.checking.wishes import Alike
-from shared.core.workload import (
+from shared.core.model.workload import (
     AffinityTerm,
     LabelSelector,
     TopologySpreadConstraint,

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from shared.core import labels
 from shared.core.checking.domains import domain_of
 from shared.core.checking.facts import Facts
 from shared.core.checking.selections import Group, Rules, Selected, rules_of
 from shared.core.checking.topology import Evenness, Topology
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.workload import AffinityTerm, TopologySpreadConstraint, Workload
+from shared.core.model.workload import AffinityTerm, TopologySpreadConstraint, Workload
+from shared.core.scheduling_terms import labels
 
 
 def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:

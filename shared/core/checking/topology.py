@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from shared.core import labels
 from shared.core.checking.domains import Domains, domain_of
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.selections import Selected, Selections
-from shared.core.workload import TopologySpreadConstraint, Workload
+from shared.core.model.workload import TopologySpreadConstraint, Workload
+from shared.core.scheduling_terms import labels
 
 _OF_A_ZONE: Final = frozenset({labels.ZONE, labels.ZONE_ID})
 

@@ -8,11 +8,11 @@ from typing import Final
 from shared.core.checking.facts import Facts
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.instance_type import CapacityType
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.plan import OfferingKey, PlannedNodes
-from shared.core.resources import NODES
-from shared.core.workload import Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey, PlannedNodes
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.resources import NODES
 
 _ONE: Final = frozenset({1})
 

@@ -12,17 +12,17 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from shared.core.capacity_reservation import CapacityReservation
 from shared.core.checking.packing import Packing
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirements import Requirements
-from shared.core.resources import PODS, Resources
-from shared.core.snapshot import Node, Snapshot
-from shared.core.workload import Workload
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import PODS, Resources
 
 _ALL_MARKETS: Final = frozenset(CapacityType)
 _NO_REQUIREMENTS: Final = (Requirements.of(),)

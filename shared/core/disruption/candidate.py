@@ -6,18 +6,18 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from shared.core.disruption.cost import ONE, node_cost, savings_ratio
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.node_pool import ConsolidationPolicy, NodePool
-from shared.core.snapshot import Node, PlacedReplicas
-from shared.core.workload import Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_pool import ConsolidationPolicy, NodePool
+from shared.core.model.snapshot import Node, PlacedReplicas
+from shared.core.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A node that may be disrupted. ``disruption_cost`` is in units of ``1 / ONE``; 1 means empty (R-169).
 
-    The pool of an orphan was deleted; ``pool`` stands in for it (``shared.core.disruption.deleted_pool``).
+    The pool of an orphan was deleted; ``pool`` stands in for it (``shared.core.disruption.methods.deleted_pool``).
     """
 
     node: Node

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.unit_move import UnitMove
-from shared.core.node_pool import DisruptionReason
-from shared.core.plan import Plan, PlannedNodes
+from shared.core.model.node_pool import DisruptionReason
+from shared.core.model.plan import Plan, PlannedNodes
 
 
 @dataclass(frozen=True, slots=True)

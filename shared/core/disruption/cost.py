@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Final
 
-from shared.core.snapshot import PlacedReplicas
-from shared.core.workload import Workload
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.workload import Workload
 
 # Costs are integers in units of 2**-27, which makes Karpenter's 1 + deletionCost / 2**27 + priority / 2**25 exact.
 ONE: Final = 2**27

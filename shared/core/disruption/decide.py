@@ -15,21 +15,21 @@ from shared.core.disruption.candidate import (
     settling_reason,
 )
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
-from shared.core.disruption.consolidation import consolidate
-from shared.core.disruption.deleted_pool import deleted_pools
-from shared.core.disruption.drift import Offered, drift_reason
 from shared.core.disruption.effort import EFFORT_A_PASS, Effort
-from shared.core.disruption.emptiness import kept_reason, paid_empty, reserved_empty
 from shared.core.disruption.headroom import Headroom
+from shared.core.disruption.methods.consolidation import consolidate
+from shared.core.disruption.methods.deleted_pool import deleted_pools
+from shared.core.disruption.methods.drift import Offered, drift_reason
+from shared.core.disruption.methods.emptiness import kept_reason, paid_empty, reserved_empty
+from shared.core.disruption.methods.replacement import replace_drifted
+from shared.core.disruption.methods.unit_moves import UnitMoves
 from shared.core.disruption.price_rule import PriceRule
-from shared.core.disruption.replacement import replace_drifted
 from shared.core.disruption.simulation import Solve, World
 from shared.core.disruption.unit_move import UnitMove
-from shared.core.disruption.unit_moves import UnitMoves
-from shared.core.node_claim import NodeClaim
-from shared.core.node_pool import DisruptionReason, NodePool
-from shared.core.plan import Plan
-from shared.core.snapshot import Node, Snapshot
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_pool import DisruptionReason, NodePool
+from shared.core.model.plan import Plan
+from shared.core.model.snapshot import Node, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

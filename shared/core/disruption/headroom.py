@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.node_pool import DisruptionReason
+from shared.core.model.node_pool import DisruptionReason
 
 
 class Headroom:

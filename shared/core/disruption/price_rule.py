@@ -7,12 +7,12 @@ from typing import Final
 from shared.core.disruption.balanced import PoolTotals, approves
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.command import launch_cost
-from shared.core.instance_type import CapacityType
-from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_pool import ConsolidationPolicy, min_values
-from shared.core.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.snapshot import Snapshot
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import ConsolidationPolicy, min_values
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 # Moving from one spot pool to a cheaper one is worth an interruption only if enough cheaper types are open to the
 # launch; otherwise nodes would chase the cheapest pool, which is also the most likely to be reclaimed.

@@ -7,12 +7,12 @@ from typing import Final
 
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.effort import Effort, cost_of_replicas
-from shared.core.instance_type import InstanceType
-from shared.core.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
-from shared.core.plan import Plan
-from shared.core.resources import NODES, Resources
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.workload import Demand
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.plan import Plan
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import Demand
+from shared.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from shared.core.scheduling_terms.resources import NODES, Resources
 
 # Replicas that run already have climbed their fallback ladder: every rung is open to their replacement. What they may
 # not do is end up dearer, and that is the price rule's business.

@@ -10,7 +10,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from shared.core.node_claim import DrainReason
+from shared.core.model.node_claim import DrainReason
 
 # Bounds count over this time: an accident that comes in small batches meets them like one that comes at once.
 WINDOW: Final = timedelta(hours=1)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.instance import Instance
-from shared.core.launch_outcome import LaunchAttempt
-from shared.core.node_claim import NodeClaim
+from shared.core.launching.launch_outcome import LaunchAttempt
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import NodeClaim
 
 # An instance without a claim after this is nobody's: indexes lag moments, an open attempt adopts within 6 minutes.
 ORPHAN_AFTER: Final = timedelta(minutes=10)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core.instance import Instance
+from shared.core.model.instance import Instance
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from itertools import islice
 from math import inf
 from operator import gt
 
-from shared.core.instance_type import CapacityType
-from shared.core.plan import OfferingKey
-from shared.core.resources import NODES
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.groups import Group, Kind
 from shared.core.solver.market import Option

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shared.core.snapshot import Node
+from shared.core.model.snapshot import Node
+from shared.core.scheduling_terms.taint import Taint
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Option
-from shared.core.taint import Taint
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.solver.bins import Bin
 from shared.core.solver.buying import buy_rest
 from shared.core.solver.expansion import Expansion

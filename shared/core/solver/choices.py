@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from math import inf
 from operator import ge
 
-from shared.core.labels import HOSTNAME
-from shared.core.resources import NODES
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.groups import Demands, Group
 from shared.core.solver.market import Market, Option
 from shared.core.solver.min_values import MinValues

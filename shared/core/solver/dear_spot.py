@@ -4,7 +4,7 @@ Spot is cheaper than the same type on demand, but small types may be out of spot
 spot offering is then dearer than a small on-demand one.
 """
 
-from shared.core.instance_type import CapacityType
+from shared.core.model.instance_type import CapacityType
 from shared.core.solver.alternatives import Alternatives
 from shared.core.solver.state import State
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from shared.core.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
-from shared.core.snapshot import PlacedReplicas
+from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
+from shared.core.model.snapshot import PlacedReplicas
 from shared.core.solver.alternatives import Alternatives
 from shared.core.solver.bins import Bin
 from shared.core.solver.groups import Group

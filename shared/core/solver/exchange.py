@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations
 from operator import attrgetter
 
-from shared.core.labels import HOSTNAME
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.bins import Bin
 from shared.core.solver.general import ANYWHERE, Placer
 from shared.core.solver.groups import Group

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 
-from shared.core.labels import HOSTNAME
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.bins import Bin
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.groups import Kind

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from shared.core.plan import OfferingKey, ReasonCode
+from shared.core.model.plan import OfferingKey, ReasonCode
 
 # How far an offering came, from nothing to everything; the farthest names the reason.
 _ORDER: Final = (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from shared.core.labels import HOSTNAME
-from shared.core.resources import NODES
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.choices import Choices, Places
 from shared.core.solver.groups import Group

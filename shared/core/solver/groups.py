@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from shared.core.instance_type import CapacityType
-from shared.core.policy import PreferencePolicy
-from shared.core.snapshot import Snapshot
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.policy import PreferencePolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
 from shared.core.solver.market import Alternative, Entry, Market, usable_pools
 from shared.core.solver.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
 from shared.core.solver.topology import Constraints, Domains, Terms, constraints_of, term_keys
 from shared.core.solver.vectors import Dimensions, Vector
-from shared.core.taint import Taint, TaintEffect, binding_taints
-from shared.core.workload import Demand, Workload
 
 
 @dataclass(slots=True, eq=False)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from shared.core.labels import HOSTNAME
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.groups import Group
 

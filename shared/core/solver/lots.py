@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from operator import ge, le
 
-from shared.core.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.groups import Group, Kind
 from shared.core.solver.parts import Part

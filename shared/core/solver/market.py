@@ -9,9 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.labels import (
+from shared.core.capacity.offerings import (
+    OFFERING_LABELS,
+    ReservedPrices,
+    price_atto_usd,
+    reservation_labels,
+    selected_reservations,
+)
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms.labels import (
     ARCH,
     CAPACITY_TYPE,
     INSTANCE_TENANCY,
@@ -22,24 +34,12 @@ from shared.core.labels import (
     ZONE,
     ZONE_ID,
 )
-from shared.core.node_class import NodeClass
-from shared.core.node_pool import NodePool
-from shared.core.offerings import (
-    OFFERING_LABELS,
-    ReservedPrices,
-    price_atto_usd,
-    reservation_labels,
-    selected_reservations,
-)
-from shared.core.plan import OfferingKey
-from shared.core.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.requirement import Requirement
-from shared.core.requirements import Requirements
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms.requirement import Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
 from shared.core.solver.open_keys import variants
 from shared.core.solver.selection import Selection
 from shared.core.solver.vectors import Dimensions, Vector
-from shared.core.taint import binding_taints, tolerates_all
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 

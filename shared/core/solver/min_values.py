@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from operator import le
 
-from shared.core.node_pool import min_values
-from shared.core.policy import MinValuesPolicy
-from shared.core.resources import NODES
+from shared.core.model.node_pool import min_values
+from shared.core.model.policy import MinValuesPolicy
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.market import Entry, Market, Option
 
 Domains = tuple[tuple[str, str | None], ...]

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.labels import CAPACITY_TYPE, RESERVATION_LABELS, WELL_KNOWN, closest
-from shared.core.offerings import OFFERING_LABELS, selected_reservations
-from shared.core.plan import ReasonCode
-from shared.core.requirement import Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.capacity.offerings import OFFERING_LABELS, selected_reservations
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import ReasonCode
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABELS, WELL_KNOWN, closest
+from shared.core.scheduling_terms.requirement import Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.failures import Failure
 from shared.core.solver.market import Entry, Market, OfferedPlace, accepts
-from shared.core.workload import Workload
 
 OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 

@@ -3,13 +3,13 @@
 from collections.abc import Sequence, Set
 from datetime import timedelta
 
-from shared.core.resources import PODS
-from shared.core.snapshot import Node, Snapshot
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.resources import PODS
+from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.groups import Demands, running_level
 from shared.core.solver.market import Alternative, Market, accepts
 from shared.core.solver.topology import near_key
-from shared.core.taint import Taint, binding_taints, tolerates_all
-from shared.core.workload import Workload
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:

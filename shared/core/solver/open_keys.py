@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence, Set
 from itertools import islice, product
 
-from shared.core.instance_type import InstanceType
-from shared.core.labels import HOSTNAME, WELL_KNOWN
-from shared.core.requirement import Requirement
-from shared.core.requirements import Requirements
+from shared.core.model.instance_type import InstanceType
+from shared.core.scheduling_terms.labels import HOSTNAME, WELL_KNOWN
+from shared.core.scheduling_terms.requirement import Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 
 # A pool is repeated once per combination of values; beyond this many the later combinations are not offered.
 _COMBINATIONS_MAX = 64

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from shared.core.capacity_reservation import ReservationKind
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.market import Option
 
 _NEVER = datetime.max.replace(tzinfo=UTC)

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from shared.core.capacity_reservation import ACTIVE, CapacityReservation
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.money import ATTO_USD_PER_MICRO_USD, usd
-from shared.core.offerings import selected_reservations
-from shared.core.plan import OfferingKey, ReasonCode, UnplacedReplicas
-from shared.core.policy import MinValuesPolicy
-from shared.core.resources import NODES, Resources
+from shared.core.capacity.offerings import selected_reservations
+from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.model.policy import MinValuesPolicy
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
+from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.failures import LAST, Failure, words
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Entry, OfferedPlace, accepts
@@ -19,7 +20,6 @@ from shared.core.solver.selection import Selection, next_step_at
 from shared.core.solver.state import State
 from shared.core.solver.topology_reasons import topology_message
 from shared.core.solver.vectors import copies_that_fit
-from shared.core.taint import binding_taints, untolerated
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from shared.core.instance_type import CapacityType
-from shared.core.policy import PreferencePolicy
-from shared.core.requirements import Requirements
-from shared.core.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Toleration
-from shared.core.workload import (
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.policy import PreferencePolicy
+from shared.core.model.workload import (
     AffinityTerm,
     PreferredNodeTerm,
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     Workload,
 )
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Toleration
 
 ALL_CAPACITY_TYPES = frozenset(CapacityType)
 

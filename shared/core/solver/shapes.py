@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from math import log2
 from operator import ge, gt
 
-from shared.core.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.solver.host_rules import HostRule, host_rules
 from shared.core.solver.lots import Lot
 from shared.core.solver.market import Option

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain
 
-from shared.core.instance_type import CapacityType
-from shared.core.plan import OfferingKey
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
 from shared.core.solver.alternatives import Alternatives
 from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.dear_spot import replace_dear_spot

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from shared.core.labels import HOSTNAME
-from shared.core.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.taint import binding_taints
 from shared.core.solver.bins import Bin, total_load
 from shared.core.solver.groups import Demands, Group
 from shared.core.solver.market import Market, Option
@@ -12,7 +13,6 @@ from shared.core.solver.preference import overhead_atto_usd
 from shared.core.solver.supply import UNLIMITED, Supply
 from shared.core.solver.topology import Constraints, DomainLedger
 from shared.core.solver.vectors import copies_that_fit
-from shared.core.taint import binding_taints
 
 
 class State:

@@ -6,9 +6,9 @@ Copied freely for trials.
 from collections import Counter
 from collections.abc import Mapping
 
-from shared.core.instance_type import CapacityType
-from shared.core.plan import OfferingKey
-from shared.core.resources import NODES
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.market import Market, Option
 
 UNLIMITED = 1 << 30

@@ -7,13 +7,13 @@ anti-affinity, are bit masks, so that a node's occupants can be tested with one 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from shared.core.labels import CAPACITY_TYPE, HOSTNAME
-from shared.core.requirements import Requirements
+from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
 from shared.core.solver.bits import iter_bits
 from shared.core.solver.market import accepts
 from shared.core.solver.selection import Level, Selection
-from shared.core.taint import Taint, TaintEffect, Toleration, tolerates_all
-from shared.core.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from shared.core.labels import HOSTNAME
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.groups import Group
 from shared.core.solver.market import Entry
 from shared.core.solver.state import State
 from shared.core.solver.topology import Constraints, SpreadTerm
-from shared.core.taint import binding_taints, untolerated
 
 _DOMAINS_SHOWN = 3
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from shared.core.resources import CPU, MEMORY, PODS, Resources
+from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
 Vector = tuple[int, ...]
 

@@ -4,8 +4,8 @@ import time
 from functools import cache
 
 from shared.runtime.composition.outside import adapters
-from shared.usecases.apply_policy import ApplyPolicy
-from shared.usecases.deploy_policy import DeployPolicy
+from shared.usecases.policy.apply_policy import ApplyPolicy
+from shared.usecases.policy.deploy_policy import DeployPolicy
 
 
 @cache

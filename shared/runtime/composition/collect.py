@@ -6,7 +6,7 @@ from shared.runtime.composition.node_life import node_life
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.safety import envelope
 from shared.runtime.composition.stored_policy import stored_policy
-from shared.usecases.collect import Collect
+from shared.usecases.node_life.collect import Collect
 
 
 @cache

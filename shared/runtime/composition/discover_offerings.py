@@ -3,7 +3,7 @@
 from functools import cache
 
 from shared.runtime.composition.outside import adapters
-from shared.usecases.discover_offerings import DiscoverOfferings
+from shared.usecases.discovery.discover_offerings import DiscoverOfferings
 
 
 @cache

@@ -4,10 +4,10 @@ import time
 from functools import cache
 
 from shared.runtime.composition.outside import adapters
-from shared.usecases.discover_on_event import DiscoverOnEvent
-from shared.usecases.discover_reservations import DiscoverReservations
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.resolve_node_classes import NodeClassResolver
+from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
+from shared.usecases.discovery.discover_reservations import DiscoverReservations
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 
 
 @cache

@@ -6,9 +6,9 @@ from shared.runtime.composition.draining import draining
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.planning import snapshot_gatherer, solve
 from shared.runtime.composition.safety import envelope
-from shared.usecases.disrupt import Disrupt
-from shared.usecases.move_units import MoveUnits
-from shared.usecases.replace_nodes import ReplaceNodes
+from shared.usecases.disruption.disrupt import Disrupt
+from shared.usecases.disruption.move_units import MoveUnits
+from shared.usecases.disruption.replace_nodes import ReplaceNodes
 
 
 @cache

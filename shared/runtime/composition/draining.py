@@ -5,7 +5,7 @@ from functools import cache
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.safety import envelope
 from shared.runtime.composition.stored_policy import stored_policy
-from shared.usecases.draining import Draining
+from shared.usecases.draining.draining import Draining
 
 
 @cache

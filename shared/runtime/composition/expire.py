@@ -6,10 +6,10 @@ from shared.runtime.composition.draining import draining
 from shared.runtime.composition.node_life import block_drains, broken_capacity, node_life
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.stored_policy import stored_policy
-from shared.usecases.drain_deadlines import DrainDeadlines
-from shared.usecases.expire import Expire
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.reservation_starts import ReservationStarts
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.discovery.reservation_starts import ReservationStarts
+from shared.usecases.draining.drain_deadlines import DrainDeadlines
+from shared.usecases.node_life.expire import Expire
 
 
 @cache

@@ -5,8 +5,8 @@ from functools import cache
 from shared.ports.policy import PolicyKind
 from shared.runtime.composition.draining import draining
 from shared.runtime.composition.outside import adapters
-from shared.usecases.intake import Intake
-from shared.usecases.reject_demand import RejectDemand
+from shared.usecases.demand.intake import Intake
+from shared.usecases.demand.reject_demand import RejectDemand
 
 
 @cache

@@ -4,10 +4,10 @@ from functools import cache
 
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.stored_policy import stored_policy
-from shared.usecases.launch import Launch
-from shared.usecases.launch_effects import LaunchEffects
-from shared.usecases.launch_gangs import LaunchGangs
-from shared.usecases.launch_reactions import LaunchReactions
+from shared.usecases.launching.launch import Launch
+from shared.usecases.launching.launch_effects import LaunchEffects
+from shared.usecases.launching.launch_gangs import LaunchGangs
+from shared.usecases.launching.launch_reactions import LaunchReactions
 
 
 @cache

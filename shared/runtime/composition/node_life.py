@@ -5,10 +5,10 @@ from functools import cache
 from shared.runtime.composition.draining import draining
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.stored_policy import stored_policy
-from shared.usecases.block_drains import BlockDrains
-from shared.usecases.broken_capacity import BrokenCapacity
-from shared.usecases.early_ends import EarlyEnds
-from shared.usecases.node_life import NodeLife
+from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.node_life.broken_capacity import BrokenCapacity
+from shared.usecases.node_life.early_ends import EarlyEnds
+from shared.usecases.node_life.node_life import NodeLife
 
 
 @cache

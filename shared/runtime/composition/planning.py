@@ -6,11 +6,11 @@ from datetime import datetime
 from functools import cache
 
 from shared.core import scheduler
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.snapshot import Snapshot
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.runtime.composition.outside import adapters
-from shared.usecases.gather_snapshot import SnapshotGatherer
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 
 
 @cache

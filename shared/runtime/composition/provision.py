@@ -5,15 +5,15 @@ from datetime import datetime
 from functools import cache
 
 from shared.core import checker
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.snapshot import Snapshot
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.runtime.composition.draining import draining
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.planning import snapshot_gatherer, solve
-from shared.usecases.commit_plan import PlanCommitter
-from shared.usecases.provision import Provision
-from shared.usecases.workload_status import WorkloadStatus
+from shared.usecases.provisioning.commit_plan import PlanCommitter
+from shared.usecases.provisioning.provision import Provision
+from shared.usecases.provisioning.workload_status import WorkloadStatus
 
 
 def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:

@@ -6,9 +6,9 @@ from shared.ports.messaging import Redelivery
 from shared.runtime.composition.draining import draining
 from shared.runtime.composition.node_life import block_drains, node_life
 from shared.runtime.composition.outside import adapters
-from shared.usecases.freed_units import FreedUnits
-from shared.usecases.observe_reservation import ReservationObserver
-from shared.usecases.react import React
+from shared.usecases.discovery.freed_units import FreedUnits
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.node_life.react import React
 
 
 @cache

@@ -3,7 +3,7 @@
 from functools import cache
 
 from shared.runtime.composition.outside import adapters
-from shared.usecases.stored_policy import StoredPolicy
+from shared.usecases.policy.stored_policy import StoredPolicy
 
 
 @cache

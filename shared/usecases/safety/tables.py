@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from shared.core.instance import Instance
+from shared.core.model.instance import Instance
 from shared.core.safety.table_mark import MarkedTable, Recognition, may_be_marked_unasked, next_mark, recognise
 from shared.manifests.events import TablesAdopted
 from shared.ports.errors import AwsError

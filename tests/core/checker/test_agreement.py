@@ -1,8 +1,8 @@
 """Solver and checker are written apart, so they must agree on what the rules leave to be read."""
 
 from shared.core.checker import ViolationCode, check
-from shared.core.resources import Resources
 from shared.core.scheduler import solve
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.checker.world import (
     NOW,
     POLICY,

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from shared.core.checker import Violation, ViolationCode, check
-from shared.core.json_codec import dumps, loads
-from shared.core.plan import Plan, PlannedNodes
-from shared.core.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
+from shared.core.model.plan import Plan, PlannedNodes
+from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, SchedulingPolicy
+from shared.core.model.snapshot import PlacedReplicas, Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import PlacedReplicas, Snapshot
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.core.checker.world import NOW, POLICY
 from tests.core.oracle.instances import Features, instance
 

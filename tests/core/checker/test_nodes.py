@@ -7,17 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
 from shared.core.checker import ViolationCode as V
-from shared.core.instance_type import Offering
-from shared.core.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.policy import MinValuesPolicy, NoDurationPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.taint import Taint, TaintEffect, Toleration, TolerationOperator
-from shared.core.workload import FallbackStep
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import Offering
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy
+from shared.core.model.workload import FallbackStep
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, TolerationOperator
 from tests.core.checker.world import (
     LARGE,
     NOW,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
 from shared.core.checker import ViolationCode as V
-from shared.core.plan import ReasonCode
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.workload import FallbackStep, Gang, Workload
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.plan import ReasonCode
+from shared.core.model.workload import FallbackStep, Gang, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.checker.world import (
     LARGE,
     NOW,

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import ReservationKind
 from shared.core.checker import ViolationCode as V
-from shared.core.plan import PlannedNodes
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.taint import Taint, Toleration
-from shared.core.workload import AffinityTerm, FallbackStep, Gang, LabelSelector, TopologySpreadConstraint, Workload
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.plan import PlannedNodes
+from shared.core.model.workload import (
+    AffinityTerm,
+    FallbackStep,
+    Gang,
+    LabelSelector,
+    TopologySpreadConstraint,
+    Workload,
+)
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import Taint, Toleration
 from tests.core.checker.world import (
     LARGE,
     NOW,

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
 from shared.core.checker import ViolationCode as V
-from shared.core.instance_type import InstanceType
-from shared.core.plan import ReasonCode
-from shared.core.requirements import Requirements
-from shared.core.workload import (
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.plan import ReasonCode
+from shared.core.model.workload import (
     AffinityTerm,
     LabelSelector,
     TopologySpreadConstraint,
     WhenUnsatisfiable,
     Workload,
 )
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.checker.world import (
     NOW,
     SMALL,

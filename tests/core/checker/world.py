@@ -4,14 +4,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.checker import Violation, ViolationCode, check
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.plan import (
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import (
     ExistingPlacement,
     OfferingKey,
     Plan,
@@ -19,12 +17,14 @@ from shared.core.plan import (
     ReasonCode,
     UnplacedReplicas,
 )
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.workload import Demand, Workload
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 GIB = 2**30

@@ -3,9 +3,9 @@ from fractions import Fraction
 import pytest
 
 from shared.core.disruption.cost import DELETION_COST_ANNOTATION, ONE, node_cost, replica_cost, savings_ratio
-from shared.core.resources import Resources
-from shared.core.snapshot import PlacedReplicas
-from shared.core.workload import Workload
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms.resources import Resources
 
 
 def workload(name: str = "w", priority: int = 0, deletion_cost: str | None = None) -> Workload:

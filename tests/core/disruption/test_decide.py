@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shared.core.instance_type import CapacityType
-from shared.core.node_claim import ClaimState, DisruptionMark, DrainReason
-from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.workload import Gang
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
+from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.model.workload import Gang
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.plan import Plan, ReasonCode
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.plan import Plan, ReasonCode
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
-from shared.core.workload import Demand, Workload
 from tests.core.disruption.world import (
     NOW,
     ON_DEMAND,

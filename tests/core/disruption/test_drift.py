@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
-from shared.core.disruption import drift
-from shared.core.disruption.drift import TYPE_GONE_AFTER, Offered
-from shared.core.instance_type import CapacityType, InstanceType
-from shared.core.node_claim import NodeClaim
-from shared.core.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Operator, Requirement
-from shared.core.snapshot import Snapshot
+from shared.core.disruption.methods import drift
+from shared.core.disruption.methods.drift import TYPE_GONE_AFTER, Offered
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import labels
 from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.outlook import Outlook
 from shared.core.disruption.rooms import Place, Rooms
 from shared.core.disruption.simulation import World
-from shared.core.plan import Plan
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.snapshot import Snapshot
+from shared.core.model.plan import Plan
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
 from shared.core.disruption.effort import EFFORT_A_PASS
-from shared.core.node_claim import ClaimState
-from shared.core.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.workload import Demand
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.model.workload import Demand
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from shared.core import labels
 from shared.core.disruption.command import DisruptionDecision
-from shared.core.instance_type import CapacityType
-from shared.core.node_pool import Budget, Disruption, DisruptionReason
-from shared.core.plan import PlannedNodes
-from shared.core.requirement import Operator, Requirement
-from shared.core.schedule import allowed_disruptions
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import Budget, Disruption, DisruptionReason
+from shared.core.model.plan import PlannedNodes
+from shared.core.model.schedule import allowed_disruptions
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
 from tests.core.disruption.world import (
     LARGE,
     NOW,

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.disruption.command import DisruptionDecision
+from shared.core.disruption.methods.unit_moves import are_equal, spare_units
 from shared.core.disruption.unit_move import UnitMove
-from shared.core.disruption.unit_moves import are_equal, spare_units
-from shared.core.node_pool import Disruption
-from shared.core.workload import Demand
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.node_pool import Disruption
+from shared.core.model.workload import Demand
 from shared.names import MOVABLE_TAG, MOVABLE_VALUE
 from tests.core.disruption.world import (
     NOW,

@@ -5,26 +5,26 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.capacity.offerings import ReservedPrices, reservation_labels
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.disruption.simulation import merged_placements
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.node_claim import ClaimState, NodeClaim
-from shared.core.node_class import NodeClass, NodeClassStatus
-from shared.core.node_pool import Disruption, DisruptionReason, NodePool
-from shared.core.offerings import ReservedPrices, reservation_labels
-from shared.core.plan import OfferingKey
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_class import NodeClass, NodeClassStatus
+from shared.core.model.node_pool import Disruption, DisruptionReason, NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import Demand, Workload
 from shared.core.scheduler import solve
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.workload import Demand, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 NOW = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND

@@ -9,13 +9,13 @@ from datetime import timedelta
 from functools import cached_property
 from itertools import product
 
-from shared.core import labels
-from shared.core.instance_type import CapacityType
-from shared.core.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
-from shared.core.policy import SchedulingPolicy
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
-from shared.core.workload import LabelSelector, Workload
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import LabelSelector, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.checker.world import NOW
 
 Counts = tuple[int, ...]

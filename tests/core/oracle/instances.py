@@ -4,16 +4,11 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.node_pool import NodePool
-from shared.core.requirement import Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Node, Snapshot
-from shared.core.taint import Taint, Toleration, TolerationOperator
-from shared.core.workload import (
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.workload import (
     AffinityTerm,
     Demand,
     FallbackStep,
@@ -22,6 +17,11 @@ from shared.core.workload import (
     TopologySpreadConstraint,
     Workload,
 )
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, Toleration, TolerationOperator
 from tests.core.checker.world import (
     GIB,
     ON_DEMAND,

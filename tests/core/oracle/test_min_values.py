@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import labels
 from shared.core.checker import check
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
 from tests.core.checker.world import NOW
 from tests.core.oracle.instances import Features, instance
 

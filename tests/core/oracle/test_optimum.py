@@ -20,11 +20,11 @@ from shared.core.checking.facts import Facts
 from shared.core.checking.spread import is_bound as bound
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import placed_counts
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import Workload
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
-from shared.core.workload import Workload
 from tests.core.checker.world import NOW
 from tests.core.oracle.brute_force import BruteForce, Counts
 from tests.core.oracle.instances import Features, instance

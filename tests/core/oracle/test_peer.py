@@ -9,10 +9,10 @@ from bench.ladder import diverse_snapshot
 from bench.mix import Mix, mix_snapshot
 from bench.worlds import reserved_ladder
 from shared.core.checker import check
-from shared.core.instance_type import CapacityType
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
 from tests.core.checker.world import NOW
 
 POLICY = SchedulingPolicy()

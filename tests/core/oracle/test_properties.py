@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from shared.core.checker import check
 from shared.core.checking.facts import Facts
 from shared.core.checking.totals import placed_counts, used_units
-from shared.core.json_codec import dumps, loads
-from shared.core.plan import Plan
-from shared.core.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.resources import Resources
+from shared.core.model.plan import Plan
+from shared.core.model.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.core.checker import world
 from tests.core.oracle.instances import Features, instance
 from tests.strategies import NOW, snapshots

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from shared.core.checker import check
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduler import solve
 from tests.core.checker.world import NOW
 from tests.core.oracle.instances import instance

@@ -10,13 +10,13 @@ from bench.world import NOW as BENCH_NOW
 from shared.core.checker import check
 from shared.core.checking.facts import Facts
 from shared.core.checking.totals import placed_counts
-from shared.core.json_codec import dumps
-from shared.core.money import ATTO_USD_PER_MICRO_USD
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.resources import Resources
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import dumps
 from tests.core.checker.world import NOW
 from tests.core.oracle.brute_force import BruteForce
 from tests.core.oracle.instances import Features, instance

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from shared.core.instance import Instance
-from shared.core.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
-from shared.core.node_claim import ClaimState
+from shared.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchOutcome
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ClaimState
 from shared.core.safety.orphans import Traces, is_proven, is_wanted
 from tests.fakes.system import START
 from tests.fakes.values import node_claim

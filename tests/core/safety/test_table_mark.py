@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from shared.core.json_codec import dumps, loads
 from shared.core.safety.table_mark import MarkedTable, TableMark, next_mark, recognise
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.fakes.system import START
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.json_codec import dumps, loads
-from shared.core.node_claim import DrainReason
+from shared.core.model.node_claim import DrainReason
 from shared.core.safety.endings import DEFAULT_BOUNDS, FORCED, WINDOW, Bound, Bounds, EndingKind, kind_of
 from shared.core.safety.tally import Lift, Tally, Verdict, admit, lifted
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.fakes.system import START
 
 FLEET = [f"n{number}" for number in range(40)]

@@ -8,10 +8,10 @@ import pytest
 
 from bench.ladder import diverse_snapshot
 from shared.core.checker import check
-from shared.core.plan import Plan, ReasonCode
-from shared.core.resources import Resources
+from shared.core.model.plan import Plan, ReasonCode
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.oracle.instances import Features, instance
 from tests.core.scheduler.world import NOW, POLICY, demand, plain, with_demand, workload
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
 from shared.core.checker import ViolationCode, check
-from shared.core.instance_type import InstanceType
-from shared.core.labels import CAPACITY_TYPE
-from shared.core.plan import OfferingKey, Plan, PlannedNodes
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.resources import Resources
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import FallbackStep, Gang, Workload
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
-from shared.core.workload import FallbackStep, Gang, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
     NOW,
     ON_DEMAND,

@@ -9,10 +9,10 @@ import pytest
 from bench.ladder import diverse_snapshot
 from bench.worlds import half_limited
 from shared.core.checker import check
-from shared.core.plan import ReasonCode
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.plan import ReasonCode
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
 from tests.core.scheduler.world import NOW, POLICY, demand, unplaced_count, workload
 
 TIMES_MAX = 5  # about two and a half; it was many times that when each refused workload looked at each offering

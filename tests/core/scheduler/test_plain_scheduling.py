@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.plan import ReasonCode
-from shared.core.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.taint import Taint, Toleration
-from shared.core.workload import Demand, PreferredNodeTerm
+from shared.core.model.plan import ReasonCode
+from shared.core.model.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
+from shared.core.model.workload import Demand, PreferredNodeTerm
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, Toleration
 from tests.core.scheduler.world import (
     GIB,
     GPU_A,

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.instance_type import InstanceType
-from shared.core.node_class import NodeClass, NodeClassStatus, Subnet
-from shared.core.node_pool import NodePool
-from shared.core.plan import ReasonCode
-from shared.core.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.snapshot import Snapshot
-from shared.core.taint import Taint, Toleration
-from shared.core.workload import FallbackStep, Gang, Workload
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_class import NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import ReasonCode
+from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import FallbackStep, Gang, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint, Toleration
 from tests.core.scheduler.world import (
     GIB,
     NOW,

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from shared.core import labels
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
-from shared.core.snapshot_json import plan_from_json, plan_table, plan_to_json, snapshot_from_json, snapshot_to_json
+from shared.core.scheduling_terms import labels
+from shared.core.serialisation.snapshot_json import (
+    plan_from_json,
+    plan_table,
+    plan_to_json,
+    snapshot_from_json,
+    snapshot_to_json,
+)
 from tests.core.scheduler.world import (
     NOW,
     POLICY,
@@ -29,10 +35,10 @@ from tests.core.scheduler.world import (
 _SOLVE = """
 import sys
 from tests.core.scheduler.test_replay import busy_world
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduler import solve
-from shared.core.snapshot import Snapshot
-from shared.core.snapshot_json import plan_to_json
+from shared.core.model.snapshot import Snapshot
+from shared.core.serialisation.snapshot_json import plan_to_json
 from tests.core.scheduler.world import NOW
 policy = SchedulingPolicy(iterations=2, with_certificate=sys.argv[1] == "polished")
 sys.stdout.write(plan_to_json(solve(busy_world(), now=NOW, policy=policy)))

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from shared.core import labels
-from shared.core.plan import ReasonCode
-from shared.core.requirement import Operator
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.workload import Gang
+from shared.core.model.plan import ReasonCode
+from shared.core.model.workload import Gang
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import (
     ON_DEMAND,
     RESERVED,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from bench.mix import Mix, mix_snapshot
-from shared.core.policy import SchedulingPolicy
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduler import solve
 from shared.core.solver import by_counts, mixing, reserved
 from shared.core.solver.packing import Packing, Trial

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
-from shared.core.instance_type import CapacityType
-from shared.core.plan import ReasonCode
-from shared.core.policy import NoDurationPolicy, SchedulingPolicy
-from shared.core.requirement import Operator
-from shared.core.snapshot import Snapshot
-from shared.core.workload import FallbackStep, Gang, Workload
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import ReasonCode
+from shared.core.model.policy import NoDurationPolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.workload import FallbackStep, Gang, Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator
 from tests.core.scheduler.world import (
     DEFAULT_OFFERINGS,
     NOW,

@@ -6,26 +6,26 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core import labels
-from shared.core.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.checker import check
-from shared.core.instance_type import CapacityType, InstanceType, Offering
-from shared.core.node_class import NodeClass, NodeClassStatus
-from shared.core.node_pool import NodePool
-from shared.core.plan import Plan
-from shared.core.policy import SchedulingPolicy
-from shared.core.requirement import Operator, Requirement
-from shared.core.requirements import Requirements
-from shared.core.resources import Resources
-from shared.core.scheduler import solve
-from shared.core.snapshot import Node, PlacedReplicas, Snapshot
-from shared.core.workload import (
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_class import NodeClass, NodeClassStatus
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
+from shared.core.model.workload import (
     AffinityTerm,
     Demand,
     LabelSelector,
     TopologySpreadConstraint,
     Workload,
 )
+from shared.core.scheduler import solve
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RESERVED, SPOT, ON_DEMAND = CapacityType.RESERVED, CapacityType.SPOT, CapacityType.ON_DEMAND

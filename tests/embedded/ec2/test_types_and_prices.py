@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from embedded.ec2.prices import on_demand_micro_usd_per_hour, spot_micro_usd_per_hour
+from embedded.ec2.market.prices import on_demand_micro_usd_per_hour, spot_micro_usd_per_hour
 from tests.embedded.ec2.support import REGION, TYPE, ZONE_A, ZONE_B, Cloud, refused
 
 ON_DEMAND_FILTERS = {

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from math import floor
 
-from shared.core.resources import NODES
+from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.buying import buy_rest
 from shared.core.solver.filling import Contents
 from shared.core.solver.packing import Packing, Trial

@@ -1,0 +1,38 @@
+"""What the control actions share."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from embedded.ec2.account.state import Instance, Zone
+from embedded.ec2.account.world import World
+from embedded.ec2.api.errors import invalid_value
+from embedded.ec2.instances.launch_specs import resolve_zone
+
+Action = Callable[..., dict[str, Any]]
+
+
+def zone_of(world: World, name_or_id: str) -> Zone:
+    """Return a zone by its name or its id."""
+    if name_or_id in world.zones:
+        return world.zones[name_or_id]
+    return resolve_zone(world, {"AvailabilityZoneId": name_or_id})
+
+
+def instance_of(world: World, instance_id: str) -> Instance:
+    """Return an instance of any account."""
+    if instance_id not in world.instances:
+        raise invalid_value(f"there is no instance {instance_id}")
+    return world.instances[instance_id]
+
+
+def moment(world: World, iso: str | None, in_s: float | None) -> datetime | None:
+    """Return a time given as ISO 8601 text or as seconds from now; None when neither is given."""
+    if iso is not None and in_s is not None:
+        raise invalid_value("give a time or a number of seconds, not both")
+    if iso is not None:
+        parsed = datetime.fromisoformat(iso)
+        if parsed.tzinfo is None:
+            raise invalid_value(f"{iso} has no time zone")
+        return parsed
+    return None if in_s is None else world.now() + timedelta(seconds=in_s)

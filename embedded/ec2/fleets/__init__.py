@@ -1,0 +1,1 @@
+"""CreateFleet of type ``instant``: reading, planning and allocating a request."""

@@ -1,0 +1,1 @@
+"""Instance types, on-demand and Spot prices."""

@@ -1,0 +1,1 @@
+"""Capacity reservations, capacity blocks and interruptible allocations."""

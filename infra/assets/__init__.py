@@ -1,0 +1,1 @@
+"""What functions are made of: code, the layer, its bytecode and botocore's models."""

@@ -1,0 +1,273 @@
+"""What each function may do in AWS: one table of duties, and the statements that they come to, each with its reason.
+
+Asserted by ``tests/infra``: a mutating action names its resource or has the owner tag as its condition, and no action
+is a pattern. ``docs/security.md`` says the same to people.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from infra.iam import ec2_permissions
+from infra.iam.grants import Grant, Resources
+from shared.names import MARK_ROW, MARKED_TABLES, Function, Queue, Table, indexes
+
+READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
+WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """What one function needs, beside consuming its own queue and writing its own log."""
+
+    writes: tuple[Table, ...]  # and reads; transactions need the actions of their parts
+    reads: tuple[Table, ...] = ()
+    sends: tuple[Queue, ...] = (Queue.PLANNING,)
+    publishes: bool = True
+    describes: tuple[str, ...] = ()  # in EC2
+    more: tuple[Callable[[Resources], Iterable[Grant]], ...] = ()
+
+
+def grants(function: Function, resources: Resources) -> list[Grant]:
+    """Return everything that ``function`` may do."""
+    duty = DUTIES[function]
+    parts = [_tables(duty, resources), _messages(duty, resources), *(more(resources) for more in duty.more)]
+    if duty.describes:
+        parts.append([ec2_permissions.describe(duty.describes, resources)])
+    return [grant for part in parts for grant in part]
+
+
+def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "ReadState",
+        "Gathers what it decides on; indexes list what is live.",
+        READ,
+        arns_with_indexes(resources, (*duty.writes, *duty.reads)),
+    )
+    yield Grant(
+        "WriteState",
+        "Applies its decision; transactions need the actions of their parts.",
+        WRITE,
+        [resources.tables[table].table_arn for table in duty.writes],
+    )
+
+
+def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str]:
+    """Return the ARNs of tables and of their indexes, each by name."""
+    return [
+        arn
+        for table in tables
+        for arn in (
+            resources.tables[table].table_arn,
+            *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
+        )
+    ]
+
+
+def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "SendMessages",
+        "Wakes the next step.",
+        ["sqs:SendMessage"],
+        [resources.queues[queue].queue_arn for queue in duty.sends],
+    )
+    if duty.publishes:
+        yield Grant(
+            "PublishFacts",
+            "Tells workload systems what happened.",
+            ["events:PutEvents"],
+            [resources.bus.event_bus_arn],
+        )
+
+
+def reject_demand(resources: Resources) -> Iterable[Grant]:
+    """Allow putting refused messages aside."""
+    yield Grant(
+        "RejectDemand",
+        "Malformed demand goes straight to the dead letters, with its reason.",
+        ["sqs:SendMessage"],
+        [resources.dead_letters[Queue.DEMAND].queue_arn],
+    )
+
+
+def set_timers(resources: Resources) -> Iterable[Grant]:
+    """Allow the exact timers of Capacity Blocks."""
+    yield Grant(
+        "SetDrainTimers",
+        "One exact timer a Capacity Block, moved when the block is extended.",
+        ["scheduler:CreateSchedule", "scheduler:UpdateSchedule"],
+        [resources.drain_timers_arn],
+    )
+    yield Grant(
+        "HandRoleToTimers",
+        "A timer wakes the expire function with this role, which can do nothing else.",
+        ["iam:PassRole"],
+        [resources.drain_role_arn],
+        {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}},
+    )
+
+
+def keep_snapshots(resources: Resources) -> Iterable[Grant]:
+    """Allow storing what decisions were made from."""
+    yield Grant(
+        "KeepSnapshots",
+        "Keeps what a decision was made from, so that it can be replayed.",
+        ["s3:PutObject"],
+        [resources.snapshots.arn_for_objects("*")],
+    )
+
+
+def read_prices(_: Resources) -> Iterable[Grant]:
+    """Allow reading on-demand prices."""
+    yield Grant(
+        "ReadPrices",
+        "On-demand prices; the price list is public, global and has no resources.",
+        ["pricing:GetProducts"],
+        ["*"],
+    )
+
+
+def resolve_classes(resources: Resources) -> Iterable[Grant]:
+    """Allow looking up what an EC2NodeClass names."""
+    stack = resources.stack
+    yield Grant(
+        "ReadReservationGroups",
+        "An EC2NodeClass may select reservations by resource group, its own or a shared one.",
+        ["resource-groups:ListGroupResources"],
+        [resources.reservation_groups_arn],
+    )
+    # "To run this command, you must have" these, says the API reference of ListGroupResources.
+    yield Grant(
+        "ReadStacksOfGroups",
+        "Resource Groups lists a group that is made of a CloudFormation stack with its caller's permissions.",
+        ["cloudformation:DescribeStacks", "cloudformation:ListStackResources"],
+        [f"arn:{stack.partition}:cloudformation:{stack.region}:{stack.account}:stack/*"],
+    )
+    yield Grant(
+        "ReadTagsOfGroups",
+        "Resource Groups lists a group that is made of a tag with its caller's permissions; the call has no resources.",
+        ["tag:GetResources"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
+    yield Grant(
+        "ResolveImages",
+        "AMI aliases such as al2023@latest are AWS's public parameters; a team's own images lie under one path.",
+        ["ssm:GetParameters"],
+        [
+            f"arn:{stack.partition}:ssm:{stack.region}:*:parameter/aws/service/*",  # public ones have no account
+            f"arn:{stack.partition}:ssm:{stack.region}:{stack.account}:parameter{resources.deployment.settings.image_parameters}",
+        ],
+    )
+    yield Grant(
+        "ResolveInstanceProfiles",
+        "An EC2NodeClass may name a role; EC2 wants its instance profile.",
+        ["iam:ListInstanceProfilesForRole"],
+        [resources.instance_roles_arn],
+    )
+
+
+def end_instances(resources: Resources) -> Iterable[Grant]:
+    """Allow terminating what we launched, and looking whether the tables on whose word it is done are our own."""
+    yield from ec2_permissions.end_instances(resources)
+    yield Grant(
+        "RecogniseTables",
+        "Before anything is ended: a table that was restored or made anew is another one than its mark says.",
+        ["dynamodb:DescribeTable"],
+        [resources.tables[table].table_arn for table in MARKED_TABLES],
+    )
+
+
+def mark_tables(resources: Resources) -> Iterable[Grant]:
+    """Allow marking the one table that the collector does not write otherwise."""
+    yield Grant(
+        "MarkTables",
+        "The tables of a new deployment are marked as its own; no other row of this one can be written.",
+        ["dynamodb:PutItem"],
+        [resources.tables[Table.POLICY].table_arn],
+        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [MARK_ROW]}},
+    )
+
+
+_CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
+
+DUTIES: Final[Mapping[Function, Duty]] = {
+    Function.INTAKE: Duty(
+        writes=_CLAIMS,
+        reads=(Table.POLICY,),
+        more=(reject_demand, end_instances),
+    ),
+    Function.DISCOVER_RESERVATIONS: Duty(
+        writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
+        # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
+        describes=(
+            "AvailabilityZones",
+            "CapacityBlocks",
+            "CapacityReservations",
+            "Images",
+            "SecurityGroups",
+            "Subnets",
+        ),
+        more=(resolve_classes, set_timers),
+    ),
+    Function.DISCOVER_OFFERINGS: Duty(
+        writes=(Table.OFFERINGS,),
+        publishes=False,
+        describes=("AvailabilityZones", "InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory"),
+        more=(read_prices,),
+    ),
+    Function.PROVISION: Duty(
+        writes=(*_CLAIMS, Table.DECISIONS),
+        reads=(Table.OFFERINGS, Table.POLICY),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        more=(keep_snapshots, end_instances),  # nodes whose last replica is not wanted any more
+    ),
+    Function.LAUNCH: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),  # a batch that must wait is sent again with a delay
+        describes=("Instances",),
+        more=(
+            ec2_permissions.launch,
+            ec2_permissions.use_keys,
+            end_instances,
+            ec2_permissions.name_claims,
+            set_timers,
+        ),
+    ),
+    Function.REACT: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS),
+        reads=(Table.POLICY,),
+        # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
+        # A node that ends before it ran may tell of a broken machine of a block.
+        describes=("AvailabilityZones", "CapacityBlocks", "CapacityBlockStatus", "CapacityReservations", "Instances"),
+        more=(end_instances, set_timers),
+    ),
+    Function.EXPIRE: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS),  # what instances that end before they run let rest
+        reads=(Table.POLICY,),
+        describes=(
+            "AvailabilityZones",
+            "CapacityBlocks",
+            "CapacityBlockStatus",
+            "CapacityReservations",
+            "Instances",
+            "InstanceStatus",
+        ),
+        more=(set_timers, end_instances),
+    ),
+    Function.DISRUPT: Duty(
+        writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),  # moves of units that EC2 refused
+        reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        # An empty node's drain is over as it begins.
+        more=(keep_snapshots, end_instances, ec2_permissions.move_units),
+    ),
+    Function.COLLECT: Duty(
+        writes=(*_CLAIMS, Table.OFFERINGS),
+        reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.LAUNCHES),
+        describes=("CapacityBlockStatus", "Instances", "LaunchTemplates"),
+        more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
+    ),
+    Function.APPLY: Duty(writes=(Table.POLICY,)),
+}

@@ -1,0 +1,248 @@
+"""NodeClaims in DynamoDB, and the transactions that move claims, leases and workload counts together."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from shared.adapters.dynamodb.ledger import closed_write, leased_write
+from shared.adapters.dynamodb.table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    REVISION,
+    Attributes,
+    DynamoDbTable,
+    Expression,
+    Write,
+    all_readable,
+    apply,
+    attributes,
+    data,
+    epoch_s,
+    number,
+    readable,
+    text,
+    transact,
+    understood,
+)
+from shared.adapters.dynamodb.workloads import placed_write, returned_write, unchanged_check
+from shared.core.capacity import ledger
+from shared.core.model.node_claim import NodeClaim
+from shared.core.serialisation.json_codec import dumps, loads
+from shared.names import (
+    INSTANCE_INDEX,
+    INSTANCE_KEY,
+    KEY,
+    LEASE_INDEX,
+    LEASE_KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+    TTL_ATTRIBUTE,
+)
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, PlannedCommit
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LISTED: Final = "live"
+_MOVING: Final = "moving"
+# Ended claims answer "what became of my node?" for a while.
+_ENDED_KEPT: Final = timedelta(days=7)
+# Beside the claim and one reservation, so many workloads fit in one transaction.
+_RETURNS_MAX: Final = COMMIT_ITEMS_MAX - 2
+
+
+class DynamoDbNodeClaimStore:
+    """Implements ``shared.ports.state.NodeClaimStore``."""
+
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        *,
+        node_claims_table: str,
+        reservations_table: str,
+        workloads_table: str,
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._table = DynamoDbTable(client, node_claims_table)
+        self._reservations = DynamoDbTable(client, reservations_table)
+        self._workloads = DynamoDbTable(client, workloads_table)
+        self._clock = clock
+
+    def get(self, claim_id: str) -> NodeClaim | None:
+        """Return the claim (consistent read)."""
+        row = self._table.get(claim_id, self._clock.now())
+        return None if row is None else readable(row, _claim)
+
+    def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        """Return the claims that exist (consistent read)."""
+        return all_readable(self._table.get_many(claim_ids, self._clock.now()), _claim)
+
+    def list_live(self) -> tuple[NodeClaim, ...]:
+        """Return claims in a live state, by id."""
+        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()), _claim)
+        return tuple(claim for claim in claims if claim.is_live)
+
+    def list_moving(self) -> tuple[NodeClaim, ...]:
+        """Return the open leases of units on their way to other reservations, by id."""
+        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, _MOVING, self._clock.now()), _claim)
+        return tuple(filter(ledger.is_moving, claims))
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        """Return claims by EC2 instance id."""
+        rows = self._indexed(INSTANCE_INDEX, INSTANCE_KEY, sorted(set(instance_ids)))
+        claims = all_readable(rows, _claim).values()
+        return {claim.instance_id: claim for claim in claims if claim.instance_id is not None}
+
+    def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
+        """Return claims with an open lease on the reservation, by id."""
+        claims = understood(self._indexed(LEASE_INDEX, LEASE_KEY, [reservation_id]), _claim)
+        return tuple(filter(ledger.holds_open_lease, claims))
+
+    def _indexed(self, index: str, key_name: str, keys: Collection[str]) -> Iterator[Attributes]:
+        """Look ids up in a keys-only index and read the rows themselves."""
+        now = self._clock.now()
+        ids = [text(row, KEY) for key in keys for row in self._table.query(index, key_name, key, now)]
+        return self._table.get_many(ids, now) if ids else iter(())
+
+    def turn(self) -> int:
+        """Return how many commits named a turn so far; the count has a row of its own among the claims."""
+        row = self._table.get(TURN_ROW, self._clock.now())
+        return 0 if row is None else number(row, REVISION)
+
+    def commit(self, commit: PlannedCommit) -> None:
+        """Write claims, leases and workload counts in one transaction."""
+        writes = [self._new(claim) for claim in commit.claims]
+        writes += [self._write(after, before.revision) for before, after in commit.existing]
+        needed = commit.free_units_needed()
+        writes += [
+            leased_write(self._reservations, reservation_id, count, needed[reservation_id])
+            for reservation_id, count in sorted(commit.leased_by_reservation().items())
+        ]
+        writes += [
+            placed_write(self._workloads, key, count, commit.generations.get(key))
+            for key, count in sorted(commit.placed_by_workload().items())
+        ]
+        writes += [
+            unchanged_check(self._workloads, key, generation) for key, generation in sorted(commit.depends_on.items())
+        ]
+        if commit.turn is not None:
+            writes.append(self._taken_turn(commit.turn))
+        transact(self._client, writes, recognise_repeats=True)
+
+    def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        """Write a claim whose lease and placements are unchanged; returns it at its new revision."""
+        apply(self._client, self._write(claim, expected_revision))
+        return replace(claim, revision=expected_revision + 1)
+
+    def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
+        """Write claims a hundred to a transaction; one round trip instead of a hundred costs twice the write units."""
+        saved: dict[str, NodeClaim] = {}
+        for start in range(0, len(claims), COMMIT_ITEMS_MAX):
+            rest = list(claims[start : start + COMMIT_ITEMS_MAX])
+            while rest:
+                try:
+                    transact(self._client, [self._write(claim, claim.revision) for claim in rest])
+                except ConflictError as error:
+                    kept = [claim for claim in rest if claim.id not in error.rows]
+                    rest = kept if len(kept) < len(rest) else []
+                else:
+                    saved |= {claim.id: replace(claim, revision=claim.revision + 1) for claim in rest}
+                    break
+        return saved
+
+    def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.
+
+        The reservation's row is not touched: the lease goes on counting until an observation contains the launch.
+        """
+        return self.save(ledger.settled(claim), expected_revision=expected_revision)
+
+    def return_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
+    ) -> NodeClaim:
+        """Write ``claim`` and take ``placements`` off it, back to demand, exactly once."""
+        keys = sorted(placements)
+        while len(keys) > _RETURNS_MAX:
+            part, keys = keys[:_RETURNS_MAX], keys[_RETURNS_MAX:]
+            taken = {key: placements[key] for key in part}
+            # In its old state, so that whoever finds it half-way does the rest; only the last part ends the claim.
+            partly = ledger.relieved(self._stored(claim.id, expected_revision), taken)
+            self._return(partly, expected_revision, taken, returned_at, gives_back=False)
+            claim = replace(claim, placements=partly.placements)
+            expected_revision += 1
+        taken = {key: placements[key] for key in keys}
+        relieved = ledger.relieved(claim, taken)
+        gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(relieved)
+        self._return(relieved, expected_revision, taken, returned_at, gives_back=gives_back)
+        return replace(relieved, revision=expected_revision + 1)
+
+    def _return(
+        self,
+        claim: NodeClaim,
+        expected_revision: int,
+        taken: Mapping[str, int],
+        returned_at: datetime,
+        *,
+        gives_back: bool,
+    ) -> None:
+        writes = [self._write(claim, expected_revision)]
+        writes += [returned_write(self._workloads, key, count, returned_at) for key, count in taken.items()]
+        if gives_back and claim.lease is not None:
+            writes.append(closed_write(self._reservations, claim.lease.reservation_id, 1))
+        transact(self._client, writes)
+
+    def _stored(self, claim_id: str, expected_revision: int) -> NodeClaim:
+        stored = self.get(claim_id)
+        if stored is None or stored.revision != expected_revision:
+            raise ConflictError([claim_id])
+        return stored
+
+    def _taken_turn(self, turn: int) -> Write:
+        expression = Expression()
+        condition = expression.at(REVISION, turn) if turn else expression.absent()
+        return self._table.put(attributes({KEY: TURN_ROW, REVISION: turn + 1}), expression, condition)
+
+    def _new(self, claim: NodeClaim) -> Write:
+        expression = Expression()
+        return self._table.put(_row(claim), expression, expression.absent())
+
+    def _write(self, claim: NodeClaim, expected_revision: int) -> Write:
+        return _claim_write(self._table, claim, expected_revision)
+
+
+def absorbed_write(table: DynamoDbTable, claim: NodeClaim) -> Write:
+    """Close the claim's lease, if the claim is as it was read."""
+    return _claim_write(table, ledger.absorbed(claim), claim.revision)
+
+
+def _claim_write(table: DynamoDbTable, claim: NodeClaim, expected_revision: int) -> Write:
+    expression = Expression()
+    # The revision is the whole condition: the caller decided on exactly the row that it read.
+    condition = expression.at(REVISION, expected_revision)
+    return table.put(_row(replace(claim, revision=expected_revision + 1)), expression, condition)
+
+
+def _row(claim: NodeClaim) -> Attributes:
+    leased = claim.lease.reservation_id if claim.lease is not None and ledger.holds_open_lease(claim) else None
+    forgotten = not claim.is_live and leased is None
+    return attributes(
+        {
+            KEY: claim.id,
+            FORM: CURRENT_FORM,
+            DATA: dumps(claim),
+            REVISION: claim.revision,
+            INSTANCE_KEY: claim.instance_id,
+            LEASE_KEY: leased,
+            LISTING_KEY: LISTED if claim.is_live else _MOVING if ledger.is_moving(claim) else None,
+            # A claim that ended keeps its row until its lease is closed, or the unit would leak.
+            TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT) if forgotten else None,
+        }
+    )
+
+
+def _claim(row: Attributes) -> NodeClaim:
+    return replace(loads(NodeClaim, data(row)), revision=number(row, REVISION))

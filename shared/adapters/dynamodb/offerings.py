@@ -1,0 +1,169 @@
+"""The catalogue of instance types and the known shortages in DynamoDB.
+
+One row an instance type, one row a shortage, and one row that says which catalogue is current: a planner that has read
+it already (in the same Lambda environment) reads that single row instead of some 1,400.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from shared.adapters.aws_errors import map_client_errors
+from shared.adapters.dynamodb.table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    Attributes,
+    DynamoDbTable,
+    Expression,
+    Write,
+    apply,
+    attributes,
+    data,
+    epoch_s,
+    instant,
+    text,
+    transact,
+)
+from shared.core.capacity.unavailable_offerings import (
+    Market,
+    NodeClassKey,
+    Place,
+    SubnetKey,
+    Unavailable,
+    with_shortages,
+)
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import OfferingKey
+from shared.core.serialisation.json_codec import dumps, loads
+from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
+from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+LISTED: Final = "catalogue"
+SHORTAGES: Final = "shortages"
+UNTIL: Final = "until"
+VERSION_ROW: Final = "#catalogue"  # no instance type begins with "#"
+REASON: Final = "reason"
+_SHORTAGE_PREFIX: Final = "#shortage "
+_MARKET_PREFIX: Final = "#market "
+_SUBNET_PREFIX: Final = "#subnet "
+_CLASS_PREFIX: Final = "#class "
+_NOT_OFFERED: Final = OfferingKey("", "", "", CapacityType.ON_DEMAND)
+_INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS promises none
+
+
+class DynamoDbOfferingStore:
+    """Implements ``shared.ports.state.OfferingStore``."""
+
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+        self._client = client
+        self._table = DynamoDbTable(client, table_name)
+        self._clock = clock
+        self._known: dict[str, str] = {}
+        self._parsed: tuple[InstanceType, ...] = ()
+        self._known_version: str | None = None
+
+    def load_catalogue(self) -> tuple[InstanceType, ...]:
+        """Return all types with prices; shortages that have not expired are applied to the offerings."""
+        return self.load_with_rests()[0]
+
+    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
+        """Return the catalogue and everything that rests now."""
+        now = self._clock.now()
+        version_row = self._table.get(VERSION_ROW, now)
+        version = None if version_row is None else text(version_row, DATA)
+        if version is None or version != self._known_version:
+            self._read(now)
+            # While the index may still lag the rows behind this version, what was read is used but not remembered.
+            is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
+            self._known_version = version if is_settled else None
+        rests = self.list_unavailable(now)
+        return with_shortages(self._parsed, rests), rests
+
+    def _read(self, now: datetime) -> None:
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now)
+        self._known = {text(row, KEY): data(row) for row in rows}
+        self._parsed = tuple(loads(InstanceType, self._known[name]) for name in sorted(self._known))
+
+    def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
+        """Replace the catalogue; returns how many rows were written or deleted.
+
+        Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write. A
+        hundred rows go in one request; the version comes last: until then, readers use what they have.
+        """
+        self._read(self._clock.now())
+        wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
+        changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
+        gone = sorted(self._known.keys() - wanted.keys())
+        writes = [self._put(name, wanted[name]) for name in changed]
+        writes += [Write("Delete", name, {"TableName": self._table.name, "Key": {KEY: {"S": name}}}) for name in gone]
+        for start in range(0, len(writes), COMMIT_ITEMS_MAX):
+            transact(self._client, writes[start : start + COMMIT_ITEMS_MAX])
+        if writes:
+            version = attributes({KEY: VERSION_ROW, FORM: CURRENT_FORM, DATA: instant(self._clock.now())})
+            with map_client_errors():
+                self._client.put_item(TableName=self._table.name, Item=version)
+        return len(changed) + len(gone)
+
+    def _put(self, name: str, value: str) -> Write:
+        """Write a type whatever is stored; the last discovery wins."""
+        row = attributes({KEY: name, FORM: CURRENT_FORM, DATA: value, LISTING_KEY: LISTED})
+        return Write("Put", name, {"TableName": self._table.name, "Item": row})
+
+    def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
+        """Remember a shortage until ``until``; a later instant wins over an earlier one."""
+        for place in sorted(set(places), key=_key):
+            expression = Expression()
+            condition = f"{expression.absent()} OR {expression.before(UNTIL, until)}"
+            try:
+                apply(self._client, self._table.put(_shortage(place, until, reason), expression, condition))
+            except ConflictError:
+                continue  # a later instant is known already
+
+    def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
+        """Return shortages that have not expired."""
+        shortages = dict(map(_read_shortage, self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)))
+        return {place: shortage for place, shortage in shortages.items() if shortage.until > now}
+
+
+def _key(place: Place) -> str:
+    if isinstance(place, SubnetKey):
+        return _SUBNET_PREFIX + place.subnet_id
+    if isinstance(place, NodeClassKey):
+        return f"{_CLASS_PREFIX}{place.name} {place.static_hash}"
+    return (_MARKET_PREFIX if isinstance(place, Market) else _SHORTAGE_PREFIX) + dumps(place)
+
+
+def _read_shortage(row: Attributes) -> tuple[Place, Unavailable]:
+    place: Place
+    key = text(row, KEY)
+    if key.startswith(_SUBNET_PREFIX):
+        place = SubnetKey(key.removeprefix(_SUBNET_PREFIX))
+    elif key.startswith(_CLASS_PREFIX):
+        name, _, static_hash = key.removeprefix(_CLASS_PREFIX).partition(" ")
+        place = NodeClassKey(name, static_hash)
+    elif key.startswith(_MARKET_PREFIX):
+        place = loads(Market, data(row))
+    else:
+        place = loads(OfferingKey, data(row))
+    reason = text(row, REASON) if REASON in row else ""
+    return place, Unavailable(datetime.fromisoformat(text(row, UNTIL)), reason)
+
+
+def _shortage(place: Place, until: datetime, reason: str) -> Attributes:
+    return attributes(
+        {
+            KEY: _key(place),
+            FORM: CURRENT_FORM,
+            # Whoever does not know rows about subnets and classes reads one about an offering that nobody has.
+            DATA: dumps(place if isinstance(place, OfferingKey | Market) else _NOT_OFFERED),
+            UNTIL: instant(until),
+            REASON: reason or None,
+            LISTING_KEY: SHORTAGES,
+            TTL_ATTRIBUTE: epoch_s(until) + 1,  # whole seconds, rounded up: never before the shortage is over
+        }
+    )

@@ -1,0 +1,140 @@
+"""Workloads in DynamoDB.
+
+The counters that conditions need stand beside the JSON: ``placed_count`` and ``open_count`` (wanted minus placed,
+because a condition cannot subtract).
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from shared.adapters.dynamodb.table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    REVISION,
+    Attributes,
+    DynamoDbTable,
+    Expression,
+    Write,
+    all_readable,
+    apply,
+    attributes,
+    data,
+    epoch_s,
+    instant,
+    number,
+    readable,
+    text,
+    understood,
+)
+from shared.core.serialisation.json_codec import dumps, loads
+from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
+from shared.ports.state import WorkloadRecord
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+GENERATION: Final = "generation"
+PLACED: Final = "placed_count"
+OPEN: Final = "open_count"
+PENDING_SINCE: Final = "pending_since"
+LISTED: Final = "needs-planning"
+
+
+class DynamoDbWorkloadStore:
+    """Implements ``shared.ports.state.WorkloadStore``."""
+
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+        self._client = client
+        self._table = DynamoDbTable(client, table_name)
+        self._clock = clock
+
+    def get(self, key: str) -> WorkloadRecord | None:
+        """Return the record (consistent read), None when there is none."""
+        row = self._table.get(key, self._clock.now())
+        return None if row is None else readable(row, _record)
+
+    def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        """Return the records that exist (consistent read)."""
+        return all_readable(self._table.get_many(keys, self._clock.now()), _record)
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        """Return the listed records, by key."""
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
+        return tuple(understood(rows, _record))
+
+    def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+        """Write the record if the stored revision is the expected one."""
+        expression = Expression()
+        if expected_revision is None:
+            # A tombstone past its time is as good as no row: a workload of that name may come again.
+            condition = f"{expression.absent()} OR {expression.expired(self._clock.now())}"
+        else:
+            condition = expression.at(REVISION, expected_revision)
+        written = replace(record, revision=(expected_revision or 0) + 1)
+        apply(self._client, self._table.put(_row(written), expression, condition))
+        return written
+
+
+def placed_write(table: DynamoDbTable, key: str, count: int, generation: int | None) -> Write:
+    """Count ``count`` more replicas as placed, if so many are pending and the workload is still the planned one."""
+    expression = Expression()
+    condition = expression.at_least(OPEN, count)
+    if generation is not None:
+        condition += f" AND {expression.at(GENERATION, generation)}"
+    moved = [expression.change(PLACED, count), expression.change(OPEN, -count), expression.change(REVISION, 1)]
+    return table.update(key, expression, condition, assignments=moved)
+
+
+def unchanged_check(table: DynamoDbTable, key: str, generation: int) -> Write:
+    """Need the workload to be at this generation still."""
+    expression = Expression()
+    return table.check(key, expression, expression.at(GENERATION, generation))
+
+
+def returned_write(table: DynamoDbTable, key: str, count: int, returned_at: datetime) -> Write:
+    """Count ``count`` replicas as not placed any more and list the workload for planning.
+
+    It is listed even if nothing is pending then (a withdrawn one); the planner takes it off again.
+    """
+    expression = Expression()
+    since = expression.name(PENDING_SINCE)
+    moved = [
+        expression.change(PLACED, -count),
+        expression.change(OPEN, count),
+        expression.change(REVISION, 1),
+        f"{since} = if_not_exists({since}, {expression.value(instant(returned_at))})",
+        expression.assign(LISTING_KEY, LISTED),
+    ]
+    return table.update(key, expression, expression.at_least(PLACED, count), assignments=moved)
+
+
+def _row(record: WorkloadRecord) -> Attributes:
+    # What updates change by themselves stands outside the JSON and is left out of it.
+    value = replace(record, revision=0, placed_count=0, pending_since=None)
+    return attributes(
+        {
+            KEY: record.key,
+            FORM: CURRENT_FORM,
+            DATA: dumps(value),
+            REVISION: record.revision,
+            GENERATION: record.generation,
+            PLACED: record.placed_count,
+            OPEN: record.open_count,
+            PENDING_SINCE: None if record.pending_since is None else instant(record.pending_since),
+            LISTING_KEY: LISTED if record.needs_planning else None,
+            TTL_ATTRIBUTE: None if record.expires_at is None else epoch_s(record.expires_at),
+        }
+    )
+
+
+def _record(row: Attributes) -> WorkloadRecord:
+    return replace(
+        loads(WorkloadRecord, data(row)),
+        revision=number(row, REVISION),
+        placed_count=number(row, PLACED),
+        pending_since=datetime.fromisoformat(text(row, PENDING_SINCE)) if PENDING_SINCE in row else None,
+    )

@@ -1,0 +1,121 @@
+"""Reserved offerings: what a NodeClass can launch into reservations, and at which near-zero price (rules 2 and 4)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_class import NodeClass
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms.labels import (
+    CAPACITY_RESERVATION_ID,
+    CAPACITY_RESERVATION_INTERRUPTIBLE,
+    CAPACITY_RESERVATION_SETTING,
+    CAPACITY_RESERVATION_TYPE,
+    CAPACITY_TYPE,
+    RESERVATION_SETTING_TARGET,
+    ZONE,
+    ZONE_ID,
+)
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, reserved_price_atto_usd, reserved_price_divisor
+
+# Labels that an offering decides, not the pool or the instance type.
+OFFERING_LABELS: Final = frozenset(
+    {
+        ZONE,
+        ZONE_ID,
+        CAPACITY_TYPE,
+        CAPACITY_RESERVATION_ID,
+        CAPACITY_RESERVATION_TYPE,
+        CAPACITY_RESERVATION_INTERRUPTIBLE,
+        CAPACITY_RESERVATION_SETTING,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedPrices:
+    """Prices of reserved units, from all discovered prices of a snapshot."""
+
+    divisor: int
+    dearest_micro_usd: int
+
+    @classmethod
+    def of(cls, instance_types: Iterable[InstanceType]) -> "ReservedPrices":
+        """Derive the ODCR RFC's ratio: dearest on-demand over cheapest spot price."""
+        dearest, cheapest = 0, 0
+        for instance_type in instance_types:
+            dearest = max(dearest, instance_type.on_demand_price_micro_usd_per_hour or 0)
+            for offering in instance_type.offerings:
+                price = offering.price_micro_usd_per_hour
+                if offering.capacity_type is CapacityType.ON_DEMAND:
+                    dearest = max(dearest, price)
+                elif price > 0:
+                    cheapest = min(cheapest or price, price)
+        return cls(reserved_price_divisor(dearest, cheapest or max(1, dearest)), max(1, dearest))
+
+    def atto_usd_per_hour(self, instance_type: InstanceType) -> int:
+        """Price one reserved unit of the type; a type without any known price counts as the dearest."""
+        return reserved_price_atto_usd(self.on_demand_micro_usd(instance_type), self.divisor)
+
+    def on_demand_micro_usd(self, instance_type: InstanceType) -> int:
+        """Return what a unit would cost on demand: the order among reservations."""
+        known = instance_type.on_demand_price_micro_usd_per_hour
+        if known is not None:
+            return known
+        listed = [
+            offering.price_micro_usd_per_hour
+            for offering in instance_type.offerings
+            if offering.capacity_type is CapacityType.ON_DEMAND
+        ]
+        return min(listed, default=self.dearest_micro_usd)
+
+
+def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[CapacityReservation, ...]:
+    """Return the reservations that the class selected and can launch into, sorted by id.
+
+    Platform and tenancy must be the class's own: EC2 counts only instances that match the reservation in both. A
+    reservation in a zone without a subnet of the class cannot be used either.
+    """
+    wanted = frozenset(node_class.status.reservation_ids)
+    zones = frozenset(subnet.zone for subnet in node_class.status.subnets)
+    chosen: dict[str, CapacityReservation] = {}
+    for reservation in snapshot.reservations:
+        if reservation.id not in wanted or (zones and reservation.zone not in zones):
+            continue
+        if reservation.platform != node_class.platform or reservation.tenancy != node_class.tenancy:
+            continue
+        known = chosen.get(reservation.id)
+        # Two readings of one reservation: the smaller count cannot over-commit (R-70).
+        if known is None or reservation.free_units < known.free_units:
+            chosen[reservation.id] = reservation
+    return tuple(chosen[key] for key in sorted(chosen))
+
+
+def reservation_labels(
+    reservation: CapacityReservation, setting: str = RESERVATION_SETTING_TARGET
+) -> Mapping[str, str]:
+    """Return the labels that only nodes in this reservation carry (the ODCR RFCs' labels, R-23).
+
+    ``setting`` is how the node came into it: "target", as every launch into a reservation is one, or "open".
+    """
+    interruptible = reservation.kind is ReservationKind.INTERRUPTIBLE
+    kind = ReservationKind.DEFAULT if interruptible else reservation.kind
+    return {
+        CAPACITY_RESERVATION_ID: reservation.id,
+        CAPACITY_RESERVATION_TYPE: str(kind.value),
+        CAPACITY_RESERVATION_INTERRUPTIBLE: "true" if interruptible else "false",
+        CAPACITY_RESERVATION_SETTING: setting,
+    }
+
+
+def price_atto_usd(micro_usd: int) -> int:
+    """Convert a price of the outside world."""
+    return micro_usd * ATTO_USD_PER_MICRO_USD
+
+
+def is_usable(reservation: CapacityReservation, now: datetime) -> bool:
+    """Whether units of it can be promised at ``now``."""
+    return reservation.is_active(now) and reservation.free_units > 0

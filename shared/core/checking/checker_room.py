@@ -1,0 +1,31 @@
+"""Where a replica might still go in a plan's final state."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Nodes that a replica might still go to: ``units`` equal ones with ``free`` resources each."""
+
+    subject: str
+    units: int
+    free: Resources
+    description: Requirements
+    undefined: frozenset[str]
+    carried: tuple[str, ...]  # workloads already there, whose requirements must go on holding
+    capacity_type: CapacityType
+    domains: Mapping[str, str]
+    pool: NodePool | None = None  # of a node that would have to be launched
+    key: OfferingKey | None = None
+
+
+def wants_many(pool: NodePool | None) -> bool:
+    """Whether minValues may forbid more on a node: a replica more leaves fewer types to choose from."""
+    return pool is not None and any(item.min_values for item in pool.requirements.values())

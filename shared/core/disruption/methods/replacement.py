@@ -1,0 +1,107 @@
+"""Replacing drifted nodes: make before break, or terminate first where only the node's own slot can host the new one.
+
+A full reservation cannot take the replacement of a node that stands in it, because its unit is not free while the node
+runs (R-178). If the plain simulation fails and one with the slot credited succeeds, the node goes first: drain,
+terminate, wait for the slot, launch into it. The slot stays leased meanwhile, so none of our other demand takes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from shared.core.disruption.candidate import Candidate, Refusal
+from shared.core.disruption.command import DisruptionCommand, command_of
+from shared.core.disruption.headroom import Headroom
+from shared.core.disruption.simulation import World
+from shared.core.launching.claim_nodes import fills_freed_slot
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_pool import DisruptionReason
+from shared.core.model.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What one pass of drift found."""
+
+    commands: tuple[DisruptionCommand, ...]
+    world: World
+    removed: tuple[Candidate, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def replace_drifted(
+    world: World, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
+) -> Replacement:
+    """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
+
+    At most one terminate-first replacement of a pool is under way at any time: each takes capacity away for a while.
+    None begins while a node of the same reservation is being replaced the gentle way: its unit is about to come free.
+    """
+    commands: list[DisruptionCommand] = []
+    removed: list[Candidate] = []
+    refusals: list[Refusal] = []
+    terminating_first = {
+        claim.node_pool_name
+        for claim in claims.values()
+        if (claim.disruption is not None and claim.disruption.terminate_first) or fills_freed_slot(claim, claims)
+    }
+    freeing = {
+        claim.offering.reservation_id
+        for claim in claims.values()
+        if claim.disruption is not None and not claim.disruption.terminate_first and claim.is_live
+    }
+    half = world.effort.left // 2  # the other half is left to consolidation
+    tried = False  # one is tried in every pass, however much the demand that waits has used up
+    for candidate, reason in sorted(drifted, key=_drift_order):
+        if not headroom.within([candidate], DisruptionReason.DRIFTED):
+            refusals.append(Refusal(candidate.id, f"{reason}; budget of NodePool {candidate.pool.name} is used up"))
+            continue
+        if tried and world.effort.left < half:
+            refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
+            continue
+        waits = None
+        if candidate.pool.name in terminating_first:
+            waits = "waits for another terminate-first replacement of its pool"
+        elif candidate.node.reservation_id in freeing:
+            waits = "waits for a unit of its reservation that another replacement is about to free"
+        tried = True
+        outcome = _replacement(world, candidate, reason, waits)
+        if isinstance(outcome, str):
+            refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))
+            continue
+        command, plan = outcome
+        if command.terminate_first:
+            terminating_first.add(candidate.pool.name)
+        else:
+            freeing.add(candidate.node.reservation_id)
+        commands.append(command)
+        removed.append(candidate)
+        headroom.spend((candidate,))
+        world = world.after((candidate,), Plan(existing=plan.existing) if command.terminate_first else plan)
+    return Replacement(tuple(commands), world, tuple(removed), tuple(refusals))
+
+
+def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
+    candidate = item[0]
+    return (not candidate.is_empty, candidate.claim.created_at.timestamp(), candidate.id)
+
+
+def _replacement(
+    world: World, candidate: Candidate, reason: str, waits: str | None
+) -> tuple[DisruptionCommand, Plan] | str:
+    plan = world.without((candidate,))
+    if not plan.unplaced:
+        return command_of(DisruptionReason.DRIFTED, (candidate,), plan, reason), plan
+    credited = world.without((candidate,), credit_slots=True) if candidate.is_reserved else plan
+    if credited.unplaced and candidate.is_orphan:
+        # Nothing else would ever let it go; what it held waits as any demand does.
+        explanation = f"{reason}; no other place was found for all of its replicas"
+        return command_of(DisruptionReason.DRIFTED, (candidate,), Plan(), explanation), Plan()
+    if not candidate.is_reserved:
+        return f"its replicas would not all be placed: {plan.unplaced[0].message}"
+    if credited.unplaced:
+        return f"not even its own slot would host its replicas: {credited.unplaced[0].message}"
+    if waits is not None:
+        return waits
+    explanation = f"{reason}; only its own slot can host the replacement"
+    command = command_of(DisruptionReason.DRIFTED, (candidate,), credited, explanation, terminate_first=True)
+    return command, credited

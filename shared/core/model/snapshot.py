@@ -1,0 +1,62 @@
+"""The snapshot: everything that a solve may see, frozen."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.node_class import NodeClass
+from shared.core.model.node_pool import NodePool
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.scheduling_terms.taint import Taint
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedReplicas:
+    """Replicas of one workload on one node."""
+
+    workload_key: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An existing or in-flight node (a NodeClaim that was launched or is about to be).
+
+    ``labels`` include zone, zone id, capacity type, instance type, pool and reservation labels. ``used`` is the sum
+    of its replicas' requests. A node that is ``deleting`` takes no new replicas and its slot is not free yet.
+    """
+
+    claim_id: str
+    node_pool_name: str
+    node_class_name: str
+    instance_type: str
+    zone: str
+    zone_id: str
+    capacity_type: CapacityType
+    labels: Mapping[str, str]
+    allocatable: Resources
+    used: Resources
+    placements: tuple[PlacedReplicas, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    reservation_id: str | None = None
+    price_atto_usd_per_hour: int = 0
+    created_at: datetime | None = None
+    drain_at: datetime | None = None  # when a Capacity Block under it starts to drain
+    initialized: bool = True
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One consistent-enough view of the world. ``workloads`` has every workload that runs anywhere (for affinity)."""
+
+    instance_types: tuple[InstanceType, ...]
+    reservations: tuple[CapacityReservation, ...] = ()
+    node_pools: tuple[NodePool, ...] = ()
+    node_classes: tuple[NodeClass, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    demands: tuple[Demand, ...] = ()
+    workloads: Mapping[str, Workload] = field(default_factory=dict)

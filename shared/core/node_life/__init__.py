@@ -1,0 +1,1 @@
+"""What happens to a node after its launch: observations, notices, drains and early ends."""

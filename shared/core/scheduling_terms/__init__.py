@@ -1,0 +1,1 @@
+"""The values that scheduling speaks of: labels, requirements, taints, resources, quantities and money."""

@@ -1,0 +1,1 @@
+"""Snapshots and plans as JSON, and back."""

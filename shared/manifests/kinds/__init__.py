@@ -1,0 +1,1 @@
+"""The kinds of manifests and the sections that they are made of."""

@@ -1,0 +1,1 @@
+"""From text to typed fields, with every problem that was found on the way."""

@@ -1,0 +1,1 @@
+"""What every use case does to claims: moves between states, checkpoints, announcements."""

@@ -1,0 +1,112 @@
+"""Moves of claims that survive races: read, decide, write under the revision, and again when the row moved on."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from shared.core.capacity.ledger import settled
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.ports.state import ConflictError, NodeClaimStore
+from shared.usecases.claims.announce import by_workload
+
+Decide = Callable[[NodeClaim], NodeClaim | None]
+
+# A claim has few writers (planner, launch, react, sweeps); losing this often in a row means that something is wrong.
+_TRIES: Final = 6
+
+
+def save_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+    """Write what ``decide`` makes of the claim; None when it says that there is nothing to do (any more).
+
+    ``decide`` sees the claim as given first, and as stored after each lost race. Raises ConflictError when every race
+    was lost.
+    """
+    return _moved(claims, claim, decide, lambda after, before: claims.save(after, expected_revision=before.revision))
+
+
+def settle_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
+    """As :func:`save_claim`, and the claim's lease is settled."""
+    return _moved(claims, claim, decide, lambda after, before: claims.settle(after, expected_revision=before.revision))
+
+
+def save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+    """As :func:`save_claim` for many claims in few requests; return those that moved, by id."""
+    wanted = [after for claim in given if (after := decide(claim)) is not None]
+    return _moved_many(claims, wanted, lambda claim: save_claim(claims, claim, decide))
+
+
+def settle_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
+    """As :func:`settle_claim` for many claims in few requests; return those that moved, by id."""
+    wanted = [settled(after) for claim in given if (after := decide(claim)) is not None]
+    return _moved_many(claims, wanted, lambda claim: settle_claim(claims, claim, decide))
+
+
+def _moved_many(
+    claims: NodeClaimStore, wanted: Sequence[NodeClaim], singly: Callable[[NodeClaim], NodeClaim | None]
+) -> Mapping[str, NodeClaim]:
+    """Write all at once, and one by one those that somebody else moved meanwhile."""
+    moved = dict(claims.save_many(wanted))
+    for claim in wanted:
+        current = None if claim.id in moved else claims.get(claim.id)
+        after = None if current is None else singly(current)
+        if after is not None:
+            moved[claim.id] = after
+    return moved
+
+
+def return_all_replicas(
+    claims: NodeClaimStore, claim: NodeClaim, returned_at: datetime, decide: Decide
+) -> NodeClaim | None:
+    """As :func:`save_claim`, and every replica on the claim goes back to demand in the same transaction."""
+    return _moved(
+        claims,
+        claim,
+        decide,
+        lambda after, before: _returned(claims, after, before, before.placements, returned_at),
+    )
+
+
+def return_some_replicas(
+    claims: NodeClaimStore,
+    claim: NodeClaim,
+    returned_at: datetime,
+    placements: Sequence[PlacedReplicas],
+    decide: Decide,
+) -> NodeClaim | None:
+    """As :func:`return_all_replicas`, for some of them; ``decide`` makes sure that they are there."""
+    return _moved(
+        claims, claim, decide, lambda after, before: _returned(claims, after, before, placements, returned_at)
+    )
+
+
+def _returned(
+    claims: NodeClaimStore,
+    after: NodeClaim,
+    before: NodeClaim,
+    placements: Sequence[PlacedReplicas],
+    returned_at: datetime,
+) -> NodeClaim:
+    return claims.return_replicas(
+        after, expected_revision=before.revision, placements=by_workload(placements), returned_at=returned_at
+    )
+
+
+def _moved(
+    claims: NodeClaimStore,
+    claim: NodeClaim,
+    decide: Decide,
+    write: Callable[[NodeClaim, NodeClaim], NodeClaim],
+) -> NodeClaim | None:
+    current: NodeClaim | None = claim
+    lost: ConflictError | None = None
+    for _ in range(_TRIES):
+        after = None if current is None else decide(current)
+        if current is None or after is None:
+            return None
+        try:
+            return write(after, current)
+        except ConflictError as error:
+            lost = error
+            current = claims.get(claim.id)
+    raise lost or ConflictError([claim.id])

@@ -1,0 +1,1 @@
+"""Messages of senders become stored demand."""

@@ -1,0 +1,1 @@
+"""What the account holds: reservations and offerings, read on schedules and on events."""

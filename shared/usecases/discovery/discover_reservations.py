@@ -1,0 +1,182 @@
+"""From EC2's reservations to the Reservations table, the leases that an observation contains, and class statuses."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shared.core.capacity.idle import is_to_be_said
+from shared.core.capacity.reservation_selection import selected_ids
+from shared.core.model.capacity_reservation import ENDED_STATES, GONE, CapacityReservation, ReservationKind
+from shared.core.model.node_class import NodeClass
+from shared.ports.discovery import ReservationReader
+from shared.ports.errors import AwsError
+from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
+from shared.ports.policy import PolicyStore
+from shared.ports.state import ReservationRecord, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.claims.announce import reservation_exhausted, reservation_idle
+from shared.usecases.discovery.observe_reservation import Change, ReservationObserver
+from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What a run found; ``failures`` name what could not be read, where the last good state was kept."""
+
+    seen_count: int
+    written_count: int
+    absorbed_count: int
+    gone_count: int
+    changed_classes: tuple[str, ...]
+    failures: tuple[str, ...]
+    woke_planner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoverReservations:
+    """One run: every minute, and on every event that hints at a change."""
+
+    reader: ReservationReader
+    resolver: NodeClassResolver
+    policy: PolicyStore
+    reservations: ReservationStore
+    observer: ReservationObserver
+    timers: DrainTimers
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+
+    def run(self) -> Discovery:
+        """Observe once. When reservations cannot be read, flags the last good facts as stale and raises AwsError."""
+        observed_at = self.clock.now()  # before the call: what EC2 answers is at least as old as this
+        known = {record.reservation.id: record for record in self.reservations.list_current()}
+        try:
+            visible = self.reader.list_visible()
+        except AwsError:
+            self.reservations.mark_stale(known)
+            raise
+        objects = self.policy.list_all()
+        classes = policy_of(objects).node_classes
+        groups, unreadable = self._groups(classes)
+        observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
+        selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
+        changes = self._save(known, observed, selections, observed_at)
+        current = {change.after.reservation.id: change.after.reservation for change in changes}
+        changed_classes, failures = self.resolver.refresh(
+            objects, {name: _as_counted(selection, current) for name, selection in selections.items()}, observed_at
+        )
+        opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
+        if opened or changed_classes:
+            self.queue.wake_planner(reason="reservations changed")
+        self._tell(changes, observed_at)
+        return Discovery(
+            seen_count=len(visible),
+            written_count=sum(change.is_written for change in changes),
+            absorbed_count=sum(change.absorbed_count for change in changes),
+            gone_count=len(known.keys() - observed.keys()),
+            changed_classes=changed_classes,
+            failures=failures,
+            woke_planner=bool(opened or changed_classes),
+        )
+
+    def _tell(self, changes: Sequence[Change], now: datetime) -> None:
+        """Say which reservations have just filled up, and which have lain idle for long."""
+        records = [change.after for change in changes if change.after.balance.free_units > 0]
+        idle = {
+            record.reservation.id: reservation_idle(record, record.idle_since)
+            for record in records
+            if record.idle_since is not None and is_to_be_said(record.idle_since, record.idle_said_at, now)
+        }
+        exhausted = [reservation_exhausted(change.after.reservation) for change in changes if change.was_exhausted]
+        self.publisher.publish([*exhausted, *idle.values()])
+        if idle:
+            # Afterwards: a run that dies in between says it again.
+            self.reservations.mark_idle_said(idle, said_at=now)
+
+    def _groups(self, classes: Iterable[NodeClass]) -> tuple[dict[str, frozenset[str]], dict[str, str]]:
+        """Read the resource groups that classes name; return their members, and errors of those that failed."""
+        arns = {
+            term.reservation_group_arn
+            for node_class in classes
+            for term in node_class.capacity_reservation_selector_terms
+            if term.reservation_group_arn is not None
+        }
+        groups: dict[str, frozenset[str]] = {}
+        unreadable: dict[str, str] = {}
+        for arn in sorted(arns):
+            try:
+                groups[arn] = self.reader.list_group(arn)
+            except AwsError as error:
+                unreadable[arn] = error.code
+        return groups, unreadable
+
+    def _save(
+        self,
+        known: Mapping[str, ReservationRecord],
+        observed: Mapping[str, CapacityReservation],
+        selections: Mapping[str, Selection],
+        observed_at: datetime,
+    ) -> list[Change]:
+        """Save what is selected or known already; what EC2 lists no more is gone."""
+        selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
+        changes = []
+        for key in sorted(known.keys() | selected):
+            before = known.get(key)
+            reservation = observed[key] if key in observed else _gone(known[key])
+            if before is None and reservation.state in ENDED_STATES:
+                continue
+            self._set_timer(before, reservation, observed_at)
+            change = self.observer.observe(before, reservation, observed_at)
+            if change is not None:
+                changes.append(change)
+        return changes
+
+    def _set_timer(
+        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+    ) -> None:
+        """Set exact timers for what is new or was moved, before the facts that say so are saved.
+
+        A reservation that is to come is looked at when it begins; a block drains in time, and later when extended.
+        """
+        known = None if before is None else before.reservation
+        start_at = reservation.start_at if reservation.is_upcoming(observed_at) else None
+        if start_at is not None and start_at > observed_at and (known is None or known.start_at != start_at):
+            self.timers.set_start_timer(reservation.id, start_at)
+        drain_at = reservation.drain_at()
+        if reservation.kind is not ReservationKind.CAPACITY_BLOCK or drain_at is None or drain_at <= observed_at:
+            return
+        if reservation.state in ENDED_STATES or (known is not None and known.drain_at() == drain_at):
+            return
+        self.timers.set_timer(reservation.id, drain_at)
+
+
+def _gone(record: ReservationRecord) -> CapacityReservation:
+    return replace(record.reservation, state=GONE, available_count=0, stale=False)
+
+
+def _groups_of(reservation: CapacityReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    return tuple(sorted(arn for arn, members in groups.items() if reservation.id in members))
+
+
+def _selection(
+    node_class: NodeClass,
+    observed: Mapping[str, CapacityReservation],
+    groups: Mapping[str, frozenset[str]],
+    unreadable: Mapping[str, str],
+    now: datetime,
+) -> Selection:
+    """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
+    ids = set(selected_ids(node_class, observed.values(), groups, now))
+    terms = node_class.capacity_reservation_selector_terms
+    arns = {term.reservation_group_arn for term in terms if term.reservation_group_arn is not None}
+    errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
+    if errors:
+        ids |= set(node_class.status.reservation_ids) & observed.keys()
+    return Selection(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+
+
+def _as_counted(selection: Selection, current: Mapping[str, CapacityReservation]) -> Selection:
+    """Return the selection with the ledger's free units instead of EC2's."""
+    counted = tuple(current.get(reservation.id, reservation) for reservation in selection.reservations)
+    return replace(selection, reservations=counted)

@@ -1,0 +1,1 @@
+"""Nodes that are ended by choice: chosen, replaced, handed over."""

@@ -1,0 +1,314 @@
+"""Voluntary disruption, once a minute: carry on with what was begun, then decide again.
+
+The decision is made on one snapshot, and each of its commands is committed only if the nodes, destinations and
+reservations that it is about have not changed since. Nodes that go without a replacement drain at once; the others
+when their replacements run (``shared.usecases.disruption.replace_nodes``). A pass that dies anywhere is
+continued by the next.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Final
+
+from shared.core.disruption.candidate import Refusal
+from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
+from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.methods.deleted_pool import deleted_pools
+from shared.core.launching.claim_nodes import fills_freed_slot, is_held
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_pool import DisruptionReason, NodePool
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.schedule import allowed_disruptions
+from shared.core.model.snapshot import Snapshot
+from shared.core.safety.endings import EndingKind, kind_of
+from shared.core.serialisation.json_codec import dumps
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, Decision, DecisionStore, NodeClaimStore
+from shared.ports.system import Clock, IdFactory
+from shared.usecases.disruption.commit_command import NOMINATION, CommandCommitter, CommittedCommand, drain_reason
+from shared.usecases.disruption.move_units import Moved, MoveUnits
+from shared.usecases.disruption.replace_nodes import Carried, ReplaceNodes
+from shared.usecases.provisioning.commit_plan import launch_batches
+from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
+from shared.usecases.provisioning.provision import Solve
+from shared.usecases.safety.envelope import Envelope
+
+# The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
+DECISION_PREFIX: Final = "disruption"
+LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
+# Nodes that EC2 shows: budgets are percentages of these (R-189).
+_EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
+_EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
+
+_Allowed = dict[tuple[str, DisruptionReason], int]
+
+
+@dataclass(slots=True)
+class DisruptReport:
+    """What a pass did, in numbers of nodes; ``refusals`` says why each other node stays."""
+
+    drained: int = 0
+    replaced: int = 0
+    refilled: int = 0
+    abandoned: int = 0
+    dropped: int = 0
+    units_moved: int = 0
+    moves_refused: Mapping[str, str] = field(default_factory=dict)  # EC2's codes by source reservation
+    refusals: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, int]:
+        """Return its numbers by name, for logs and metrics."""
+        return {
+            "nodes_disrupted": self.drained,
+            "nodes_being_replaced": self.replaced,
+            "slots_refilled": self.refilled,
+            "replacements_abandoned": self.abandoned,
+            "disruptions_dropped": self.dropped,
+            "reserved_units_moved": self.units_moved,
+            "unit_moves_refused": len(self.moves_refused),
+            "disruptions_refused": len(self.refusals),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Disrupt:
+    """Runs passes."""
+
+    gatherer: SnapshotGatherer
+    claims: NodeClaimStore
+    replacing: ReplaceNodes
+    envelope: Envelope
+    moving: MoveUnits
+    decisions: DecisionStore
+    ids: IdFactory
+    clock: Clock
+    policy: SchedulingPolicy
+    solve: Solve
+
+    def run(self) -> DisruptReport:
+        """Run one pass."""
+        if not self.claims.list_live():
+            return DisruptReport()  # nothing to decide on: the rest is not read
+        now = self.clock.now()
+        gathered = self.gatherer.gather(now)
+        carried = self.replacing.carry_on(gathered, now)
+        decision = self._decide(gathered, now)
+        snapshot_json = dumps(gathered.snapshot)
+        pass_id = self.ids.new_id(DECISION_PREFIX)
+        if decision.commands:
+            self._keep(pass_id, decision, snapshot_json, now)
+        report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
+        done = self._apply(decision, gathered, pass_id, report, now)
+        moved = self.moving.run(decision.moves, gathered.facts().reservations, now)
+        report.units_moved, report.moves_refused = moved.moved, moved.refused
+        done = _with_refused_moves(done, moved)
+        done = _with_notes(done, carried)
+        report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
+        self._keep(LATEST_DECISION, done, snapshot_json, now)
+        return report
+
+    def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
+        claims = {
+            # A replacement is empty until its replicas are handed over: it is no candidate meanwhile.
+            key: replace(claim, nominated_until=now + NOMINATION) if is_held(claim, gathered.claims) else claim
+            for key, claim in gathered.claims.items()
+        }
+        allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
+        ask = partial(self._ask, now)
+        given = DisruptionInput(gathered.snapshot, claims, allowed, self.policy.spot_to_spot_consolidation)
+        return decide_disruption(given, ask, now=now)
+
+    def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
+        return self.solve(snapshot, now, self.policy)
+
+    def _keep(self, decision_id: str, decision: DisruptionDecision, snapshot_json: str, now: datetime) -> None:
+        summary = {
+            "commands": len(decision.commands),
+            "nodes": sum(len(command.claim_ids) for command in decision.commands),
+            "replacements": sum(planned.count for command in decision.commands for planned in command.replacements),
+            "refusals": len(decision.refusals),
+        }
+        self.decisions.save(Decision(decision_id, now, dumps(decision), summary), snapshot_json)
+
+    def _apply(
+        self, decision: DisruptionDecision, gathered: Gathered, pass_id: str, report: DisruptReport, now: datetime
+    ) -> DisruptionDecision:
+        """Begin the commands that still hold; return the decision with what became of it."""
+        if not decision.commands:
+            return decision
+        known = dict(gathered.claims)
+        committer = CommandCommitter(self.claims, self.ids, self.claims.turn())
+        budgets = _Budgets(self._allowed_by_now(decision, gathered, now), gathered.claims)
+        wanted = _wanted(decision.commands, gathered)
+        begun: list[DisruptionCommand] = []
+        dropped: list[Refusal] = []
+        for number, command in enumerate(_in_transactions(decision.commands)):
+            # Before replacements are bought: what is held must not have cost anything.
+            refusal = budgets.refusal(command) or self._held(command, wanted, now)
+            committed = refusal or _commit(committer, command, known, gathered, f"{pass_id}/{number}", now)
+            if isinstance(committed, str):
+                dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
+                continue
+            budgets.spend(command)
+            ids = tuple(claim.id for claim in committed.marked)
+            dropped += [Refusal(key, "it changed just now") for key in command.claim_ids if key not in ids]
+            begun.append(replace(command, claim_ids=ids))
+            self._begin(command, committed, gathered, report, now)
+        report.dropped = len(dropped)
+        refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
+        return replace(decision, commands=tuple(begun), refusals=tuple(refusals))
+
+    def _held(self, command: DisruptionCommand, wanted: dict[EndingKind, int], now: datetime) -> str | None:
+        """Say why the safety envelope does not let a command's nodes go, or None; ``wanted`` counts what is left."""
+        kind = _kind(command)
+        admission = self.envelope.admit(kind, command.claim_ids, now, wanted_count=wanted[kind])
+        if not admission.admitted.issuperset(command.claim_ids):
+            return admission.why
+        wanted[kind] -= len(command.claim_ids)
+        return None
+
+    def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
+        """Read anew what budgets leave: another pass may have spent some of it while this one decided.
+
+        The listing may lag by moments, so the nodes of the pools concerned are read themselves.
+        """
+        ids = (claim_id for command in decision.commands for claim_id in command.claim_ids)
+        pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
+        theirs = [key for key, claim in gathered.claims.items() if claim.node_pool_name in pools]
+        current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(theirs))
+        live = {key: claim for key, claim in current.items() if claim.is_live}
+        return _allowed(gathered.snapshot.node_pools, live, now)
+
+    def _begin(
+        self,
+        command: DisruptionCommand,
+        committed: CommittedCommand,
+        gathered: Gathered,
+        report: DisruptReport,
+        now: datetime,
+    ) -> None:
+        coming = [claim for claim in committed.replacements if not claim.waits_for_slot]
+        if coming:
+            self.replacing.queue.send_launches(launch_batches(coming))
+        if coming and not command.terminate_first:
+            report.replaced += len(committed.marked)
+            return
+        replacement_ids = [claim.id for claim in committed.replacements]
+        report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+
+
+def _kind(command: DisruptionCommand) -> EndingKind:
+    """Return what a command is counted as; EC2 forces nothing of what disruption decides."""
+    return kind_of(drain_reason(command)) or EndingKind.DISRUPTION
+
+
+def _wanted(commands: Iterable[DisruptionCommand], gathered: Gathered) -> dict[EndingKind, int]:
+    """Return how many nodes shall go in all, by kind: those of a pass, and all that outlived their NodePool."""
+    wanted = dict.fromkeys(EndingKind, 0)
+    for command in commands:
+        wanted[_kind(command)] += len(command.claim_ids)
+    pools = {pool.name for pool in gathered.snapshot.node_pools}
+    left = [claim for claim in gathered.claims.values() if claim.node_pool_name not in pools]
+    wanted[EndingKind.DELETED_POOLS] = sum(claim.drain is None and claim.disruption is None for claim in left)
+    return wanted
+
+
+def _commit(
+    committer: CommandCommitter,
+    command: DisruptionCommand,
+    known: dict[str, NodeClaim],
+    gathered: Gathered,
+    command_id: str,
+    now: datetime,
+) -> CommittedCommand | str:
+    """Commit a command, or say why not. Empty nodes go each for itself, all others together or not at all."""
+    left = command
+    while left.claim_ids:
+        try:
+            return committer.commit(left, known, gathered, command_id, now)
+        except ConflictError as error:
+            if TURN_ROW in error.rows:
+                return "another pass acted while this was decided"
+            still = tuple(claim_id for claim_id in left.claim_ids if claim_id not in error.rows)
+            if command.reason is not DisruptionReason.EMPTY or len(still) == len(left.claim_ids):
+                return f"{', '.join(error.rows)} changed while this was decided"
+            left = replace(left, claim_ids=still)
+    return "it changed just now"
+
+
+class _Budgets:
+    """What may still begin, by pool and reason; counted down as commands begin."""
+
+    def __init__(self, allowed: _Allowed, claims: Mapping[str, NodeClaim]) -> None:
+        self._left = allowed
+        self._claims = claims
+
+    def refusal(self, command: DisruptionCommand) -> str | None:
+        for pool_name, count in self._counts(command).items():
+            if self._left.get((pool_name, command.reason), 0) < count:
+                return f"budget of NodePool {pool_name} was used up while this was decided"
+        return None
+
+    def spend(self, command: DisruptionCommand) -> None:
+        for pool_name, count in self._counts(command).items():
+            for reason in DisruptionReason:
+                self._left[pool_name, reason] = self._left.get((pool_name, reason), 0) - count
+
+    def _counts(self, command: DisruptionCommand) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for claim_id in command.claim_ids:
+            name = self._claims[claim_id].node_pool_name
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+
+def _in_transactions(commands: Iterable[DisruptionCommand]) -> Iterator[DisruptionCommand]:
+    """Cut commands that delete many empty nodes: these go each for itself."""
+    for command in commands:
+        if command.reason is not DisruptionReason.EMPTY:
+            yield command
+            continue
+        for start in range(0, len(command.claim_ids), _EMPTY_MAX):
+            yield replace(command, claim_ids=command.claim_ids[start : start + _EMPTY_MAX])
+
+
+def _with_notes(decision: DisruptionDecision, carried: Carried) -> DisruptionDecision:
+    """Say of nodes that are being replaced how far that is, instead of only that they are."""
+    reasons = {refusal.claim_id: refusal.reason for refusal in decision.refusals} | carried.notes
+    return replace(decision, refusals=tuple(Refusal(key, reason) for key, reason in sorted(reasons.items())))
+
+
+def _with_refused_moves(decision: DisruptionDecision, moved: Moved) -> DisruptionDecision:
+    """Say of nodes that waited for a unit that EC2 would not move it, now or lately."""
+    later = {key: f"asked again from {until:%H:%M} UTC" for key, until in moved.resting.items()}
+    why = later | moved.refused
+    codes = {
+        claim_id: f"EC2 refused to move a unit from {move.source_id} to {move.destination_id}: {code}"
+        for move in decision.moves
+        if (code := why.get(move.source_id)) is not None
+        for claim_id in move.for_nodes
+    }
+    refusals = (Refusal(it.claim_id, codes.get(it.claim_id, it.reason)) for it in decision.refusals)
+    return replace(decision, refusals=tuple(refusals))
+
+
+def _allowed(pools: Sequence[NodePool], claims: Mapping[str, NodeClaim], now: datetime) -> _Allowed:
+    """Return what each pool's budgets leave (R-189): nodes on their way out, or not there yet again, use them up."""
+    allowed: _Allowed = {}
+    for pool in (*pools, *deleted_pools(pools, claims.values())):
+        nodes = [
+            claim
+            for claim in claims.values()
+            if claim.node_pool_name == pool.name and (claim.state in _EXISTING or fills_freed_slot(claim, claims))
+        ]
+        missing = sum(
+            claim.state is not ClaimState.RUNNING or claim.drain is not None or claim.disruption is not None
+            for claim in nodes
+        )
+        for reason in DisruptionReason:
+            allowed[pool.name, reason] = allowed_disruptions(
+                pool.disruption.budgets, reason, node_count=len(nodes), unavailable_count=missing, now=now
+            ).nodes
+    return allowed

@@ -1,0 +1,1 @@
+"""Work is asked to leave before its node ends."""

@@ -1,0 +1,289 @@
+"""The drain protocol, one for every reason: notify, wait for releases or the deadline, terminate, say that it is gone.
+
+Each step is announced before it is committed. A function that dies in between announces again when it is repeated
+(with the same drain id); the other order would lose announcements. Before that, what EC2 does not force passes the
+safety envelope.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life import drain
+from shared.core.safety.endings import EndingKind, kind_of
+from shared.ports.ec2 import InstanceTerminator
+from shared.ports.launches import LaunchPolicy
+from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from shared.ports.system import Clock
+from shared.usecases.claims.announce import node_draining, node_terminated
+from shared.usecases.claims.checkpoints import checkpoint_periods_s
+from shared.usecases.claims.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
+from shared.usecases.safety.envelope import Envelope
+
+# Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
+TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWish:
+    """A node that shall drain. ``deadline`` None: the usual grace of the reason."""
+
+    claim: NodeClaim
+    reason: DrainReason
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """What became of claims that were to be moved: those that moved, and those that others kept moving meanwhile.
+
+    ``refused`` maps instance ids to the code with which EC2 refused to terminate them, ``held`` claims that stay as
+    they are to what holds them.
+    """
+
+    moved: tuple[NodeClaim, ...] = ()
+    lost: tuple[str, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Drains nodes. Methods take many claims, so that EC2 and the bus are asked as seldom as they allow."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    policy: LaunchPolicy
+    terminator: InstanceTerminator
+    envelope: Envelope
+    publisher: EventPublisher
+    queue: WorkQueue
+    clock: Clock
+
+    def begin_drains(self, wishes: Sequence[DrainWish], hand_over: TakeOff | None = None) -> Moves:
+        """Start drains, or move the deadlines of those under way forward, as far as the safety envelope lets them.
+
+        Whatever was decided before, the present counts: a sweep that was held up announces no deadline that has passed.
+        A deadline is at least the longest checkpointPeriod of the workloads on the node, unless it was given; the
+        pool's terminationGracePeriod bounds it. The replicas are demand again at once, so that they are replaced
+        before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
+        """
+        now = self.clock.now()
+        take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
+        begins = self._begins(wishes, now)
+        found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
+        held = self._held([after for _, after in found if after is not None], now)
+        planned = [(claim, after) for claim, after in found if claim.id not in held]
+        self._notify([after for _, after in planned if after is not None])
+        moves = _each(
+            [claim for claim, after in planned if after is not None],
+            lambda claim: take_off(claim, begins[claim.id]),
+        )
+        announced = {after.id: after.drain for _, after in planned if after is not None}
+        # Replicas that arrived between the two have not been told yet.
+        self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
+        if moves.moved:
+            self.queue.wake_planner(reason="node draining")
+        over = [claim for claim in moves.moved if drain.is_over(claim, now)]
+        ended = self.terminate(over, now) if over else Moves()
+        return Moves(moves.moved, moves.lost, ended.refused, held)
+
+    def end_due(self, claims: Sequence[NodeClaim], now: datetime) -> Moves:
+        """Terminate nodes whose drain is over. Those that replicas have not left pass the envelope (again)."""
+        held = self._held([claim for claim in claims if _awaiting(claim.drain)], now)
+        ended = self.terminate([claim for claim in claims if claim.id not in held], now)
+        return Moves(ended.moved, ended.lost, ended.refused, held)
+
+    def _held(self, draining: Iterable[NodeClaim], now: datetime) -> Mapping[str, str]:
+        """Return those of the draining claims that the envelope does not let go, with what holds them."""
+        by_kind: dict[EndingKind, list[str]] = {}
+        for claim in draining:
+            kind = None if claim.drain is None else kind_of(claim.drain.reason)
+            if kind is not None:
+                by_kind.setdefault(kind, []).append(claim.id)
+        held: dict[str, str] = {}
+        for kind, ids in by_kind.items():
+            admission = self.envelope.admit(kind, ids, now)
+            held |= {claim_id: admission.why for claim_id in ids if claim_id not in admission.admitted}
+        return held
+
+    def _begins(self, wishes: Sequence[DrainWish], now: datetime) -> Mapping[str, Decide]:
+        """Return the decision for each claim, with everything read that it needs."""
+        pools = {name: self.policy.node_pool(name) for name in sorted({w.claim.node_pool_name for w in wishes})}
+        periods = checkpoint_periods_s([wish.claim for wish in wishes if wish.deadline is None], self.workloads)
+
+        def decision(wish: DrainWish) -> Decide:
+            pool = pools[wish.claim.node_pool_name]
+            grace_s = None if pool is None else pool.termination_grace_period_s
+            if wish.deadline is None:
+                until = drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
+                return lambda current: drain.begin_voluntary(current, wish.reason, until, now, grace_s)
+            given = wish.deadline
+            return lambda current: drain.begin(current, wish.reason, given, now, grace_s)
+
+        return {wish.claim.id: decision(wish) for wish in wishes}
+
+    def _notify(self, draining: Sequence[NodeClaim]) -> None:
+        events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]
+        if events:
+            self.publisher.publish(events)
+
+    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> None:
+        """Note that ``count`` replicas (None: all) of the workload have left the claim's node.
+
+        During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
+        of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
+        """
+        claim = self.claims.get(claim_id)
+        if claim is None:
+            return
+        if claim.state is not ClaimState.DRAINING:
+            self._release_surplus(claim, workload_key, count, now)
+            return
+        after = save_claim(self.claims, claim, lambda current: drain.released(current, workload_key, count))
+        current = after or self.claims.get(claim_id)
+        if current is not None and drain.is_over(current, now):
+            self.terminate([current], now)
+
+    def shed_surplus(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
+        """Take replicas that the workload has too many of off its nodes; return how many.
+
+        ``hosts`` are live claims. Dear and young nodes lose theirs first, reserved ones last: their units are paid
+        for. A node whose last replicas go is drained, so that the workload hears of it and can say when it is done.
+        """
+        left = record.surplus_count
+        emptied: list[NodeClaim] = []
+        for claim in sorted(hosts, key=_shed_order):
+            here = sum(placed.count for placed in claim.placements if placed.workload_key == record.key)
+            if left == 0 or here == 0:
+                continue
+            taken = min(left, here)
+            if _goes_with(claim, taken):
+                emptied.append(claim)
+                left -= taken
+            elif self._take_off(claim, record.key, taken, now):
+                left -= taken
+        drained = self._drain_withdrawn(emptied)
+        kept = sum(_replica_count(claim) for claim in emptied if claim.id not in drained)
+        return record.surplus_count - left - kept
+
+    def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+        """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
+
+        The intent is committed first; the minute's sweep repeats what got lost.
+        """
+        why = failures or {}
+        fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
+        moves = _each(
+            fresh, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminating, why.get(claim.id)))
+        )
+        again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
+        asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
+        receipt = self.terminator.terminate(asked) if asked else None
+        refused = {} if receipt is None or receipt.refused is None else receipt.refused
+        return Moves((*moves.moved, *again), moves.lost, refused)
+
+    def ended(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+        """Note that the instances of claims are gone; what still ran there is demand again.
+
+        ``failures`` says why, by claim, where neither a drain nor the claim does.
+        """
+        why = failures or {}
+        ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
+        if ending:
+            told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
+            self.publisher.publish(told)
+        moves = _each(
+            ending,
+            lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminated, now, why.get(claim.id))),
+        )
+        if claims:
+            # Also when another run committed it: that one may have died before it could wake anybody.
+            self.queue.wake_planner(reason="node terminated")
+        return moves
+
+    def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> None:
+        record = self.workloads.get(workload_key)
+        here = sum(placed.count for placed in claim.placements if placed.workload_key == workload_key)
+        if record is None or not claim.is_live or here == 0:
+            return
+        taken = min(here if count is None else count, here, record.surplus_count)
+        if taken > 0 and _goes_with(claim, taken):
+            self._drain_withdrawn([claim])
+        elif taken > 0:
+            self._take_off(claim, workload_key, taken, now)
+
+    def _drain_withdrawn(self, claims: Sequence[NodeClaim]) -> frozenset[str]:
+        """Drain nodes whose last replicas nobody wants; return those that do."""
+        if not claims:
+            return frozenset()
+        moves = self.begin_drains([DrainWish(claim, DrainReason.WITHDRAWN) for claim in claims])
+        if moves.lost:
+            raise ConflictError(moves.lost)
+        return frozenset(claim.id for claim in moves.moved)
+
+    def _take_off(self, claim: NodeClaim, key: str, count: int, now: datetime) -> bool:
+        """Take replicas of a workload off a node that stays, or that was not launched yet."""
+
+        def without(current: NodeClaim) -> NodeClaim | None:
+            enough = sum(p.count for p in current.placements if p.workload_key == key) >= count
+            if not enough or not current.is_live:
+                return None
+            if current.state is ClaimState.PLANNED and count == _replica_count(current):
+                return replace(current, state=ClaimState.FAILED, failure="withdrawn before its launch")
+            return replace(current, placements_changed_at=now)
+
+        return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+
+
+def _replica_count(claim: NodeClaim) -> int:
+    return sum(placed.count for placed in claim.placements)
+
+
+def _goes_with(claim: NodeClaim, count: int) -> bool:
+    """Whether a node that runs must go, because so many replicas are all that it has."""
+    return count == _replica_count(claim) and claim.state in (ClaimState.LAUNCHED, ClaimState.RUNNING)
+
+
+def _shed_order(claim: NodeClaim) -> tuple[bool, int, float, str]:
+    reserved = claim.offering.reservation_id is not None
+    return (reserved, -claim.price_atto_usd_per_hour, -claim.created_at.timestamp(), claim.id)
+
+
+def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.TERMINATING):
+        return None
+    return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
+
+
+def _terminated(now: datetime, failure: str | None, claim: NodeClaim) -> NodeClaim | None:
+    if not claim.may_become(ClaimState.TERMINATED):
+        return None
+    return replace(claim, state=ClaimState.TERMINATED, terminated_at=now, failure=claim.failure or failure)
+
+
+def _why(claim: NodeClaim, failure: str | None) -> str:
+    own = claim.drain.reason.value if claim.drain is not None else claim.failure
+    return own or failure or "InstanceTerminated"
+
+
+def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
+    return () if drained is None else drained.awaiting
+
+
+def _each(claims: Sequence[NodeClaim], move: Decide) -> Moves:
+    """Move claims one by one; one that is fought over does not hold back the others."""
+    moved: list[NodeClaim] = []
+    lost: list[str] = []
+    for claim in claims:
+        try:
+            after = move(claim)
+        except ConflictError:
+            lost.append(claim.id)
+        else:
+            moved += [] if after is None else [after]
+    return Moves(tuple(moved), tuple(lost))

@@ -1,0 +1,1 @@
+"""Why a workload waits and why a node stays or goes."""

@@ -1,0 +1,56 @@
+"""Explain a workload: where its replicas are, why the others wait, and when that could change."""
+
+from dataclasses import dataclass
+
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.plan import UnplacedReplicas
+from shared.manifests.explanations import Host, Waiting, WorkloadExplanation
+from shared.ports.state import NodeClaimStore, WorkloadStore
+from shared.usecases.claims.announce import offering_detail, workload_ref
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainWorkload:
+    """Explains workloads."""
+
+    workloads: WorkloadStore
+    claims: NodeClaimStore
+
+    def explain(self, key: str) -> WorkloadExplanation | None:
+        """Explain the workload ``namespace/name``; None when nobody ever submitted it, or it is forgotten."""
+        record = self.workloads.get(key)
+        if record is None:
+            return None
+        pending = record.pending_count
+        waiting = [_waiting(unplaced) for unplaced in record.unplaced] if pending else []
+        times = [each.earliest_at for each in waiting if each.earliest_at is not None]
+        hosts = [claim for claim in self.claims.list_live() if _replicas(claim, key)]
+        return WorkloadExplanation(
+            workload=workload_ref(key, record.generation),
+            withdrawn=record.withdrawn,
+            replicas=record.placed_count + record.open_count,
+            placed=record.placed_count,
+            pending=pending,
+            pending_since=record.pending_since if pending else None,
+            next_feasible_at=min(times, default=None),
+            waiting=waiting,
+            nodes=[
+                Host(node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=_replicas(c, key))
+                for c in hosts
+            ],
+        )
+
+
+def _replicas(claim: NodeClaim, key: str) -> int:
+    return sum(placed.count for placed in claim.placements if placed.workload_key == key)
+
+
+def _waiting(unplaced: UnplacedReplicas) -> Waiting:
+    nearest = unplaced.nearest_offering
+    return Waiting(
+        replicas=unplaced.count,
+        reason=unplaced.code,
+        message=unplaced.message,
+        nearest_offering=None if nearest is None else offering_detail(nearest),
+        earliest_at=unplaced.earliest_at,
+    )

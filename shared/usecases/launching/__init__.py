@@ -1,0 +1,1 @@
+"""Committed claims become instances."""

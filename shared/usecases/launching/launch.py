@@ -1,0 +1,353 @@
+"""Launch a batch of planned claims: exactly once, whatever happens between two lines (DESIGN section 5).
+
+::
+
+    intent            record the attempt (request, token, claims); move its claims to launching
+    call              CreateFleet with the attempt's token
+    outcome           record what came of it; the first record wins
+    apply             reactions, settle, return, announce, tag        (all of it may be repeated)
+    completed         close the attempt; claims that still wait get the next one
+
+A function that dies anywhere, and a message that comes twice, goes on from what is stored. Between intent and outcome
+the only question is whether EC2 was called:
+
+* for REPLAY_WINDOW after the intent, the recorded request is sent again with its token: EC2 answers what it answered
+  before, or launches now;
+* from ADOPTION_AGE on, nobody can still be about to call (a function lives shorter than the gap between the two), EC2
+  shows everything that was launched, and how long it remembers a token no longer matters: what carries the batch's tag
+  is adopted, and only what is missing is launched again, as the next attempt.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey, resting
+from shared.core.launching.launch_outcome import (
+    LaunchAttempt,
+    LaunchedInstance,
+    LaunchErrorKind,
+    LaunchOutcome,
+    react_to,
+)
+from shared.core.launching.launch_pools import AllRestError, NoLaunchablePoolError
+from shared.core.launching.launch_request import (
+    LaunchFacts,
+    LaunchRequest,
+    build_launch_request,
+    client_token,
+    launch_key,
+)
+from shared.core.launching.launch_template import NodeClassUnlaunchableError
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_class import NodeClass
+from shared.core.model.plan import OfferingKey
+from shared.manifests.events import LaunchesBlocked
+from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
+from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
+from shared.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
+from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.claims.announce import launch_failed
+from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
+from shared.usecases.launching.launch_effects import LaunchEffects
+
+# EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
+REPLAY_WINDOW: Final = timedelta(minutes=4)
+ADOPTION_AGE: Final = timedelta(minutes=6)
+# Attempts in one run that launch nothing; after them the batch comes back by itself.
+ATTEMPTS_PER_RUN: Final = 3
+FIRST_RETRY_DELAY_S: Final = 15
+LONGEST_RETRY_DELAY_S: Final = 240
+# A claim that could not be launched for this long gives its replicas and its unit back (R-140: 5 minutes upstream; ours
+# spans one adoption and a new attempt).
+LAUNCH_DEADLINE: Final = timedelta(minutes=15)
+
+_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+_QUOTAS: Final = frozenset({LaunchErrorKind.QUOTA, LaunchErrorKind.TYPE_QUOTA})
+_FOR_OPERATORS: Final = frozenset({LaunchErrorKind.SPOT_NOT_PERMITTED, LaunchErrorKind.UNKNOWN})
+
+
+class LaunchResult(StrEnum):
+    """How a run ended."""
+
+    DONE = "done"
+    DELAYED = "delayed"  # the batch was sent again and comes back later
+
+
+@dataclass(slots=True)
+class LaunchReport:
+    """Counts of one run, for metrics."""
+
+    result: LaunchResult = LaunchResult.DONE
+    launched_count: int = 0
+    failed_count: int = 0
+    attempt_count: int = 0
+    blocked_count: int = 0  # classes that were stopped
+    quota_count: int = 0  # attempts that met a quota of the account
+    refused_count: int = 0  # attempts refused for what only an operator can mend or explain
+    error_codes: list[str] = field(default_factory=list)
+
+
+class _UnsettledError(TransientError):
+    """The answer is not known yet: of an attempt too old to be replayed and too young to be adopted, or of a probe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The launch use case."""
+
+    claims: NodeClaimStore
+    attempts: LaunchAttemptStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    shortages: ShortageHistory
+    policy: LaunchPolicy
+    fleet: FleetLauncher
+    templates: LaunchTemplateStore
+    instances: InstanceReader
+    effects: LaunchEffects
+    queue: WorkQueue
+    publisher: EventPublisher
+    clock: Clock
+    deployment: str
+
+    def run(self, batch: LaunchBatch) -> LaunchReport:
+        """Launch what of the batch still waits. Safe to repeat, concurrently too.
+
+        Throttles and lost answers send the batch again with a delay; any other error is raised, so that the message
+        comes back.
+        """
+        report = LaunchReport()
+        try:
+            finished = self._attempt_all(batch, report)
+        except TransientError as error:
+            report.error_codes.append(error.code)
+            finished = False
+        if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
+            self.queue.wake_planner(reason="launch failed")  # again on every repeat: a wake that was lost is worse
+        if not finished:
+            again = replace(batch, retry_count=batch.retry_count + 1)
+            self.queue.send_launches([again], delay_s=retry_delay_s(batch.retry_count))
+            report.result = LaunchResult.DELAYED
+        return report
+
+    def _attempt_all(self, batch: LaunchBatch, report: LaunchReport) -> bool:
+        fruitless = 0
+        while fruitless < ATTEMPTS_PER_RUN:
+            before = report.launched_count
+            attempt = self.attempts.latest(batch.batch_id)
+            if attempt is None or attempt.completed:
+                attempt = self._begin(batch, attempt, report)
+            if attempt is None:
+                return True
+            if not self._finish(batch, attempt, report):
+                break
+            fruitless += report.launched_count == before
+        return not self._waiting(batch)
+
+    def _waiting(self, batch: LaunchBatch) -> list[NodeClaim]:
+        """Return claims without an instance; one odd claim cannot spoil a batch, its like go first."""
+        found = self.claims.get_many(batch.claim_ids)
+        waiting = [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in _WAITING]
+        waiting = [claim for claim in waiting if claim.batch_id == batch.batch_id]
+        return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
+
+    def _any_failed(self, batch: LaunchBatch) -> bool:
+        gave_back = (ClaimState.FAILED, ClaimState.TERMINATING)
+        return any(claim.state in gave_back for claim in self.claims.get_many(batch.claim_ids).values())
+
+    def _begin(self, batch: LaunchBatch, previous: LaunchAttempt | None, report: LaunchReport) -> LaunchAttempt | None:
+        """Record the intent of the next attempt; None when nothing is left to launch."""
+        self._drop_superfluous(batch, report)
+        waiting = self._waiting(batch)
+        if not waiting:
+            return None
+        now = self.clock.now()
+        if now - waiting[0].created_at > LAUNCH_DEADLINE:
+            late = "no launch succeeded in time"
+            self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
+            return None
+        node_class = self.policy.node_class(waiting[0].node_class_name)
+        if node_class is None or node_class.status.launch_blocked_reason is not None:
+            reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
+            self._give_up(waiting, "NodeClassNotReady", reason or "", report)
+            return None
+        # Their addresses are taken, whether or not EC2's count of them was read since.
+        launched = () if previous is None else self.claims.get_many(batch.claim_ids).values()
+        request = self._request(waiting, launched, node_class, now, report)
+        if request is None:
+            return None
+        number = 1 if previous is None else previous.number + 1
+        token = client_token(batch.batch_id, number, request)
+        claim_ids = tuple(claim.id for claim in waiting[: request.count])
+        return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+
+    def _request(
+        self,
+        waiting: Sequence[NodeClaim],
+        launched: Iterable[NodeClaim],
+        node_class: NodeClass,
+        now: datetime,
+        report: LaunchReport,
+    ) -> LaunchRequest | None:
+        """Build the request and make its launch templates; None when EC2 will not be asked.
+
+        Templates come before the attempt is recorded: where EC2 refuses one, nothing can have been launched yet.
+        """
+        probed = self._probed_by_others(waiting[0], now)
+        try:
+            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed, launched))
+            for config in request.configs:
+                self.templates.ensure(config.template)
+        except NoLaunchablePoolError as error:
+            if probed:
+                raise _UnsettledError("OfferingProbed", "launch") from error  # the probe's outcome decides
+            until = None if isinstance(error, AllRestError) else self._rest(waiting[0], str(error), now)
+            self._give_up(waiting, "NoLaunchablePool", str(error), report, until)
+            return None
+        except (NodeClassUnlaunchableError, ConfigurationError, AccessDeniedError) as error:
+            self._block(node_class.name, str(error))
+            report.blocked_count += 1
+            self._give_up(waiting, "NodeClassUnlaunchable", str(error), report)
+            return None
+        except RefusedError as error:  # EC2's limit on templates, say: the batch comes back until its deadline
+            report.refused_count += 1
+            raise _UnsettledError(error.code, error.operation) from error
+        return request
+
+    def _drop_superfluous(self, batch: LaunchBatch, report: LaunchReport) -> None:
+        """Fail claims that lost all their replicas while they waited; their units are free for others.
+
+        Replacements of nodes that are about to drain wait for their replicas and stay. So does the rest of a gang.
+        """
+
+        def superfluous(claim: NodeClaim) -> NodeClaim | None:
+            if claim.state not in _WAITING or claim.placements or claim.replaces:
+                return None
+            return replace(claim, state=ClaimState.FAILED, failure="nothing wants it any more")
+
+        for claim in self._waiting(batch):
+            gone = return_all_replicas(self.claims, claim, self.clock.now(), superfluous)
+            report.failed_count += gone is not None
+
+    def _probed_by_others(self, claim: NodeClaim, now: datetime) -> frozenset[OfferingKey]:
+        """Take the probes of offerings that were short and are free for one; return those that others are probing."""
+        if claim.offering.reservation_id is not None:
+            return frozenset()
+        market = claim.offering.capacity_type
+        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
+        return self.shortages.begin_probes(pools, claim.batch_id, now)
+
+    def _facts(
+        self,
+        claim: NodeClaim,
+        node_class: NodeClass,
+        now: datetime,
+        probed: frozenset[OfferingKey] = frozenset(),
+        launched: Iterable[NodeClaim] = (),
+    ) -> LaunchFacts:
+        record = None
+        if claim.offering.reservation_id is not None:
+            record = self.reservations.get(claim.offering.reservation_id)
+        catalogue, rests = self.offerings.load_with_rests()
+        of_class = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+        if of_class is not None:
+            raise AllRestError(f"class {node_class.name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
+        return LaunchFacts(
+            node_class=node_class,
+            catalogue={instance_type.name: instance_type for instance_type in catalogue},
+            deployment=self.deployment,
+            now=now,
+            reservation=None if record is None else record.reservation,
+            resting=resting(catalogue, now) | probed,
+            full_subnets=frozenset(place for place in rests if isinstance(place, SubnetKey)),
+            taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
+        )
+
+    def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:
+        """Bring the attempt to its end; return whether it makes sense to go on at once."""
+        report.attempt_count += 1
+        if attempt.outcome is None:
+            self._mark_launching(attempt)
+            attempt = self.attempts.resolve(attempt, self._outcome(attempt))
+        kinds = {error.kind for error in attempt.result.errors}
+        report.error_codes += [error.code for error in attempt.result.errors]
+        report.quota_count += bool(kinds & _QUOTAS)
+        report.refused_count += bool(kinds & _FOR_OPERATORS)
+        reaction = react_to(attempt.request, attempt.result, attempt.number)
+        report.blocked_count += reaction.blocked_reason is not None
+        counts = self.effects.apply(batch, attempt, reaction)
+        report.launched_count += counts.launched
+        report.failed_count += counts.failed
+        self.attempts.complete(attempt)
+        return not (reaction.retry and reaction.pause)
+
+    def _mark_launching(self, attempt: LaunchAttempt) -> None:
+        found = self.claims.get_many(attempt.claim_ids)
+
+        def launching(claim: NodeClaim) -> NodeClaim | None:
+            if claim.state not in _WAITING:
+                return None
+            if claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number:
+                return None
+            return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
+
+        save_claims(self.claims, [found[claim_id] for claim_id in sorted(found)], launching)
+
+    def _outcome(self, attempt: LaunchAttempt) -> LaunchOutcome:
+        age = self.clock.now() - attempt.recorded_at
+        if age <= REPLAY_WINDOW:
+            return self.fleet.launch(attempt.request, attempt.client_token)
+        if age < ADOPTION_AGE:
+            raise _UnsettledError("Unsettled", "launch")
+        return self._adopted(attempt)
+
+    def _adopted(self, attempt: LaunchAttempt) -> LaunchOutcome:
+        """Take over what carries the batch's tag and belongs to no claim yet, ended instances included.
+
+        Their leases settle at EC2's launch time, not now: the next observation contains them already.
+        """
+        found = self.instances.list_batch(attempt.batch_id)
+        taken = self.claims.find_by_instance([instance.id for instance in found])
+        ours = [
+            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
+            for i in found
+            if i.id not in taken and i.launch_template_id is not None  # a person who copies tags copies no template
+        ]
+        return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
+
+    def _block(self, node_class_name: str, reason: str) -> None:
+        self.policy.block_launches(node_class_name, reason)
+        blocked = LaunchesBlocked(node_class=node_class_name, reason="Configuration", message=reason)
+        self.publisher.publish([blocked])
+
+    def _rest(self, claim: NodeClaim, reason: str, now: datetime) -> datetime:
+        """Let everything rest that the claim could have been launched as; return until when.
+
+        The planner knows of nothing that stands in the way, so without this it would plan the same again at once.
+        """
+        market = claim.offering.capacity_type
+        pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
+        return self.effects.reactions.rest(pools, now, f"it could not be asked for: {reason}")
+
+    def _give_up(
+        self,
+        waiting: Sequence[NodeClaim],
+        code: str,
+        message: str,
+        report: LaunchReport,
+        until: datetime | None = None,
+    ) -> None:
+        """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
+        self.publisher.publish([launch_failed(waiting, code, message, until)])
+        report.failed_count += self.effects.fail(waiting, message)
+
+
+def retry_delay_s(retry_count: int) -> int:
+    """Return how long a batch waits that was sent again so often before; each time twice as long."""
+    return min(LONGEST_RETRY_DELAY_S, FIRST_RETRY_DELAY_S << min(retry_count, 10))

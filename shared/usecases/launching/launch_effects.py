@@ -1,0 +1,203 @@
+"""Applying a launch outcome to its claims: every step may be repeated, and comes to the same end.
+
+Shortages are remembered before replicas go back to demand (R-162): the planner that they wake must already see them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from shared.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.node_life.drain import block_drain
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.efa import wants_efa, without_efa
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.ports.ec2 import InstanceTagger, InstanceTerminator
+from shared.ports.messaging import DrainTimers, LaunchBatch
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from shared.ports.system import Clock
+from shared.usecases.claims.checkpoints import checkpoint_periods_s
+from shared.usecases.claims.claim_moves import return_all_replicas, settle_claims
+from shared.usecases.launching.launch_gangs import TAKEN_BACK_WITHIN, LaunchGangs
+from shared.usecases.launching.launch_reactions import LaunchReactions
+
+_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+
+
+@dataclass(frozen=True, slots=True)
+class EffectCounts:
+    """Claims that got an instance in this attempt, and claims that failed now."""
+
+    launched: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchEffects:
+    """What a launch changes besides EC2's instances."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    reactions: LaunchReactions
+    gangs: LaunchGangs
+    terminator: InstanceTerminator
+    tagger: InstanceTagger
+    timers: DrainTimers
+    clock: Clock
+
+    def apply(self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction) -> EffectCounts:
+        """Apply the attempt's recorded outcome."""
+        until = self.reactions.remember(attempt, reaction)
+        launched, unwanted = self._settle(attempt)
+        gives_up = len(attempt.assignment()) < len(attempt.claim_ids) and not reaction.retry
+        failing = self._without_instance(attempt) if gives_up else []
+        undone: Sequence[NodeClaim] = ()
+        if attempt.request.all_or_none and (gives_up or self.gangs.is_broken(launched)):
+            undone, launched = self.gangs.of_batch(batch), []
+        self.reactions.announce(attempt, reaction, launched, [*failing, *undone], until)
+        failed_count = self.fail([*failing, *undone], reaction.reason)
+        taken_back = self._just_launched(attempt, unwanted)
+        if taken_back:
+            self.terminator.terminate(taken_back)
+        if len(attempt.claim_ids) > 1:  # a claim that is alone in its request is named by the fleet's own tags
+            named = {claim.instance_id: claim.id for claim in launched if claim.instance_id is not None}
+            # Nothing depends on this tag: what EC2's rate leaves out now, the collector makes up for.
+            self.tagger.tag_claims(named, patient=False)
+        return EffectCounts(len(launched), failed_count)
+
+    def fail(self, claims: Sequence[NodeClaim], reason: str) -> int:
+        """Give up claims and, where they are of a gang, everything that was planned together with them."""
+        now = self.clock.now()
+
+        def failed(claim: NodeClaim) -> NodeClaim | None:
+            return replace(claim, state=ClaimState.FAILED, failure=reason) if claim.state in _WAITING else None
+
+        count = self.gangs.undo(claims, now)
+        for claim in claims:
+            count += return_all_replicas(self.claims, claim, now, failed) is not None
+        # Again: another batch of the gang that was just being settled may have seen it whole until now.
+        return count + self.gangs.undo(claims, now)
+
+    # --- claims
+
+    def _settle(self, attempt: LaunchAttempt) -> tuple[list[NodeClaim], list[str]]:
+        """Give each claim its instance; return the claims that have theirs, and instances that nobody wants."""
+        found = self.claims.get_many(attempt.claim_ids)
+        surplus = list(attempt.surplus())
+        launched = []
+        assignment = attempt.assignment()
+        if not assignment:
+            return [], surplus
+        catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
+        waiting = [found[claim_id] for claim_id in sorted(assignment) if claim_id in found]
+        drain_at = self._drain_times(waiting)
+
+        def change(claim: NodeClaim) -> NodeClaim | None:
+            return _launched(attempt, assignment[claim.id], catalogue, drain_at.get(claim.id), claim)
+
+        settled = settle_claims(self.claims, waiting, change)
+        others = self.claims.get_many(assignment.keys() - settled.keys())  # settled before, or ended meanwhile
+        for claim_id, instance in sorted(assignment.items()):
+            claim = settled.get(claim_id) or others.get(claim_id)
+            if claim is None or claim.instance_id != instance.id:
+                surplus.append(instance.id)
+            else:
+                launched.append(claim)
+        return launched, surplus
+
+    def _just_launched(self, attempt: LaunchAttempt, unwanted: Collection[str]) -> list[str]:
+        """Return what this launch can still take back by itself; what is older is for the collector to judge."""
+        since = {it.id: it.launched_at or attempt.settled_at for it in attempt.result.instances}
+        now = self.clock.now()
+        return [key for key in unwanted if now - since[key] <= TAKEN_BACK_WITHIN]
+
+    def _drain_times(self, claims: Sequence[NodeClaim]) -> Mapping[str, datetime]:
+        """Return when the Capacity Block under the claims starts to drain them, and set its timer for the first."""
+        lease = claims[0].lease if claims else None
+        record = None if lease is None else self.reservations.get(lease.reservation_id)
+        if record is None or record.reservation.reclaim_at() is None:
+            return {}
+        periods = checkpoint_periods_s(claims, self.workloads)
+        drains = {claim.id: block_drain(record.reservation, periods[claim.id]) for claim in claims}
+        starts = {claim_id: drain.starts_at for claim_id, drain in drains.items() if drain is not None}
+        self.timers.set_timer(record.reservation.id, min(starts.values()))
+        return starts
+
+    def _without_instance(self, attempt: LaunchAttempt) -> list[NodeClaim]:
+        rest = attempt.claim_ids[len(attempt.assignment()) :]
+        found = self.claims.get_many(rest)
+        return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in _WAITING]
+
+
+def _launched(
+    attempt: LaunchAttempt,
+    instance: LaunchedInstance,
+    catalogue: Mapping[str, InstanceType],
+    drain_at: datetime | None,
+    claim: NodeClaim,
+) -> NodeClaim | None:
+    if claim.state not in _WAITING:
+        return None
+    return replace(
+        with_instance(claim, launched_offering(attempt.request, instance), catalogue),
+        state=ClaimState.LAUNCHED,
+        instance_id=instance.id,
+        launched_at=instance.launched_at or attempt.settled_at,
+        drain_at=drain_at,
+        subnet_id=instance.subnet_id,
+        image_id=instance.image_id,
+        security_group_ids=attempt.request.security_group_ids,
+    )
+
+
+def with_instance(claim: NodeClaim, offering: OfferingKey, catalogue: Mapping[str, InstanceType]) -> NodeClaim:
+    """Return the claim as what was really bought: offering, price, labels and room.
+
+    On spot and on-demand EC2 chooses among the alternatives, so type and zone may differ from the plan's first choice.
+    """
+    if offering == claim.offering:
+        return claim
+    instance_type = catalogue.get(offering.instance_type)
+    own = {
+        labels.INSTANCE_TYPE: offering.instance_type,
+        labels.ZONE: offering.zone,
+        labels.ZONE_ID: offering.zone_id,
+        labels.CAPACITY_TYPE: offering.capacity_type.value,
+    }
+    if instance_type is None:
+        return replace(claim, offering=offering, labels={**claim.labels, **own})
+    prices = [
+        o.price_micro_usd_per_hour
+        for o in instance_type.offerings
+        if o.zone_id == offering.zone_id and o.capacity_type is offering.capacity_type
+    ]
+    price = min(prices) * ATTO_USD_PER_MICRO_USD if prices else claim.price_atto_usd_per_hour
+    room = instance_type.allocatable if wants_efa(claim.allocatable) else without_efa(instance_type.allocatable)
+    kept = {key: value for key, value in claim.labels.items() if key not in _TYPE_LABELS}
+    return replace(
+        claim,
+        offering=offering,
+        price_atto_usd_per_hour=price,
+        labels={**kept, **instance_type.requirements.labels(), **own},
+        allocatable=room,
+    )
+
+
+# Labels that say what the machine is: those of the planned type must not outlive it on a machine of another.
+_TYPE_LABELS: Final = (
+    labels.WELL_KNOWN
+    - labels.RESERVATION_LABELS
+    - {
+        labels.NODE_POOL,
+        labels.REGION,
+        labels.OS,
+        labels.PLACEMENT_GROUP_ID,
+        labels.PLACEMENT_GROUP_PARTITION,
+    }
+)

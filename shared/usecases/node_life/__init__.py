@@ -1,0 +1,1 @@
+"""Nodes from their launch to their end: events, sweeps and failures."""

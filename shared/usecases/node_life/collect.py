@@ -1,0 +1,170 @@
+"""Collect what fell between two lines: lost messages, orphans of either side, templates that nothing needs.
+
+Only instances that carry our owner tag are ever seen here (the reader returns no others). To be terminated, one needs
+our batch tag too, a proof beside its tags that we launched it (``shared.core.safety.orphans``), tables that are known
+to be whole, and room in the safety envelope.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.launching.launch_template import StoredTemplate, superfluous_templates
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.safety.endings import EndingKind
+from shared.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
+from shared.core.safety.table_mark import Recognition
+from shared.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
+from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
+from shared.ports.messaging import LaunchBatch, WorkQueue
+from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from shared.ports.system import Clock
+from shared.usecases.node_life.node_life import NodeLife
+from shared.usecases.safety.envelope import Envelope
+
+# A batch that still waits after this lost its message; launches take seconds.
+RESEND_AFTER: Final = timedelta(minutes=1)
+_TAGS_MAX: Final = 250  # calls of one run; at the rate that EC2 allows they take less than a minute
+_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+
+
+@dataclass(frozen=True, slots=True)
+class CollectReport:
+    """Counts of one run.
+
+    ``orphan_count`` instances have no claim; ``spared`` says of those that were not terminated why. ``held`` says of
+    each kind of endings that is being held back what was asked for last, and ``unknown_tables`` why the tables are not
+    taken for whole.
+    """
+
+    resent_count: int
+    orphan_count: int
+    tagged_count: int
+    deleted_template_count: int
+    refused: Mapping[str, str]
+    spared: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[EndingKind, int] = field(default_factory=dict)
+    unknown_tables: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """The collection use case."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    attempts: LaunchAttemptStore
+    reservations: ReservationStore
+    policy: LaunchPolicy
+    instances: InstanceReader
+    terminator: InstanceTerminator
+    tagger: InstanceTagger
+    templates: LaunchTemplateStore
+    life: NodeLife
+    envelope: Envelope
+    queue: WorkQueue
+    clock: Clock
+
+    def run(self) -> CollectReport:
+        """Collect once."""
+        now = self.clock.now()
+        # Instances first: a claim that is read later knows at least as much about them.
+        owned = self.instances.list_owned()
+        live = self.claims.list_live()
+        tables = self.envelope.tables.mark_if_new(owned, lambda: self._explained_ids(owned), now)
+        resent = self._resend(live, now)
+        self.life.follow([claim for claim in live if claim.state not in _WAITING], now)
+        templates = self.templates.list_owned()
+        orphans, spared = self._orphans(owned, templates, tables, now)
+        admission = self.envelope.admit(
+            EndingKind.ORPHANS, orphans, now, fleet=[instance.id for instance in owned if not instance.is_gone]
+        )
+        ending = sorted(admission.admitted)
+        receipt = self.terminator.terminate(ending) if ending else None
+        return CollectReport(
+            resent_count=resent,
+            orphan_count=len(orphans) + len(spared),
+            tagged_count=self._tag(owned),
+            deleted_template_count=self._delete_templates(templates, now) if tables.is_whole else 0,
+            refused={} if receipt is None or receipt.refused is None else receipt.refused,
+            spared=spared | {key: admission.why for key in orphans if key not in admission.admitted},
+            held={
+                tally.kind: tally.held.wanted_count for tally in self.envelope.holding(now) if tally.held is not None
+            },
+            unknown_tables=tables.problems,
+        )
+
+    def _resend(self, live: Sequence[NodeClaim], now: datetime) -> int:
+        """Send batches again whose claims still wait; a launch that is under way is not disturbed by it."""
+        old = [
+            claim
+            for claim in live
+            if claim.state in _WAITING and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
+        ]
+        broken = self._broken_gangs(old)
+        waiting: dict[str, list[str]] = {}
+        for claim in old:
+            if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken:
+                waiting.setdefault(claim.batch_id, []).append(claim.id)
+        batches = [LaunchBatch(batch_id, tuple(sorted(waiting[batch_id]))) for batch_id in sorted(waiting)]
+        if batches:
+            self.queue.send_launches(batches)
+        return len(batches)
+
+    def _broken_gangs(self, waiting: Sequence[NodeClaim]) -> frozenset[str]:
+        """Return gangs that are not whole: the planner died half-way, and its next pass gives their claims back.
+
+        Launching them now would bring part of a gang.
+        """
+        gangs = {claim.gang_key for claim in waiting if claim.gang_key is not None}
+        records = self.workloads.get_many(gangs) if gangs else {}
+        return frozenset(key for key, record in records.items() if record.pending_count > 0)
+
+    def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
+        """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
+        named = self.claims.find_by_instance([instance.id for instance in owned])
+        placed = {placed.workload_key for claim in named.values() for placed in claim.placements}
+        missing = placed - self.workloads.get_many(placed).keys()
+        torn = {key for key, claim in named.items() if any(p.workload_key in missing for p in claim.placements)}
+        batches = sorted({i.batch_id for i in owned if i.id not in named and i.batch_id is not None})
+        known = {batch_id for batch_id in batches if self.attempts.latest(batch_id) is not None}
+        return frozenset(named.keys() - torn) | {i.id for i in owned if i.id not in named and i.batch_id in known}
+
+    def _orphans(
+        self, owned: Sequence[Instance], templates: Sequence[StoredTemplate], tables: Recognition, now: datetime
+    ) -> tuple[list[str], dict[str, str]]:
+        """Return what no claim has or can come to have: instances proven to be ours, and why others are spared."""
+        suspects = [instance for instance in owned if is_suspect(instance, now)]
+        taken = self.claims.find_by_instance([instance.id for instance in suspects]) if suspects else {}
+        ours = frozenset(template.id for template in templates)
+        orphans: list[str] = []
+        spared: dict[str, str] = {}
+        for instance in suspects:
+            claim = taken.get(instance.id)
+            attempt = self.attempts.latest(instance.batch_id or "") if claim is None else None
+            traces = Traces(claim, attempt, ours, now if tables.mark is None else tables.mark.made_at)
+            if is_wanted(traces):
+                continue
+            if is_proven(instance, traces):
+                orphans.append(instance.id)
+            else:
+                spared[instance.id] = "it carries our tags, but nothing else shows that we launched it"
+        return sorted(orphans), spared
+
+    def _tag(self, owned: Sequence[Instance]) -> int:
+        """Tag instances with their claims where the launch did not come to it."""
+        untagged = [i.id for i in owned if i.claim_id is None and i.batch_id is not None and not i.is_gone]
+        found = self.claims.find_by_instance(untagged[:_TAGS_MAX]) if untagged else {}
+        if found:
+            self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()}, patient=True)
+        return len(found)
+
+    def _delete_templates(self, templates: tuple[StoredTemplate, ...], now: datetime) -> int:
+        hashes = {node_class.name: node_class.static_hash for node_class in self.policy.node_classes()}
+        known = frozenset(record.reservation.id for record in self.reservations.list_current())
+        names = superfluous_templates(templates, hashes, known, now)
+        if names:
+            self.templates.delete(names)
+        return len(names)

@@ -1,0 +1,229 @@
+"""Whatever time alone brings about: block drains, deadlines, ages, nodes that never came up. Every minute.
+
+The same sweep finds what lost events would have told. An exact timer asks for its own reservation only: all Capacity
+Blocks end at the same time of day, and as many sweeps at once would each announce, and fight over, the same drains.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.model.node_pool import DisruptionReason, NodePool
+from shared.core.model.schedule import allowed_disruptions
+from shared.core.node_life.drain import InstanceStatusPolicy, maintenance_deadline
+from shared.core.node_life.observation import Meaning
+from shared.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
+from shared.ports.errors import AwsError
+from shared.ports.launches import LaunchPolicy
+from shared.ports.state import ConflictError, NodeClaimStore
+from shared.ports.system import Clock
+from shared.usecases.claims.claim_moves import save_claim
+from shared.usecases.discovery.reservation_starts import ReservationStarts
+from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.draining.drain_deadlines import DrainDeadlines
+from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.node_life.broken_capacity import BOOT_WITHIN, BrokenCapacity
+from shared.usecases.node_life.node_life import NodeLife
+
+# R-160: a check that has failed for two minutes is no hiccup any more.
+_IMPAIRED_FOR: Final = timedelta(seconds=120)
+_STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+_TENDED: Final = _STEADY | {ClaimState.DRAINING}
+_GOING: Final = frozenset({ClaimState.DRAINING, ClaimState.TERMINATING})
+
+
+@dataclass(slots=True)
+class ExpireReport:
+    """Counts of one sweep."""
+
+    seen_count: int = 0
+    by_meaning: Mapping[Meaning, int] = field(default_factory=dict)
+    rebought_count: int = 0
+    block_drain_count: int = 0
+    deadline_count: int = 0
+    aged_count: int = 0
+    unhealthy_count: int = 0  # nodes that have just become unhealthy, whether or not they are replaced
+    stuck_count: int = 0  # instances that never reached running
+    suspected_count: int = 0  # reservations that have become suspected of broken units
+    early_count: int = 0  # nodes that ended before they ran
+    blocked_count: int = 0  # classes that rest because their nodes do
+    started_count: int = 0  # reservations that were seen to begin
+    unread_count: int = 0  # readings that EC2 refused; what was known before was used
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The expiry use case."""
+
+    claims: NodeClaimStore
+    policy: LaunchPolicy
+    instances: InstanceReader
+    health: InstanceHealthReader
+    life: NodeLife
+    draining: Draining
+    blocks: BlockDrains
+    deadlines: DrainDeadlines
+    starts: ReservationStarts
+    broken: BrokenCapacity
+    clock: Clock
+    instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
+
+    def run(self) -> ExpireReport:
+        """Sweep once. Blocks come first: theirs is the one deadline that EC2 enforces."""
+        now = self.clock.now()
+        live = self.claims.list_live()
+        report = ExpireReport(seen_count=len(live))
+        blocks = self.blocks.run(live, now)
+        draining = blocks.due_ids
+        report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
+        over = self._end_drains(live, report, now)
+        # What has just been moved is left to the next sweep: it is not any more what was listed.
+        rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
+        shown = self._read(rest)
+        followed = self.life.apply([claim for claim in rest if claim.instance_id is not None], shown, now)
+        report.by_meaning, report.rebought_count = followed.by_meaning, followed.rebought_count
+        report.stuck_count, report.suspected_count = followed.count(Meaning.STUCK), followed.early.suspected_count
+        report.early_count, report.blocked_count = followed.early.ended_count, followed.early.blocked_count
+        report.refused.update(followed.refused)
+        gone = {claim.id for claim in rest if claim.instance_id is not None and _is_gone(claim, shown)}
+        present = [claim for claim in rest if claim.id not in gone]
+        steady = [claim for claim in present if claim.state in _STEADY]
+        self._look_after(present, report, now)
+        leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
+        report.aged_count = self._drain_aged(steady, leaving, now)
+        self._look_for_starts(report, now)
+        self.deadlines.watch([claim for claim in live if claim.id not in over], blocks.due_ids, now)
+        return report
+
+    def run_for(self, reservation_id: str) -> ExpireReport:
+        """Do what the exact timer of one reservation asks for: begin the drains in it, or notice that it has begun."""
+        now = self.clock.now()
+        live = self.claims.list_live()
+        inside = [claim for claim in live if claim.offering.reservation_id == reservation_id]
+        blocks = self.blocks.run(inside, now)
+        report = ExpireReport(
+            seen_count=len(inside), block_drain_count=len(blocks.due_ids), unread_count=blocks.unread_count
+        )
+        self._look_for_starts(report, now, reservation_id)
+        self.deadlines.watch(live, blocks.due_ids, now)
+        return report
+
+    def run_deadlines(self) -> ExpireReport:
+        """Do what the exact timer of a drain's deadline asks for: end the drains that are over."""
+        now = self.clock.now()
+        live = self.claims.list_live()
+        report = ExpireReport(seen_count=len(live))
+        over = self._end_drains(live, report, now)
+        self.deadlines.watch([claim for claim in live if claim.id not in over], (), now)
+        return report
+
+    def _end_drains(self, live: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
+        ended = self.deadlines.end(live, now)
+        report.deadline_count = len(ended.claim_ids)
+        report.refused.update(ended.refused)
+        return ended.claim_ids
+
+    def _look_for_starts(self, report: ExpireReport, now: datetime, reservation_id: str | None = None) -> None:
+        try:
+            report.started_count = self.starts.run(now, reservation_id)
+        except AwsError:  # discovery reads the same each minute, and alarms when it cannot
+            report.unread_count += 1
+
+    def _read(self, live: Sequence[NodeClaim]) -> Mapping[str, Instance]:
+        return self.instances.get_many([claim.instance_id for claim in live if claim.instance_id is not None])
+
+    def _drain_aged(self, steady: Sequence[NodeClaim], leaving: Sequence[NodeClaim], now: datetime) -> int:
+        """Drain nodes past their pool's expireAfter, oldest first, as many as the pool's budgets allow.
+
+        Karpenter ignores budgets here; a fleet that was launched together would then go together.
+        """
+        count = 0
+        for name in sorted({claim.node_pool_name for claim in steady}):
+            pool = self.policy.node_pool(name)
+            if pool is None or pool.expire_after_s is None:
+                continue
+            nodes = [claim for claim in steady if claim.node_pool_name == name]
+            limit = timedelta(seconds=pool.expire_after_s)
+            aged = [claim for claim in nodes if now - claim.created_at >= limit]
+            if aged:
+                going = sum(claim.node_pool_name == name for claim in leaving)
+                count += self._drain_oldest(aged, _allowed(pool, len(nodes), going, now))
+        return count
+
+    def _drain_oldest(self, aged: Sequence[NodeClaim], allowed: int) -> int:
+        oldest = sorted(aged, key=lambda claim: (claim.created_at, claim.id))[:allowed]
+        return len(self.draining.begin_drains([DrainWish(claim, DrainReason.EXPIRED) for claim in oldest]).moved)
+
+    def _look_after(self, present: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> None:
+        """Replace nodes whose checks fail, at once; drain those for which EC2 has planned maintenance (R-160).
+
+        A node that drains already goes sooner if that is more urgent: nothing checkpoints on a machine that has failed.
+        """
+        by_instance = {claim.instance_id: claim for claim in present if claim.state in _TENDED}
+        wishes: dict[str, DrainWish] = {}
+        for health in self.health.list_unhealthy():
+            claim = by_instance.get(health.instance_id)
+            wish = None if claim is None else _verdict(claim, health, now)
+            if wish is not None:
+                wishes[wish.claim.id] = wish
+        if self.instance_status is InstanceStatusPolicy.REPORT:
+            report.unhealthy_count = self._remember_episodes(present, wishes.keys(), now)
+        elif wishes:
+            young = [wish.claim for wish in wishes.values() if _did_not_boot(wish, now)]
+            report.suspected_count += self.broken.note(young, now)
+            report.unhealthy_count = len(self.draining.begin_drains(list(wishes.values())).moved)
+
+    def _remember_episodes(self, present: Sequence[NodeClaim], unhealthy_ids: Set[str], now: datetime) -> int:
+        """Note on claims that an episode began or ended; return how many began."""
+        began = 0
+        for claim in (claim for claim in present if claim.state in _STEADY):
+            is_unhealthy = claim.id in unhealthy_ids
+            if is_unhealthy == (claim.unhealthy_since is not None):
+                continue
+            with suppress(ConflictError):  # seen again by the next sweep
+                since = now if is_unhealthy else None
+                saved = save_claim(self.claims, claim, partial(_with_episode, since))
+                began += is_unhealthy and saved is not None
+        return began
+
+
+def _with_episode(since: datetime | None, claim: NodeClaim) -> NodeClaim | None:
+    """Begin an episode, or end it; None when another sweep has done so already."""
+    if claim.state not in _STEADY or (claim.unhealthy_since is None) == (since is None):
+        return None
+    return replace(claim, unhealthy_since=since)
+
+
+def _did_not_boot(wish: DrainWish, now: datetime) -> bool:
+    launched_at = wish.claim.launched_at or wish.claim.created_at
+    return wish.reason is DrainReason.UNHEALTHY and now - launched_at <= BOOT_WITHIN
+
+
+def _is_gone(claim: NodeClaim, shown: Mapping[str, Instance]) -> bool:
+    instance = shown.get(claim.instance_id or "")
+    return instance is None or instance.is_gone
+
+
+def _allowed(pool: NodePool, steady_count: int, leaving_count: int, now: datetime) -> int:
+    """Return how many nodes may go for their age. Upstream's budgets know no such reason; drift replaces nodes too."""
+    return allowed_disruptions(
+        pool.disruption.budgets,
+        DisruptionReason.DRIFTED,
+        node_count=steady_count + leaving_count,
+        unavailable_count=leaving_count,
+        now=now,
+    ).nodes
+
+
+def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWish | None:
+    if health.impaired_since is not None and now - health.impaired_since >= _IMPAIRED_FOR:
+        return DrainWish(claim, DrainReason.UNHEALTHY, now)
+    if health.scheduled_event_code is None:
+        return None
+    return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))

@@ -1,0 +1,211 @@
+"""React to what AWS tells: interruptions, state changes, scheduled maintenance, reservations.
+
+Events are hints, late and doubled ones too: instances are re-read, and only what EC2 confirms is acted upon.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from shared.core.capacity.shortage import FIRST_REST
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance import SPOT_LIFECYCLE, Instance
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import DrainReason, NodeClaim
+from shared.core.node_life.drain import INTERRUPTION_NOTICE, InstanceStatusPolicy, RebalancePolicy, maintenance_deadline
+from shared.core.node_life.notice import Notice, NoticeKind
+from shared.manifests.events import ReservationIdle
+from shared.ports.ec2 import InstanceReader
+from shared.ports.messaging import EventPublisher
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.discovery.freed_units import FreedUnits
+from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.draining.draining import Draining, DrainWish, Moves
+from shared.usecases.node_life.node_life import NodeLife
+
+# A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
+_STALE_AFTER: Final = timedelta(minutes=15)
+# AWS Health reports a reservation that was used to less than a fifth for at least this long.
+_UNDERUTILIZED_FOR: Final = timedelta(hours=24)
+
+
+@dataclass(slots=True)
+class ReactReport:
+    """Counts of one run. ``failed_instance_ids``: their notices must come again."""
+
+    by_kind: Counter[NoticeKind] = field(default_factory=Counter)
+    foreign_count: int = 0
+    drained_count: int = 0
+    suspected_count: int = 0  # reservations that have become suspected of broken units
+    early_count: int = 0  # nodes that ended before they ran
+    blocked_count: int = 0  # classes that rest because their nodes do
+    failed_instance_ids: set[str] = field(default_factory=set)
+
+
+_Answer = tuple[DrainReason, datetime | None]  # a deadline of None: the usual grace
+
+
+@dataclass(frozen=True, slots=True)
+class _Warned:
+    """A notice about a node that EC2 still shows alive."""
+
+    claim: NodeClaim
+    instance: Instance
+    notice: Notice
+
+    @property
+    def is_about_spot(self) -> bool:
+        """Whether the offering of the node is running short."""
+        is_spot = self.instance.lifecycle == SPOT_LIFECYCLE and self.claim.offering.capacity_type is CapacityType.SPOT
+        return is_spot and self.notice.kind is NoticeKind.SPOT_INTERRUPTION
+
+    @property
+    def interrupted_reservation_id(self) -> str | None:
+        """The reservation that EC2 takes back."""
+        is_interruption = self.notice.kind is NoticeKind.RESERVATION_INTERRUPTION
+        return self.instance.capacity_reservation_id if is_interruption else None
+
+
+@dataclass(frozen=True, slots=True)
+class React:
+    """The reaction use case."""
+
+    claims: NodeClaimStore
+    reservations: ReservationStore
+    offerings: OfferingStore
+    instances: InstanceReader
+    life: NodeLife
+    draining: Draining
+    blocks: BlockDrains
+    freed: FreedUnits
+    publisher: EventPublisher
+    clock: Clock
+    rebalance: RebalancePolicy = RebalancePolicy.IGNORE
+    instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
+
+    def run(self, notices: Sequence[Notice]) -> ReactReport:
+        """Handle a batch of notices with one reading of their claims and one of their instances."""
+        report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
+        now = self.clock.now()
+        instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
+        known = self.claims.find_by_instance(instance_ids) if instance_ids else {}
+        report.foreign_count = len(instance_ids - known.keys())
+        if known:
+            self._react_to_instances(notices, known, now, report)
+        if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
+            self._react_to_reservations(notices, now)
+        idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
+        if idle:
+            self.publisher.publish(idle)
+        return report
+
+    def _idle(self, notices: Sequence[Notice]) -> list[ReservationIdle]:
+        """Pass on that AWS has seen a reservation nearly unused, where that is still so."""
+        found = []
+        for reservation_id, seen_at in sorted({(i, notice.at) for notice in notices for i in notice.reservation_ids}):
+            record = self.reservations.get(reservation_id)
+            if record is not None and record.reservation.available_count > 0:
+                found.append(
+                    ReservationIdle(
+                        capacity_reservation_id=reservation_id,
+                        instance_type=record.reservation.instance_type,
+                        zone=record.reservation.zone,
+                        zone_id=record.reservation.zone_id,
+                        total_count=record.reservation.total_count,
+                        idle_count=record.reservation.available_count,
+                        idle_since=seen_at - _UNDERUTILIZED_FOR,
+                    )
+                )
+        return found
+
+    def _react_to_instances(
+        self, notices: Sequence[Notice], known: Mapping[str, NodeClaim], now: datetime, report: ReactReport
+    ) -> None:
+        shown = self.instances.get_many(known)
+        followed = self.life.apply(list(known.values()), shown, now)
+        early = followed.early
+        report.early_count, report.blocked_count = early.ended_count, early.blocked_count
+        report.suspected_count = early.suspected_count
+        self.freed.observe(followed.freed_reservation_ids, now)
+        warned = [each for key in sorted(known) for each in _warnings(known[key], shown.get(key), notices, now)]
+        self._remember_shortages(warned, now)
+        wishes = self._wishes(warned, now)
+        drained = self.draining.begin_drains(wishes) if wishes else Moves()
+        report.drained_count = len(drained.moved)
+        lost = followed.lost.union(drained.lost)
+        report.failed_instance_ids |= {instance_id for instance_id, claim in known.items() if claim.id in lost}
+
+    def _remember_shortages(self, warned: Sequence[_Warned], now: datetime) -> None:
+        """Remember what the warnings say about capacity, each offering and reservation once, before drains (R-162)."""
+        spot = {each.claim.offering for each in warned if each.is_about_spot}
+        if spot:
+            self.offerings.mark_unavailable(spot, until=now + FIRST_REST)
+        refused_at: dict[str, datetime] = {}
+        for each in warned:
+            if each.interrupted_reservation_id is not None:
+                known = refused_at.get(each.interrupted_reservation_id, each.notice.at)
+                refused_at[each.interrupted_reservation_id] = max(known, each.notice.at)
+        for reservation_id in sorted(refused_at):
+            self.reservations.mark_exhausted(reservation_id, refused_at=refused_at[reservation_id])  # S-83
+
+    def _wishes(self, warned: Sequence[_Warned], now: datetime) -> list[DrainWish]:
+        """Return the drain that the most urgent warning about each node asks for."""
+        interrupted = sorted({key for each in warned if (key := each.interrupted_reservation_id) is not None})
+        records = [record for key in interrupted if (record := self.reservations.get(key)) is not None]
+        blocks = {it.reservation.id for it in records if it.reservation.kind is ReservationKind.CAPACITY_BLOCK}
+        answers: dict[str, list[_Answer]] = {}
+        for each in warned:
+            answer = self._answer(each, blocks, now)
+            if answer is not None:
+                answers.setdefault(each.claim.id, []).append(answer)
+        claims = {each.claim.id: each.claim for each in warned}
+        return [DrainWish(claims[key], *min(found, key=partial(_urgency, now))) for key, found in answers.items()]
+
+    def _answer(self, warned: _Warned, blocks: Set[str], now: datetime) -> _Answer | None:
+        """Return why and until when to drain."""
+        notice = warned.notice
+        if notice.kind is NoticeKind.SPOT_INTERRUPTION and warned.instance.lifecycle == SPOT_LIFECYCLE:
+            return DrainReason.INTERRUPTION, notice.at + INTERRUPTION_NOTICE
+        if warned.interrupted_reservation_id is not None:
+            is_block = warned.interrupted_reservation_id in blocks
+            reason = DrainReason.CAPACITY_BLOCK_ENDING if is_block else DrainReason.INTERRUPTION
+            return reason, notice.due_at or notice.at + INTERRUPTION_NOTICE
+        if notice.kind is NoticeKind.SCHEDULED_CHANGE:
+            if self.instance_status is InstanceStatusPolicy.REPORT:
+                return None  # the minute's sweep finds the same maintenance, and counts it once
+            # Replace it now, while there is time.
+            return DrainReason.SCHEDULED_CHANGE, maintenance_deadline(notice.due_at, now)
+        if notice.kind is NoticeKind.REBALANCE and self.rebalance is RebalancePolicy.LAUNCH_BEFORE_DRAIN:
+            return DrainReason.REBALANCE, None
+        return None
+
+    def _react_to_reservations(self, notices: Sequence[Notice], now: datetime) -> None:
+        """Look at the drains of blocks that were named.
+
+        Discovery is woken by the same event through a rule of its own, and wakes the planner if it finds more. A pass
+        before that would find nothing, and the one that can use the reservation would wait for its end.
+        """
+        named = {reservation_id for notice in notices for reservation_id in notice.reservation_ids}
+        live = [claim for claim in self.claims.list_live() if claim.offering.reservation_id in named] if named else []
+        if live:
+            self.blocks.run(live, now)
+
+
+def _warnings(
+    claim: NodeClaim, instance: Instance | None, notices: Sequence[Notice], now: datetime
+) -> Iterator[_Warned]:
+    """Yield what is still worth heeding about a node."""
+    if instance is None or instance.is_gone or instance.is_stopped:
+        return
+    for notice in notices:
+        if instance.id in notice.instance_ids and notice.at >= now - _STALE_AFTER:
+            yield _Warned(claim, instance, notice)
+
+
+def _urgency(now: datetime, answer: _Answer) -> tuple[bool, datetime, DrainReason]:
+    reason, deadline = answer
+    return deadline is None, deadline or now, reason

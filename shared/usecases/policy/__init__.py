@@ -1,0 +1,1 @@
+"""Pools and classes: applied, stored, shown, resolved against the account."""

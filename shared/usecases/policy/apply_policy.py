@@ -1,0 +1,215 @@
+"""Apply and delete policy: read, check, compare, and write all or nothing."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from shared.manifests.crosscheck import World, cross_check, problem_of
+from shared.manifests.events import Change, ChangedObject, PolicyChanged
+from shared.manifests.kinds.launch_limits import LaunchLimits
+from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
+from shared.manifests.render import wire_form
+from shared.manifests.validate import Manifest, Read, read_files
+from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.policy import (
+    CHANGES_MAX,
+    DeletePolicy,
+    PolicyKind,
+    PolicyObject,
+    PolicyStore,
+    PolicyWrite,
+    PutPolicy,
+)
+from shared.ports.state import ConflictError
+from shared.usecases.policy.policy_objects import policy_of
+
+Name = tuple[PolicyKind, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """One object, before and after; None where it did not or does not exist."""
+
+    kind: PolicyKind
+    name: str
+    change: Change
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+    generation: int
+    revision: int | None  # of the object before
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done (or would be, in a dry run), with warnings and ignored fields."""
+
+    changes: tuple[PolicyChange, ...]
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def effective(self) -> tuple[PolicyChange, ...]:
+        """The changes that are not "unchanged"."""
+        return tuple(change for change in self.changes if change.change is not Change.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyPolicy:
+    """Applies and deletes policy objects; tells the bus what changed and wakes the planner."""
+
+    store: PolicyStore
+    publisher: EventPublisher
+    queue: WorkQueue
+    limits: LaunchLimits | None = None  # of the deployment that the policy is for
+
+    def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
+        """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
+
+        Raises
+        ------
+        ManifestError
+            Something is wrong; nothing was written.
+        ConflictError
+            An object changed since it was read (or since the resourceVersion that a manifest names).
+        """
+        return self.replace(files, (), dry_run=dry_run)
+
+    def replace(
+        self, files: Iterable[tuple[str, str | bytes]], removed: Sequence[Name], *, dry_run: bool = False
+    ) -> Outcome:
+        """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone."""
+        reading = read_files(files)
+        problems = [*reading.problems, *_not_policy(reading.manifests)]
+        if errors_of(problems):
+            raise ManifestError(problems)
+        stored = {(row.kind, row.name): row for row in self.store.list_all()}
+        wanted = {_name(read.manifest): read for read in reading.manifests}
+        _check_removed(removed, wanted)
+        changes = [_put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
+        changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
+        problems += self._doubts(changes, stored, reading.manifests)
+        _check_versions(wanted, stored)
+        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+
+    def delete(self, names: Sequence[Name], *, dry_run: bool = False) -> Outcome:
+        """Delete objects; names that do not exist are left out of the outcome."""
+        stored = {(row.kind, row.name): row for row in self.store.list_all()}
+        changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
+        problems = self._doubts(changes, stored, ())
+        return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
+
+    def _doubts(
+        self, changes: Iterable[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
+    ) -> list[Problem]:
+        """Cross-check the world as it would be."""
+        world = dict(stored)
+        for change in changes:
+            name = (change.kind, change.name)
+            if change.after is None:
+                del world[name]
+            else:
+                before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
+                world[name] = replace(before, manifest=change.after)
+        policy = policy_of(world.values())
+        documents = {read.identity: read.document for read in reads}
+        doubts = cross_check(World(policy.node_pools, policy.node_classes, limits=self.limits))
+        return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+
+    def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
+        writes = [_write(change) for change in outcome.effective]
+        if len(writes) > CHANGES_MAX:
+            message = f"{len(writes)} objects change; at most {CHANGES_MAX} can be written at once"
+            raise ManifestError([Problem("", "size", message)])
+        if dry_run or not writes:
+            return outcome
+        self.store.commit(writes)
+        self.queue.wake_planner(reason="policy changed")
+        self.publisher.publish([_event(outcome.effective)])
+        return outcome
+
+
+def _order(change: PolicyChange) -> tuple[str, str]:
+    return change.kind, change.name
+
+
+def _name(manifest: Manifest) -> Name:
+    return PolicyKind(manifest.kind), manifest.metadata.name
+
+
+def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
+    return [
+        Problem(
+            "kind",
+            "not-policy",
+            "is demand, not policy: send it to the demand queue",
+            read.document.line_of(("kind",)),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
+        for read in manifests
+        if isinstance(read.manifest, WorkloadManifest)
+    ]
+
+
+def names_in(files: Iterable[tuple[str, str | bytes]]) -> tuple[Name, ...]:
+    """Return the policy objects that files name; whatever cannot be read names nothing."""
+    manifests = (read.manifest for read in read_files(files).manifests)
+    return tuple(_name(manifest) for manifest in manifests if not isinstance(manifest, WorkloadManifest))
+
+
+def _put_change(name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
+    after = wire_form(manifest)
+    kind, text = name
+    if before is None:
+        return PolicyChange(kind, text, Change.CREATED, None, after, 1, None)
+    if before.manifest == after:
+        return PolicyChange(kind, text, Change.UNCHANGED, before.manifest, after, before.generation, before.revision)
+    return PolicyChange(kind, text, Change.UPDATED, before.manifest, after, before.generation + 1, before.revision)
+
+
+def _delete_change(before: PolicyObject) -> PolicyChange:
+    return PolicyChange(
+        before.kind, before.name, Change.DELETED, before.manifest, None, before.generation, before.revision
+    )
+
+
+def _write(change: PolicyChange) -> PolicyWrite:
+    if change.after is None:
+        return DeletePolicy(change.kind, change.name, change.revision or 0)
+    return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision)
+
+
+def _check_removed(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> None:
+    both = [
+        Problem(
+            "metadata.name",
+            "removed",
+            "is to be removed, and is given",
+            read.document.line_of(("metadata", "name")),
+            subject="/".join(read.identity),
+            source=read.document.source,
+        )
+        for name in removed
+        for read in [wanted.get(name)]
+        if read is not None
+    ]
+    if both:
+        raise ManifestError(both)
+
+
+def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:
+    for name, read in wanted.items():
+        version = getattr(read.manifest.metadata, "resource_version", None)
+        current = stored.get(name)
+        if version is not None and version != ("" if current is None else str(current.revision)):
+            found = "it does not exist" if current is None else f"it is at {current.revision}"
+            raise ConflictError([f"{'/'.join(name)} (resourceVersion {version} was read, and now {found})"])
+
+
+def _event(changes: Iterable[PolicyChange]) -> PolicyChanged:
+    return PolicyChanged(
+        changes=[
+            ChangedObject(kind=change.kind, name=change.name, change=change.change, generation=change.generation)
+            for change in changes
+        ]
+    )

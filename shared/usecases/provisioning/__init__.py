@@ -1,0 +1,1 @@
+"""Pending demand becomes a plan, and the plan a commit."""

@@ -1,0 +1,187 @@
+"""The snapshot: everything that a solve may see, read from the stores."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from shared.core.capacity.boot_failure import without_suspected
+from shared.core.capacity.full_subnets import with_full_zones
+from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, without_resting
+from shared.core.launching.claim_nodes import ClaimFacts, is_held, node_of
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_class import NodeClass
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.workload import Demand, Workload
+from shared.ports.capacity_blocks import BootFailureStore
+from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
+from shared.ports.state import (
+    NodeClaimStore,
+    OfferingStore,
+    ReservationRecord,
+    ReservationStore,
+    UnreadableRowsError,
+    WorkloadRecord,
+    WorkloadStore,
+)
+from shared.usecases.policy.policy_objects import policy_of
+
+# Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
+_READS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The snapshot with the rows that it was made from."""
+
+    snapshot: Snapshot
+    claims: Mapping[str, NodeClaim]
+    records: Mapping[str, WorkloadRecord]  # those that need planning, and those that run
+    reservations: Mapping[str, ReservationRecord]
+
+    def facts(self) -> ClaimFacts:
+        """Return the parts by name."""
+        return ClaimFacts(
+            node_pools={pool.name: pool for pool in self.snapshot.node_pools},
+            node_classes={node_class.name: node_class for node_class in self.snapshot.node_classes},
+            instance_types={instance_type.name: instance_type for instance_type in self.snapshot.instance_types},
+            reservations={reservation.id: reservation for reservation in self.snapshot.reservations},
+            workloads=self.snapshot.workloads,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotGatherer:
+    """Reads snapshots."""
+
+    offerings: OfferingStore
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    workloads: WorkloadStore
+    policy: PolicyStore
+    boot_failures: BootFailureStore
+
+    def has_work(self) -> bool:
+        """Whether any workload has too few or too many replicas; costs one query."""
+        return bool(self.workloads.list_needing_planning())
+
+    def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
+        """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
+        objects = self.policy.list_all()
+        instance_types, rests = self.offerings.load_with_rests()
+        reservations = {record.reservation.id: record for record in self.reservations.list_current()}
+        needing = [record.key for record in self.workloads.list_needing_planning()]
+        for _ in range(_READS_MAX):
+            claims = {claim.id: claim for claim in self.node_claims.list_live()}
+            claims |= {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
+            records = self._records(needing, claims)
+            if not _lagging(claims, records):
+                break
+        policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
+        pool_names = frozenset(pool.name for pool in policy.node_pools)
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        snapshot = Snapshot(
+            instance_types=instance_types,
+            reservations=without_resting(self._promisable(reservations, now), rests),
+            node_pools=policy.node_pools,
+            node_classes=tuple(_as_it_stands(each, rests, now) for each in policy.node_classes),
+            nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
+            demands=_demands(records, now),
+            workloads=workloads,
+        )
+        return Gathered(snapshot, claims, records, reservations)
+
+    def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
+        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
+        placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
+        try:
+            return self.workloads.get_many({*needing, *placed})
+        except UnreadableRowsError as error:
+            unreadable = frozenset(error.rows)
+        for key in [key for key, claim in claims.items() if unreadable & {it.workload_key for it in claim.placements}]:
+            del claims[key]
+        return self.workloads.get_many({*needing, *placed} - unreadable)
+
+    def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
+        """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
+        listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
+        for name in sorted({claim.node_pool_name for claim in claims} - listed):
+            stored = self.policy.get(PolicyKind.NODE_POOL, name)
+            if stored is not None:
+                yield stored
+
+    def _promisable(self, records: Mapping[str, ReservationRecord], now: datetime) -> tuple[CapacityReservation, ...]:
+        """Return the reservations, by id, without the units that are suspected to be broken."""
+        found = tuple(records[key].reservation for key in sorted(records))
+        if not found:
+            return found
+        return without_suspected(found, self.boot_failures.list_remembered(), now)
+
+
+def _node(
+    claim: NodeClaim, claims: Mapping[str, NodeClaim], workloads: Mapping[str, Workload], pool_names: Set[str]
+) -> Node:
+    """Return the claim as a node; one whose pool was deleted takes no new replicas."""
+    node = node_of(claim, workloads, held=is_held(claim, claims))
+    return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
+
+
+def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
+    """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
+    roomy = replace(node_class, status=with_full_zones(node_class.status, rests, now))
+    return _as_ready(_without_rest(_without_user_data(roomy), rests))
+
+
+def _without_user_data(node_class: NodeClass) -> NodeClass:
+    """Leave out what no plan asks for and what may hold secrets: snapshots are kept for replays."""
+    return replace(node_class, user_data=None)
+
+
+def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:
+    """Keep a class out of plans whose instances end before they run."""
+    rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+    if rest is None or node_class.status.launch_blocked_reason is not None:
+        return node_class
+    reason = f"{rest.reason}; launched again from {rest.until:%H:%M} UTC, or when the class changes"
+    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=reason))
+
+
+def _as_ready(node_class: NodeClass) -> NodeClass:
+    """Keep a class out of plans for which discovery has not found what every launch needs (or finds it no more)."""
+    status = node_class.status
+    needed = {
+        "subnet": status.subnets,
+        "security group": status.security_group_ids,
+        "machine image": status.machine_images,
+        "instance profile": node_class.role is None or status.instance_profile,  # nodes must not come up without it
+    }
+    missing = [name for name, found in needed.items() if not found]
+    if status.launch_blocked_reason is not None or not missing:
+        return node_class
+    return replace(node_class, status=replace(status, launch_blocked_reason=f"no {missing[0]} is known yet"))
+
+
+def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Demand, ...]:
+    return tuple(
+        Demand(record.workload, record.pending_count, record.pending_since or now)
+        for _, record in sorted(records.items())
+        if record.workload is not None and record.pending_count > 0
+    )
+
+
+def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]) -> bool:
+    """Whether replicas of a workload with topology rules are placed on claims that the listing does not show yet."""
+    seen: dict[str, int] = {}
+    for claim in claims.values():
+        for placed in claim.placements:
+            seen[placed.workload_key] = seen.get(placed.workload_key, 0) + placed.count
+    return any(
+        seen.get(key, 0) != record.placed_count
+        for key, record in records.items()
+        if record.workload is not None and record.pending_count > 0 and _depends_on_placement(record.workload)
+    )
+
+
+def _depends_on_placement(workload: Workload) -> bool:
+    return bool(workload.topology_spread or workload.affinity or workload.anti_affinity or workload.gang)

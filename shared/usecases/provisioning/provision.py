@@ -1,0 +1,217 @@
+"""Provision: snapshot, solve, check, commit, hand to launch, tell.
+
+Each pass starts from what is stored, so whatever a pass that died left behind (half a gang, workloads without their
+reason) is seen and finished by the next one. Order of effects: the decision is stored before
+the claims that name it; claims are committed before the message that launches them; events come last.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from shared.core.checker import Violation
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import Plan, ReasonCode, UnplacedReplicas
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.serialisation.json_codec import dumps
+from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.state import Decision, DecisionStore, NodeClaimStore
+from shared.ports.system import Clock, IdFactory
+from shared.usecases.claims.claim_moves import return_all_replicas
+from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter
+from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
+from shared.usecases.provisioning.placement_events import exhausted_events, placed_events
+from shared.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
+
+Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
+Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violation]]
+
+# Lost races are planned again at once; after so many the next wake-up takes over.
+_ATTEMPTS_MAX: Final = 4
+# Plans without the workloads whose places broke a rule in the one before; a bug that moves on to others rejects all.
+_PLANS_MAX: Final = 3
+# A gang that was half committed when its planner died must not be launched in part. A planner that lives is through
+# with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
+_COMMITTED_WITHIN: Final = timedelta(seconds=20)
+
+
+class PlanRejectedError(Exception):
+    """The scheduler breaks a rule (a bug), whatever demand is held back. The decision is stored under ``plan_id``."""
+
+    def __init__(self, plan_id: str, violations: Sequence[Violation]) -> None:
+        super().__init__(f"plan {plan_id} breaks {len(violations)} rules, first: {violations[0]}")
+        self.plan_id = plan_id
+        self.violations = tuple(violations)
+
+
+@dataclass(slots=True)
+class ProvisionReport:
+    """What a pass did."""
+
+    attempts: int = 0
+    pending_count: int = 0
+    placed_count: int = 0
+    unplaced_count: int = 0
+    held_count: int = 0  # of those, replicas that would have been placed against a rule
+    claim_count: int = 0
+    batch_count: int = 0
+    shed_count: int = 0
+    conflict_count: int = 0
+    repaired_count: int = 0
+    plan_ids: list[str] = field(default_factory=list)
+    shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
+    rejected: list[str] = field(default_factory=list)  # what was wrong with plans that were not applied
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A plan that keeps every rule; ``plan_id`` None: it does nothing and is not stored."""
+
+    plan_id: str | None
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Provision:
+    """One planning pass."""
+
+    gatherer: SnapshotGatherer
+    committer: PlanCommitter
+    status: WorkloadStatus
+    node_claims: NodeClaimStore
+    decisions: DecisionStore
+    queue: WorkQueue
+    publisher: EventPublisher
+    ids: IdFactory
+    clock: Clock
+    policy: SchedulingPolicy
+    solve: Solve
+    check: Check
+    shed_surplus: ShedSurplus
+
+    def run(self) -> ProvisionReport:
+        """Plan all pending demand and take off what is surplus. Raises PlanRejectedError."""
+        report = ProvisionReport()
+        if not self.gatherer.has_work():
+            return report
+        committed_ids: list[str] = []
+        for _ in range(_ATTEMPTS_MAX):
+            report.attempts += 1
+            now = self.clock.now()
+            gathered = self.gatherer.gather(now, just_written=committed_ids)
+            if report.attempts == 1:
+                report.shed_count = self._shed(gathered, now)
+                report.repaired_count = self._repair(gathered, now)
+                if report.repaired_count:
+                    continue
+            committed = self._plan(gathered, now, report)
+            if not committed.lost:
+                return report
+            report.conflict_count += 1
+            committed_ids += [claim.id for claim in committed.claims]
+        self.queue.wake_planner(reason="lost races")
+        return report
+
+    def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
+        snapshot = gathered.snapshot
+        report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
+        decided = self._decide(snapshot, now, report)
+        plan, committed = decided.plan, Committed()
+        if decided.plan_id is not None:
+            committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now)
+            batches = committed.batches()
+            self.queue.send_launches(batches)
+            report.claim_count += len(committed.claims)
+            report.batch_count += len(batches)
+            events = [*placed_events(committed, gathered), *exhausted_events(committed, gathered)]
+            self.publisher.publish(events)
+            report.placed_count += committed.placed_count
+        report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
+        self.status.update(gathered, plan, now)
+        return committed
+
+    def _decide(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> _Decided:
+        """Solve, store and check; again without the workloads that a wrong plan is about, so that others need not wait.
+
+        What is held is unplaced in the plan returned, not in the one stored, which replays from its own snapshot.
+        """
+        held: dict[str, str] = {}
+        for _ in range(_PLANS_MAX):
+            part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
+            plan = self.solve(part, now, self.policy) if part.demands else Plan()
+            if not (plan.launches or plan.existing):
+                return _Decided(None, _with_held(plan, snapshot, held, report))
+            plan_id = self._store(part, plan, now)
+            violations = self.check(part, plan, now, self.policy)
+            forbidding = [violation for violation in violations if violation.forbids_commit]
+            if not forbidding:
+                report.plan_ids.append(plan_id)
+                report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
+                return _Decided(plan_id, _with_held(plan, snapshot, held, report))
+            report.rejected += [f"{plan_id}: {violation}" for violation in forbidding]
+            named = _named(plan_id, forbidding)
+            if named.keys() <= held.keys():
+                break
+            held = named | held
+        raise PlanRejectedError(plan_id, forbidding)
+
+    def _store(self, snapshot: Snapshot, plan: Plan, now: datetime) -> str:
+        """Store the decision before it is checked: a plan that breaks a rule can be looked at."""
+        plan_id = self.ids.new_id("plan")
+        summary = {
+            "launches": sum(planned.count for planned in plan.launches),
+            "reserved": sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None),
+            "joined": len(plan.existing),
+            "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
+        }
+        self.decisions.save(Decision(plan_id, now, dumps(plan), summary), dumps(snapshot))
+        return plan_id
+
+    def _repair(self, gathered: Gathered, now: datetime) -> int:
+        """Give back the claims of gangs that are not whole and not yet being launched."""
+        given_back = 0
+        for claim in gathered.claims.values():
+            record = None if claim.gang_key is None else gathered.records.get(claim.gang_key)
+            if record is None or record.pending_count == 0 or claim.state is not ClaimState.PLANNED:
+                continue
+            if now - claim.created_at > _COMMITTED_WITHIN:
+                given_back += return_all_replicas(self.node_claims, claim, now, _incomplete) is not None
+        return given_back
+
+    def _shed(self, gathered: Gathered, now: datetime) -> int:
+        """Take replicas off their nodes that nobody wants any more."""
+        shed = 0
+        for key, record in sorted(gathered.records.items()):
+            if record.surplus_count > 0:
+                hosts = [
+                    claim
+                    for claim in gathered.claims.values()
+                    if any(placed.workload_key == key for placed in claim.placements)
+                ]
+                shed += self.shed_surplus(record, hosts, now)
+        return shed
+
+
+def _incomplete(claim: NodeClaim) -> NodeClaim | None:
+    if claim.state is not ClaimState.PLANNED:
+        return None
+    return replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")
+
+
+def _named(plan_id: str, violations: Sequence[Violation]) -> dict[str, str]:
+    """Return whom to hold back, and why: those that a violation names alone, for others may only be in bad company."""
+    alone = [violation for violation in violations if len(violation.workload_keys) == 1]
+    return {key: f"{plan_id} broke a rule: {item}" for item in alone or violations for key in item.workload_keys}
+
+
+def _with_held(plan: Plan, snapshot: Snapshot, held: Mapping[str, str], report: ProvisionReport) -> Plan:
+    """Add the replicas that are held back, each with what its place would have broken."""
+    waiting = tuple(
+        UnplacedReplicas(item.workload.key, item.pending_count, ReasonCode.PLAN_REJECTED, held[item.workload.key])
+        for item in snapshot.demands
+        if item.workload.key in held
+    )
+    report.held_count = sum(item.count for item in waiting)
+    return replace(plan, unplaced=(*plan.unplaced, *waiting))
