@@ -1,6 +1,7 @@
 """What documents say of this repository is so: paths, tables, names."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -78,18 +79,45 @@ def test_benches_are_called_by_their_names() -> None:
 
 
 def test_rules_that_comments_name_are_told() -> None:
-    told = set(
-        re.findall(r"^\| (R-\d+|(?:rule|section) \d+) \|", (ROOT / "docs" / "rules.md").read_text(), flags=re.MULTILINE)
-    )
+    told = set(re.findall(r"^\| (R-\d+|rule \d+) \|", (ROOT / "docs" / "rules.md").read_text(), flags=re.MULTILINE))
     named = {
         (name_of(path), rule)
         for path in tracked(".py")
-        for found in re.finditer(r"\b(R-\d+)\b|DESIGN ((?:rule|section) \d+)", path.read_text(encoding="utf-8"))
-        for rule in found.groups()
-        if rule is not None
+        for rule in re.findall(r"\b(R-\d+|rule \d+)\b", path.read_text(encoding="utf-8"))
     }
     assert len(named) > len({path for path, _ in named}) > 1
     assert {(path, rule) for path, rule in named if rule not in told} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """Return what a code host, and the site, call the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)  # of links in headings only the words count
+    seen: Counter[str] = Counter()
+    named = set()
+    for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        named.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return named
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_headings_that_exist(page: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|mailto:)([^)\s#]*)#([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    broken = [(to, heading) for to, heading in links if heading not in anchors((page.parent / to) if to else page)]
+    assert broken == []
+
+
+def test_pages_that_comments_cite_exist() -> None:
+    citation = re.compile(r"\b((?:docs|bench)/[\w/-]+\.md)(?:#([\w-]+))?")
+    cited = {
+        (name_of(path), page, heading)
+        for path in tracked(".py", ".yaml", ".toml")
+        for page, heading in citation.findall(path.read_text(encoding="utf-8"))
+    }
+    assert len(cited) > 10
+    assert {c for c in cited if not (ROOT / c[1]).is_file() or (c[2] and c[2] not in anchors(ROOT / c[1]))} == set()
 
 
 def test_decisions_are_numbered_and_have_one_form() -> None:

@@ -131,6 +131,24 @@ def test_modules_that_documents_start_exist() -> None:
     assert {(page, module) for page, module in told if find_spec(module) is None} == set()
 
 
+LINE_MAX = 120
+# Made from the models, or being rewritten.
+MAY_BE_WIDE = {"docs/reference.md", "docs/scheduler.md", "bench/README.md", "bench/RESULTS.md", "CHANGELOG.md"}
+
+
+@pytest.mark.parametrize("page", [page for page in tracked(".md") if name_of(page) not in MAY_BE_WIDE], ids=name_of)
+def test_prose_fits_into_a_terminal_and_a_diff(page: Path) -> None:
+    """A table's row is a line, and what programs print is shown as they print it."""
+    text = page.read_text(encoding="utf-8")
+    own = re.sub(r"^```\w*\n.*?^```$", _own_lines, text, flags=re.MULTILINE | re.DOTALL)
+    assert [line for line in own.splitlines() if len(line) > LINE_MAX and not line.startswith("|")] == []
+
+
+def _own_lines(block: re.Match[str]) -> str:
+    """Leave out a block that shows what a program prints."""
+    return "" if re.match(r"```(?:text|console)?\n", block[0]) else block[0]
+
+
 @pytest.mark.parametrize("page", tracked(".md"), ids=name_of)
 def test_relative_links_resolve(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|mailto:|#)([^)\s#]+)", page.read_text(encoding="utf-8"))

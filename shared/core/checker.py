@@ -1,4 +1,4 @@
-"""The independent checker: does a plan keep the rules? Nothing is committed before it was asked (DESIGN rule 6).
+"""The independent checker: does a plan keep the rules? Nothing is committed before it was asked (rule 6).
 
 It shares the domain types and the requirement algebra with the solver and nothing else. Work grows with the number of
 launches and refusals, not with the number of replicas.

@@ -1,4 +1,4 @@
-"""The decision: demand onto reserved capacity first, then onto the cheapest that is left (DESIGN section 3)."""
+"""The decision: demand onto reserved capacity first, then onto the cheapest that is left (docs/scheduler.md)."""
 
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace

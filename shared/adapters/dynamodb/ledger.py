@@ -1,4 +1,4 @@
-"""The ledger's counters in a reservation's row (DESIGN section 4).
+"""The ledger's counters in a reservation's row (docs/architecture.md#the-ledger).
 
 ``free_units`` is stored beside its parts because a condition cannot subtract; every write that moves a part moves it
 in the same update, so that nobody ever reads or tests a sum of two moments.

@@ -1,4 +1,4 @@
-"""The ledger's arithmetic (DESIGN section 4); the store commits it in conditional transactions.
+"""The ledger's arithmetic (docs/architecture.md#the-ledger); the store commits it in conditional transactions.
 
 free = what EC2 last said is available - leases whose effect that observation cannot have contained
 

@@ -1,6 +1,6 @@
 """What the checker knows of demand: who is pending, what each replica takes, and what it will and will not accept.
 
-All checker modules are written from the rules (DESIGN section 3), never from the solver, so that
+All checker modules are written from the rules (docs/rules.md), never from the solver, so that
 the two can disagree.
 """
 

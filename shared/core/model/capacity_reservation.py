@@ -71,7 +71,7 @@ class CapacityReservation:
         return drain_at is None or now < drain_at
 
     def is_upcoming(self, now: datetime) -> bool:
-        """Whether it is known to become usable later: demand that only it can serve is held for it (DESIGN section 6).
+        """Whether it is known to become usable later: demand that only it can serve is held for it.
 
         One whose start has passed counts as long as EC2 says that it is to come: EC2 may be late by seconds or, for a
         delayed one, by days, and we see that it began some seconds after it did.

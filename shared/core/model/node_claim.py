@@ -47,7 +47,7 @@ LIVE_STATES: Final = frozenset(ClaimState) - {ClaimState.TERMINATED, ClaimState.
 
 
 class LeaseState(StrEnum):
-    """The life of a lease on one reservation unit (DESIGN section 4)."""
+    """The life of a lease on one reservation unit (docs/architecture.md#the-ledger)."""
 
     HELD = "held"  # promised; the launch has not settled
     SETTLED = "settled"  # the instance exists in EC2 since ``settled_at``; no observation has replaced the lease yet

@@ -72,7 +72,7 @@ class ExistingPlacement:
 
 @dataclass(frozen=True, slots=True)
 class UnplacedReplicas:
-    """Replicas that stay pending, and why (DESIGN rule 7)."""
+    """Replicas that stay pending, and why (rule 7)."""
 
     workload_key: str
     count: int

@@ -1,4 +1,4 @@
-"""No spot pool (type and zone) holds more of a plan's spot nodes than the policy's share (DESIGN rule 6)."""
+"""No spot pool (type and zone) holds more of a plan's spot nodes than the policy's share (rule 6)."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""Launch a batch of planned claims: exactly once, whatever happens between two lines (DESIGN section 5).
+"""Launch a batch of planned claims: exactly once, whatever happens between two lines.
 
-::
+As docs/architecture.md#launching-exactly-once tells it::
 
     intent            record the attempt (request, token, claims); move its claims to launching
     call              CreateFleet with the attempt's token
