@@ -1,7 +1,7 @@
-"""What commands print, and how they end: 0 done, 1 there are differences (diff), 2 refused or failed."""
+"""How commands are grouped, what they print and how they end: 0 done, 1 there are differences, 2 refused or failed."""
 
-from collections.abc import Iterable
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -13,6 +13,25 @@ DIFFERENT: Final = 1
 FAILED: Final = 2
 
 _STYLES: Final = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.IGNORED: "dim"}
+
+
+def _said(reason: str) -> str:
+    if not reason.strip():
+        raise typer.BadParameter("say why")
+    return reason.strip()
+
+
+# What commands have that let something end.
+Reason = Annotated[str, typer.Option(help="Why; it is kept, and told on the bus.", callback=_said)]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
+
+def add_group(app: typer.Typer, name: str, purpose: str, *commands: Callable[..., None]) -> None:
+    """Add commands that share a first word (``reservoir NAME COMMAND``), each under its function's name."""
+    group = typer.Typer(help=purpose, no_args_is_help=True, rich_markup_mode=None)  # help is plain text
+    for command in commands:
+        group.command(command.__name__)(command)
+    app.add_typer(group, name=name)
 
 
 def output() -> Console:

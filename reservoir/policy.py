@@ -1,4 +1,4 @@
-"""What the commands about policy share."""
+"""What the commands about state share."""
 
 from collections.abc import Callable
 from difflib import unified_diff
@@ -13,6 +13,7 @@ from shared.manifests.events import Change
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import sorted_deeply, to_yaml
 from shared.ports.errors import AwsError
+from shared.ports.safety import UnreadableRowError
 from shared.ports.state import ConflictError
 from shared.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
 
@@ -42,6 +43,8 @@ def attempt(action: Callable[[], T]) -> T:
         fail("nothing was written")
     except ConflictError as error:
         fail(f"nothing was written, because somebody else was faster ({error}); read again and retry")
+    except UnreadableRowError as error:
+        fail(f"nothing was written: cannot read the {error}")
     except AwsError as error:
         fail(f"AWS refused: {error}")
 

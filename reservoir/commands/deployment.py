@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from reservoir.connection import Session
-from reservoir.console import FAILED, fail, messages, output, report
+from reservoir.console import FAILED, Yes, add_group, fail, messages, output, report
 from shared.manifests.parsing.problems import ManifestError
 
 if TYPE_CHECKING:
@@ -21,10 +21,8 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(help="Deploy, compare and destroy the deployment of a settings file.", no_args_is_help=True)
-    for command in (bootstrap, diff, deploy, destroy, restore):
-        group.command(command.__name__)(command)
-    app.add_typer(group, name="deployment")
+    purpose = "Deploy, compare and destroy the deployment of a settings file."
+    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore)
 
 
 def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:
@@ -53,7 +51,7 @@ def destroy(
     drain: Annotated[
         bool, typer.Option("--drain", help="Withdraw all workloads, and wait until nodes are gone.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete the stack. Refused while instances of it run."""
     from reservoir.deployment.account import Account

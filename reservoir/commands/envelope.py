@@ -5,11 +5,10 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.console import fail, output
+from reservoir.console import Reason, Yes, add_group, output
 from reservoir.policy import attempt, connection
 from shared.core.safety.endings import WINDOW, EndingKind
-from shared.core.safety.tally import Lift, Tally
-from shared.ports.safety import UnreadableRowError
+from shared.core.safety.tally import Lift
 from shared.usecases.safety.envelope import LiftEnvelope
 
 _LONGEST_MIN: Final = 24 * 60
@@ -17,20 +16,13 @@ _LONGEST_MIN: Final = 24 * 60
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        help="Show what the safety envelope counts and holds, or lift it once.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.command("show")(show)
-    group.command("lift")(lift)
-    app.add_typer(group, name="envelope")
+    add_group(app, "envelope", "Show what the safety envelope counts and holds, or lift it once.", show, lift)
 
 
 def show(context: typer.Context) -> None:
     """Show, by kind of ending, what passed within the hour, what is held, and who lifted what."""
     now = connection(context).clock.now()
-    for tally in attempt(lambda: _tallies(context)):
+    for tally in attempt(_use_case(context).show):
         passed = sum(len(each.ids) for each in tally.passed if now - each.at < WINDOW)
         state = "shut" if tally.is_shut else "holds" if tally.is_holding(now) else "open"
         output().print(f"{tally.kind}: {state}, {passed} ended within {WINDOW // timedelta(minutes=1)} minutes")
@@ -51,36 +43,20 @@ def lift(
     context: typer.Context,
     kind: Annotated[EndingKind, typer.Argument(help="What may end: as `reservoir envelope show` calls it.")],
     count: Annotated[int, typer.Option(min=1, help="So many may end beyond the bound, and no more.")],
-    reason: Annotated[str, typer.Option(help="Why; it is kept, and told on the bus.")],
+    reason: Reason,
     minutes: Annotated[int, typer.Option(min=1, max=_LONGEST_MIN, help="Until then; what is left is void.")] = 60,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Let more end than the bound of the hour allows: once, so many, for so long."""
-    if not reason.strip():
-        fail("say why: --reason must not be empty")
     if not yes:
         typer.confirm(f"{count} may end as {kind} within {minutes} minutes, beyond the bound. Lift it?", abort=True)
     stack = connection(context)
     now = stack.clock.now()
-    given = Lift(count, now + timedelta(minutes=minutes), stack.caller(), reason.strip(), now)
-    attempt(lambda: _lift(context, kind, given))
+    given = Lift(count, now + timedelta(minutes=minutes), stack.caller(), reason, now)
+    attempt(lambda: _use_case(context).lift(kind, given))
     output().print(f"{kind}: lifted for {count} until {given.until:%Y-%m-%d %H:%M} UTC")
 
 
 def _use_case(context: typer.Context) -> LiftEnvelope:
     stack = connection(context)
     return LiftEnvelope(stack.tallies, stack.publisher)
-
-
-def _tallies(context: typer.Context) -> tuple[Tally, ...]:
-    try:
-        return _use_case(context).show()
-    except UnreadableRowError as error:
-        fail(f"cannot read the {error}")
-
-
-def _lift(context: typer.Context, kind: EndingKind, given: Lift) -> Tally:
-    try:
-        return _use_case(context).lift(kind, given)
-    except UnreadableRowError as error:
-        fail(f"nothing was written: cannot read the {error}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from reservoir.console import fail, output
+from reservoir.console import add_group, fail, output
 from reservoir.policy import attempt, connection
 from shared.manifests.explanations import NodeExplanation, WorkloadExplanation
 from shared.usecases.explaining.explain_node import ExplainNode
@@ -29,12 +29,7 @@ Output = Annotated[Format, typer.Option("--output", "-o", help="What to print.")
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        help="Say why a node exists or stays, or why a workload waits.", no_args_is_help=True, rich_markup_mode=None
-    )
-    group.command("node")(node)
-    group.command("workload")(workload)
-    app.add_typer(group, name="explain")
+    add_group(app, "explain", "Say why a node exists or stays, or why a workload waits.", node, workload)
 
 
 def node(

@@ -1,50 +1,39 @@
 """``reservoir tables show`` and ``reservoir tables adopt``."""
 
-from typing import Annotated
-
 import typer
 
 from reservoir.connection import Connection
-from reservoir.console import fail, output
+from reservoir.console import Reason, Yes, add_group, fail, output
 from reservoir.policy import attempt, connection
 from shared.core.safety.table_mark import MarkedTable, recognise
-from shared.ports.safety import UnreadableRowError
 from shared.usecases.safety.tables import AdoptTables, OwnTables
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    group = typer.Typer(
-        help="Show whether the tables are known to be whole, or say that they are after you looked.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-    )
-    group.command("show")(show)
-    group.command("adopt")(adopt)
-    app.add_typer(group, name="tables")
+    purpose = "Show whether the tables are known to be whole, or say that they are after you looked."
+    add_group(app, "tables", purpose, show, adopt)
 
 
 def show(context: typer.Context) -> None:
     """Show the marks on the tables, what is wrong with them, and what the tables know of what runs."""
     stack = connection(context)
-    _describe(stack, _look(stack))
+    _describe(stack, attempt(_use_case(stack).look))
 
 
 def adopt(
     context: typer.Context,
-    reason: Annotated[str, typer.Option(help="Why; it is kept, and told on the bus.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    reason: Reason,
+    yes: Yes = False,
 ) -> None:
     """Mark the tables, as they are now, as this deployment's own: the way back after a restore."""
-    if not reason.strip():
-        fail("say why: --reason must not be empty")
     stack = connection(context)
-    seen = _look(stack)
+    seen = attempt(_use_case(stack).look)
     _describe(stack, seen)
     if not yes:
         typer.confirm("From now on what these tables do not want may be ended. Adopt them?", abort=True)
     by, now = stack.caller(), stack.clock.now()
-    recognition = attempt(lambda: _use_case(stack).adopt(seen, by=by, reason=reason.strip(), now=now))
+    recognition = attempt(lambda: _use_case(stack).adopt(seen, by=by, reason=reason, now=now))
     if not recognition.is_whole:
         fail("\n".join(("the tables changed meanwhile:", *recognition.problems)))
     output().print("adopted")
@@ -52,13 +41,6 @@ def adopt(
 
 def _use_case(stack: Connection) -> AdoptTables:
     return AdoptTables(OwnTables(stack.table_marks, stack.deployment), stack.publisher)
-
-
-def _look(stack: Connection) -> tuple[MarkedTable, ...]:
-    try:
-        return attempt(_use_case(stack).look)
-    except UnreadableRowError as error:
-        fail(f"cannot read the {error}")
 
 
 def _describe(stack: Connection, seen: tuple[MarkedTable, ...]) -> None:

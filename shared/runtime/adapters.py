@@ -31,6 +31,7 @@ from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
+from shared.ports.launches import LaunchPolicy
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -102,6 +103,14 @@ class Adapters:
     def policy(self) -> DynamoDbPolicyStore:
         """NodePools and EC2NodeClasses."""
         return DynamoDbPolicyStore(self.dynamodb, self.settings.tables[Table.POLICY], self.clock)
+
+    @cached_property
+    def launch_policy(self) -> LaunchPolicy:
+        """NodePools and EC2NodeClasses, as launches and drains look at them."""
+        # imported here, because most functions read no manifests and shall not wait for what reads them
+        from shared.usecases.policy.stored_policy import StoredPolicy
+
+        return StoredPolicy(self.policy, self.clock)
 
     @cached_property
     def decisions(self) -> StoredDecisions:

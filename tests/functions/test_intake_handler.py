@@ -10,17 +10,15 @@ from functions.intake.handler import handler
 from shared import names
 from shared.names import Queue, Table
 from shared.ports.policy import PolicyKind, PutPolicy
-from shared.runtime.composition.draining import draining
 from shared.runtime.composition.intake import intake, rejections
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.stored_policy import stored_policy
 from shared.runtime.settings import REGION
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded
-CACHED = (adapters, intake, rejections, draining, stored_policy)
+CACHED = (adapters, intake, rejections)
 
 
 @pytest.fixture

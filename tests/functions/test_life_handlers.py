@@ -186,16 +186,12 @@ def test_an_event_whose_claim_is_fought_over_comes_back_alone(
 
             return write
 
-    ports = world._ports
-    monkeypatch.setattr(world, "_ports", lambda: _with(ports(), claims=Fought()))
+    outside = world.outside
+    monkeypatch.setattr(world, "outside", lambda **chosen: replace(outside(**chosen), node_claims=Fought()))
     bodies = [event("spot_interruption", **{"instance-id": each}) for each in (first, second)]
     assert failures(react(sqs(*bodies), None)) == ["m-0"]
     assert redelivery.delays_s == {"receipt-0": 2}
     assert [c.state for c in world.claims()] == [ClaimState.RUNNING, ClaimState.DRAINING]
-
-
-def _with(ports: Any, **changes: Any) -> Any:
-    return replace(ports, **changes)
 
 
 def test_the_sweep_runs_on_the_schedule_and_on_a_blocks_timer(world: World) -> None:

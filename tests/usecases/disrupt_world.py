@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from shared.core import checker, scheduler
 from shared.core.disruption.command import DisruptionDecision
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
@@ -22,20 +21,19 @@ from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from shared.ports.policy import PolicyKind, PolicyStatus, PutPolicy
 from shared.ports.state import WorkloadRecord
+from shared.runtime.composition.disrupt import disrupt_from
+from shared.runtime.composition.planning import snapshot_gatherer_from
+from shared.runtime.composition.provision import provision_from
 from shared.usecases.disruption.disrupt import LATEST_DECISION, Disrupt, DisruptReport
-from shared.usecases.disruption.move_units import MoveUnits
-from shared.usecases.disruption.replace_nodes import ReplaceNodes
 from shared.usecases.policy.stored_policy import StoredPolicy
-from shared.usecases.provisioning.commit_plan import PlanCommitter
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.provision import Provision
-from shared.usecases.provisioning.workload_status import WorkloadStatus
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
-from tests.usecases.launch_world import ZONES, Ports, World, node_class
-from tests.usecases.planning_world import node_class_manifest, node_pool_manifest
+from tests.usecases.launch_world import ZONES, World, node_class
+from tests.usecases.planning_world import node_class_manifest, node_pool_manifest, solve
 
 GIB = 1 << 30
 
@@ -130,50 +128,21 @@ class DisruptWorld(World):
 
     # --- the functions
 
-    def _ports(self) -> Ports:
-        ports = super()._ports()
-        writes = {"commit", "save", "settle", "return_replicas"}
-        return replace(ports, claims=self.effects.watch(self.state.node_claims, writes))
+    def outside(self, **chosen: Any) -> Any:
+        decisions = self.effects.watch(self.state.decisions, {"save"})
+        mover = self.effects.watch(self.mover, {"move"}, remote=True)
+        found = super().outside(scheduling=self.scheduling, **chosen)
+        return replace(found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover)
 
     def gatherer(self) -> SnapshotGatherer:
-        state = self.state
-        return SnapshotGatherer(
-            state.offerings, state.reservations, state.node_claims, state.workloads, self.store, self.boot_failures
-        )
+        return snapshot_gatherer_from(self.outside())
 
     def provision(self) -> Provision:
-        return Provision(
-            gatherer=self.gatherer(),
-            committer=PlanCommitter(self.state.node_claims, self.ids),
-            status=WorkloadStatus(self.state.workloads, self.bus),
-            node_claims=self.state.node_claims,
-            decisions=self.state.decisions,
-            queue=self.queue,
-            publisher=self.bus,
-            ids=self.ids,
-            clock=self.clock,
-            policy=self.scheduling,
-            solve=lambda snapshot, now, policy: scheduler.solve(snapshot, now=now, policy=policy),
-            check=lambda snapshot, plan, now, policy: checker.check(snapshot, plan, now=now, policy=policy),
-            shed_surplus=self.draining().shed_surplus,
-        )
+        # Without the polish that purchases get, which would take most of the time.
+        return replace(provision_from(self.outside(), solve), policy=self.scheduling)
 
     def disrupt(self) -> Disrupt:
-        ports = self._ports()
-        return Disrupt(
-            gatherer=self.gatherer(),
-            claims=ports.claims,
-            replacing=ReplaceNodes(ports.claims, self._draining(ports), ports.bus, ports.queue),
-            envelope=self._envelope(ports),
-            moving=MoveUnits(
-                ports.claims, self.effects.watch(self.mover, {"move"}, remote=True), ports.shortages, self.ids
-            ),
-            decisions=self.effects.watch(self.state.decisions, {"save"}),
-            ids=self.ids,
-            clock=self.clock,
-            policy=self.scheduling,
-            solve=lambda snapshot, now, policy: scheduler.solve(snapshot, now=now, policy=policy),
-        )
+        return disrupt_from(self.outside(), solve)
 
     # --- time
 

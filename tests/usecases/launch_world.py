@@ -1,7 +1,7 @@
 """A small world for launches and the life of nodes: two zones, four instance types, one pool, one class."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -20,19 +20,17 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.ports.messaging import LaunchBatch
 from shared.ports.state import PlannedCommit, WorkloadRecord
+from shared.runtime.composition.collect import collect_from
+from shared.runtime.composition.draining import draining_from
+from shared.runtime.composition.expire import expire_from
+from shared.runtime.composition.launch import launch_from
+from shared.runtime.composition.node_life import node_life_from
+from shared.runtime.composition.react import react_from
+from shared.runtime.composition.safety import envelope_from
 from shared.usecases.discovery.freed_units import FreedUnits
-from shared.usecases.discovery.observe_reservation import ReservationObserver
-from shared.usecases.discovery.reservation_starts import ReservationStarts
-from shared.usecases.draining.block_drains import BlockDrains
-from shared.usecases.draining.drain_deadlines import DrainDeadlines
 from shared.usecases.draining.draining import Draining, DrainWish
 from shared.usecases.launching.launch import Launch
-from shared.usecases.launching.launch_effects import LaunchEffects
-from shared.usecases.launching.launch_gangs import LaunchGangs
-from shared.usecases.launching.launch_reactions import LaunchReactions
-from shared.usecases.node_life.broken_capacity import BrokenCapacity
 from shared.usecases.node_life.collect import Collect
-from shared.usecases.node_life.early_ends import EarlyEnds
 from shared.usecases.node_life.expire import Expire
 from shared.usecases.node_life.node_life import NodeLife
 from shared.usecases.node_life.react import React
@@ -43,6 +41,7 @@ from tests.fakes.ec2 import FakeEc2, FakeTemplates
 from tests.fakes.effects import Effects
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.outside import Outside, settings
 from tests.fakes.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.state import MemoryState
 from tests.fakes.system import ManualClock
@@ -110,24 +109,6 @@ def spot(name: str, zone: int = 0) -> OfferingKey:
 
 def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0) -> OfferingKey:
     return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
-
-
-@dataclass(frozen=True)
-class Ports:
-    """The ports with effects, watched."""
-
-    claims: Any
-    attempts: Any
-    reservations: Any
-    offerings: Any
-    templates: Any
-    queue: Any
-    bus: Any
-    policy: Any
-    ec2: Any
-    timers: Any
-    shortages: Any
-    tallies: Any
 
 
 class World:
@@ -217,175 +198,62 @@ class World:
             self.state.node_claims.commit(PlannedCommit(claims=claims[start : start + 40]))
         return LaunchBatch(batch_id, tuple(claim.id for claim in claims))
 
-    # --- the use cases, each port watched by ``effects``
+    # --- the use cases, as the composition root wires them, what is outside watched by ``effects``
 
-    def _ports(self) -> "Ports":
+    def outside(self, **chosen: Any) -> Any:
+        """Return what is outside; ``chosen`` are settings of the deployment."""
         watch = self.effects.watch
-        return Ports(
-            claims=watch(self.state.node_claims, {"save", "save_many", "settle", "return_replicas"}),
-            attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
+        ec2 = watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True)
+        return Outside(
+            settings=settings(deployment=DEPLOYMENT, ending_bounds=self.bounds, **chosen),
+            clock=self.clock,
+            workloads=self.state.workloads,
             reservations=watch(self.state.reservations, {"mark_exhausted"}),
+            node_claims=watch(self.state.node_claims, {"commit", "save", "save_many", "settle", "return_replicas"}),
             offerings=watch(self.state.offerings, {"mark_unavailable"}),
-            templates=watch(self.templates, {"ensure", "delete"}, remote=True),
-            queue=watch(self.queue, {"wake_planner", "send_launches"}),
-            bus=watch(self.bus, {"publish"}),
-            policy=watch(self.policy, {"block_launches"}),
-            ec2=watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True),
-            timers=watch(self.timers, {"set_timer"}),
+            launch_policy=watch(self.policy, {"block_launches"}),
+            launch_attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
+            shortage_history=watch(self.shortages, {"put", "begin_probes", "forget"}),
+            boot_failures=self.boot_failures,
             tallies=watch(self.tallies, {"put"}),
-            shortages=watch(self.shortages, {"put", "begin_probes", "forget"}),
+            table_marks=self.marks,
+            queue=watch(self.queue, {"wake_planner", "send_launches"}),
+            publisher=watch(self.bus, {"publish"}),
+            timers=watch(self.timers, {"set_timer"}),
+            reservation_reader=self.ec2,
+            capacity_blocks=self.blocks,
+            instances=ec2,
+            fleet=ec2,
+            launch_templates=watch(self.templates, {"ensure", "delete"}, remote=True),
         )
 
     def launch(self) -> Launch:
-        ports = self._ports()
-        effects = LaunchEffects(
-            claims=ports.claims,
-            workloads=self.state.workloads,
-            reservations=ports.reservations,
-            offerings=ports.offerings,
-            reactions=LaunchReactions(
-                reservations=ports.reservations,
-                offerings=ports.offerings,
-                shortages=ports.shortages,
-                policy=ports.policy,
-                templates=ports.templates,
-                publisher=ports.bus,
-            ),
-            gangs=LaunchGangs(ports.claims, self.state.workloads, ports.ec2),
-            terminator=ports.ec2,
-            tagger=ports.ec2,
-            timers=ports.timers,
-            clock=self.clock,
-        )
-        return Launch(
-            claims=ports.claims,
-            attempts=ports.attempts,
-            reservations=ports.reservations,
-            offerings=ports.offerings,
-            shortages=ports.shortages,
-            policy=ports.policy,
-            fleet=ports.ec2,
-            templates=ports.templates,
-            instances=self.ec2,
-            effects=effects,
-            queue=ports.queue,
-            publisher=ports.bus,
-            clock=self.clock,
-            deployment=DEPLOYMENT,
-        )
+        return launch_from(self.outside())
 
     def draining(self) -> Draining:
-        return self._draining(self._ports())
-
-    def _draining(self, ports: "Ports") -> Draining:
-        return Draining(
-            claims=ports.claims,
-            workloads=self.state.workloads,
-            policy=ports.policy,
-            terminator=ports.ec2,
-            envelope=self._envelope(ports),
-            publisher=ports.bus,
-            queue=ports.queue,
-            clock=self.clock,
-        )
+        return draining_from(self.outside())
 
     def envelope(self) -> Envelope:
-        return self._envelope(self._ports())
+        return envelope_from(self.outside())
 
-    def _envelope(self, ports: "Ports") -> Envelope:
-        return Envelope(OwnTables(self.marks, DEPLOYMENT), ports.tallies, ports.claims, ports.bus, self.bounds)
-
-    def _life(self, ports: "Ports") -> NodeLife:
-        return NodeLife(
-            claims=ports.claims,
-            reservations=ports.reservations,
-            offerings=ports.offerings,
-            policy=ports.policy,
-            instances=self.ec2,
-            draining=self._draining(ports),
-            early_ends=EarlyEnds(ports.shortages, ports.offerings, self._broken(ports), ports.bus),
-            publisher=ports.bus,
-        )
-
-    def _broken(self, ports: "Ports") -> BrokenCapacity:
-        return BrokenCapacity(self.boot_failures, self.blocks, ports.reservations, ports.bus)
-
-    def _blocks(self, ports: "Ports") -> BlockDrains:
-        return BlockDrains(
-            claims=ports.claims,
-            workloads=self.state.workloads,
-            reservations=ports.reservations,
-            reader=self.ec2,
-            timers=ports.timers,
-            draining=self._draining(ports),
-        )
+    def life(self) -> NodeLife:
+        return node_life_from(self.outside())
 
     def react(
         self,
         rebalance: RebalancePolicy = RebalancePolicy.IGNORE,
         instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE,
     ) -> React:
-        ports = self._ports()
-        return React(
-            claims=ports.claims,
-            reservations=ports.reservations,
-            offerings=ports.offerings,
-            instances=self.ec2,
-            life=self._life(ports),
-            draining=self._draining(ports),
-            blocks=self._blocks(ports),
-            freed=self.freed_units(),
-            publisher=ports.bus,
-            clock=self.clock,
-            rebalance=rebalance,
-            instance_status=instance_status,
-        )
+        return react_from(self.outside(rebalance_policy=rebalance, instance_status_policy=instance_status))
 
     def freed_units(self) -> FreedUnits:
-        ports = self._ports()
-        observer = ReservationObserver(ports.reservations, ports.claims)
-        return FreedUnits(self.ec2, ports.reservations, observer, ports.queue)
+        return self.react().freed
 
     def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
-        ports = self._ports()
-        return Expire(
-            claims=ports.claims,
-            policy=ports.policy,
-            instances=self.ec2,
-            health=self.ec2,
-            life=self._life(ports),
-            draining=self._draining(ports),
-            blocks=self._blocks(ports),
-            deadlines=DrainDeadlines(ports.claims, self._draining(ports), ports.timers),
-            starts=ReservationStarts(
-                reservations=self.state.reservations,
-                reader=self.ec2,
-                observer=ReservationObserver(self.state.reservations, self.state.node_claims),
-                timers=ports.timers,
-                queue=ports.queue,
-            ),
-            broken=self._broken(ports),
-            clock=self.clock,
-            instance_status=instance_status,
-        )
+        return expire_from(self.outside(instance_status_policy=instance_status))
 
     def collect(self) -> Collect:
-        ports = self._ports()
-        return Collect(
-            claims=ports.claims,
-            workloads=self.state.workloads,
-            attempts=ports.attempts,
-            reservations=ports.reservations,
-            policy=ports.policy,
-            instances=self.ec2,
-            terminator=ports.ec2,
-            tagger=ports.ec2,
-            templates=ports.templates,
-            life=self._life(ports),
-            envelope=self._envelope(ports),
-            queue=ports.queue,
-            clock=self.clock,
-        )
+        return collect_from(self.outside())
 
     # --- shorthands
 
@@ -402,9 +270,6 @@ class World:
 
     def batch_of(self, claim: NodeClaim) -> LaunchBatch:
         return LaunchBatch(claim.batch_id, (claim.id,))
-
-    def life(self) -> NodeLife:
-        return self._life(self._ports())
 
     def drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None) -> NodeClaim | None:
         """Begin a drain; None when nothing changes."""

@@ -15,10 +15,10 @@ from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.messages import SubmitMessage
 from shared.names import OWNER_TAG
 from shared.ports.errors import ThrottledError
+from shared.runtime.composition.discover_reservations import discover_reservations_from
+from shared.runtime.composition.intake import intake_from
 from shared.usecases.demand.intake import Intake
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
-from shared.usecases.discovery.observe_reservation import ReservationObserver
-from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 from tests.fakes.discovery import MemoryLaunchEnvironment
 from tests.fakes.ec2 import FakeEc2, _Launched
 from tests.fakes.safety import ROLES
@@ -94,21 +94,14 @@ class FleetWorld(DisruptWorld):
         status = node_class().status
         self.environment = MemoryLaunchEnvironment(status.subnets, status.security_group_ids, status.machine_images)
 
+    def outside(self, **chosen: Any) -> Any:
+        return replace(super().outside(**chosen), launch_environment=self.environment)
+
     def discovery(self) -> DiscoverReservations:
-        return DiscoverReservations(
-            reader=self.ec2,
-            resolver=NodeClassResolver(self.environment, self.store),
-            policy=self.store,
-            reservations=self.state.reservations,
-            observer=ReservationObserver(self.state.reservations, self.state.node_claims),
-            timers=self.timers,
-            queue=self.queue,
-            publisher=self.bus,
-            clock=self.clock,
-        )
+        return discover_reservations_from(self.outside())
 
     def intake(self) -> Intake:
-        return Intake(self.state.workloads, self.draining().release, self.queue, self.clock)
+        return intake_from(self.outside())
 
     # --- time
 

@@ -1,9 +1,10 @@
 """Discovery and provisioning on memory, with the real scheduler and the real checker."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from shared.core import checker, scheduler
+from shared.core import scheduler
 from shared.core.capacity.catalogue import DiscoveredType
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
@@ -17,14 +18,11 @@ from shared.core.scheduling_terms.resources import Resources
 from shared.ports.discovery import ZoneOfferings
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.ports.state import ReservationRecord, WorkloadRecord
+from shared.runtime.composition.discover_reservations import discover_reservations_from
+from shared.runtime.composition.provision import provision_from
 from shared.usecases.discovery.discover_offerings import DiscoverOfferings
 from shared.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
-from shared.usecases.discovery.observe_reservation import ReservationObserver
-from shared.usecases.policy.resolve_node_classes import NodeClassResolver
-from shared.usecases.provisioning.commit_plan import PlanCommitter
-from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.provision import Provision, ProvisionReport
-from shared.usecases.provisioning.workload_status import WorkloadStatus
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.discovery import (
     MemoryInstanceTypes,
@@ -33,6 +31,7 @@ from tests.fakes.discovery import (
     MemoryReservationReader,
 )
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.outside import Outside, settings
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryState
 from tests.fakes.system import ManualClock, SequentialIds
@@ -105,6 +104,11 @@ def node_pool_manifest(
     }
 
 
+def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """The real scheduler, for as long as it takes."""
+    return scheduler.solve(snapshot, now=now, policy=policy)
+
+
 class PlanningWorld:
     """Everything up to the launch queue."""
 
@@ -126,50 +130,38 @@ class PlanningWorld:
 
     # parts
 
-    def discovery(self) -> DiscoverReservations:
-        return DiscoverReservations(
-            reader=self.reader,
-            resolver=NodeClassResolver(self.environment, self.policy),
-            policy=self.policy,
+    def outside(self) -> Any:
+        return Outside(
+            settings=settings(),
+            clock=self.clock,
+            ids=self.ids,
+            workloads=self.state.workloads,
             reservations=self.state.reservations,
-            observer=ReservationObserver(self.state.reservations, self.state.node_claims),
-            timers=self.timers,
+            node_claims=self.state.node_claims,
+            offerings=self.state.offerings,
+            policy=self.policy,
+            decisions=self.state.decisions,
+            boot_failures=self.boot_failures,
             queue=self.queue,
             publisher=self.bus,
-            clock=self.clock,
+            timers=self.timers,
+            reservation_reader=self.reader,
+            launch_environment=self.environment,
         )
+
+    def discovery(self) -> DiscoverReservations:
+        return discover_reservations_from(self.outside())
 
     def offerings(self) -> DiscoverOfferings:
         return DiscoverOfferings(self.types, self.prices, self.state.offerings, self.queue)
 
     def solve(self, snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
         self.solves += 1
-        return scheduler.solve(snapshot, now=now, policy=policy)
+        return solve(snapshot, now, policy)
 
     def provisioner(self, **changes: Any) -> Provision:
-        parts: dict[str, Any] = {
-            "gatherer": SnapshotGatherer(
-                self.state.offerings,
-                self.state.reservations,
-                self.state.node_claims,
-                self.state.workloads,
-                self.policy,
-                self.boot_failures,
-            ),
-            "committer": PlanCommitter(self.state.node_claims, self.ids),
-            "status": WorkloadStatus(self.state.workloads, self.bus),
-            "node_claims": self.state.node_claims,
-            "decisions": self.state.decisions,
-            "queue": self.queue,
-            "publisher": self.bus,
-            "ids": self.ids,
-            "clock": self.clock,
-            "policy": SchedulingPolicy(),
-            "solve": self.solve,
-            "check": lambda snapshot, plan, now, policy: checker.check(snapshot, plan, now=now, policy=policy),
-            "shed_surplus": self._shed,
-        }
-        return Provision(**(parts | changes))
+        wired = provision_from(self.outside(), self.solve)
+        return replace(wired, **{"policy": SchedulingPolicy(), "shed_surplus": self._shed, **changes})
 
     def _shed(self, record: WorkloadRecord, hosts: Any, now: datetime) -> int:
         assert now == self.clock.now()

@@ -2,29 +2,33 @@
 
 from functools import cache
 
-from shared.runtime.composition.node_life import node_life
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.node_life import node_life_from
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.safety import envelope
-from shared.runtime.composition.stored_policy import stored_policy
+from shared.runtime.composition.safety import envelope_from
 from shared.usecases.node_life.collect import Collect
 
 
 @cache
 def collect() -> Collect:
     """Return the collector."""
-    outside = adapters()
+    return collect_from(adapters())
+
+
+def collect_from(outside: Adapters) -> Collect:
+    """Wire the collector."""
     return Collect(
         claims=outside.node_claims,
         workloads=outside.workloads,
         attempts=outside.launch_attempts,
         reservations=outside.reservations,
-        policy=stored_policy(),
+        policy=outside.launch_policy,
         instances=outside.instances,
         terminator=outside.instances,
         tagger=outside.instances,
         templates=outside.launch_templates,
-        life=node_life(),
-        envelope=envelope(),
+        life=node_life_from(outside),
+        envelope=envelope_from(outside),
         queue=outside.queue,
         clock=outside.clock,
     )

@@ -3,6 +3,7 @@
 import time
 from functools import cache
 
+from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters
 from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
@@ -13,7 +14,11 @@ from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 @cache
 def discover_reservations() -> DiscoverReservations:
     """Return the discovery of reservations."""
-    outside = adapters()
+    return discover_reservations_from(adapters())
+
+
+def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
+    """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
         resolver=NodeClassResolver(outside.launch_environment, outside.policy),

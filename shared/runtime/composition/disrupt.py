@@ -2,24 +2,31 @@
 
 from functools import cache
 
-from shared.runtime.composition.draining import draining
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.planning import snapshot_gatherer, solve
-from shared.runtime.composition.safety import envelope
+from shared.runtime.composition.planning import snapshot_gatherer_from, solve_within
+from shared.runtime.composition.safety import envelope_from
 from shared.usecases.disruption.disrupt import Disrupt
 from shared.usecases.disruption.move_units import MoveUnits
 from shared.usecases.disruption.replace_nodes import ReplaceNodes
+from shared.usecases.provisioning.provision import Solve
 
 
 @cache
 def disrupt() -> Disrupt:
     """Return the pass of voluntary disruption."""
     outside = adapters()
+    return disrupt_from(outside, solve_within(outside.settings.solve_budget))
+
+
+def disrupt_from(outside: Adapters, solve: Solve) -> Disrupt:
+    """Wire the pass of voluntary disruption."""
     return Disrupt(
-        gatherer=snapshot_gatherer(),
+        gatherer=snapshot_gatherer_from(outside),
         claims=outside.node_claims,
-        replacing=ReplaceNodes(outside.node_claims, draining(), outside.publisher, outside.queue),
-        envelope=envelope(),
+        replacing=ReplaceNodes(outside.node_claims, draining_from(outside), outside.publisher, outside.queue),
+        envelope=envelope_from(outside),
         moving=MoveUnits(outside.node_claims, outside.unit_mover, outside.shortage_history, outside.ids),
         decisions=outside.decisions,
         ids=outside.ids,

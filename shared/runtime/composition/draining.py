@@ -1,23 +1,18 @@
 """What drains nodes."""
 
-from functools import cache
-
-from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.safety import envelope
-from shared.runtime.composition.stored_policy import stored_policy
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.safety import envelope_from
 from shared.usecases.draining.draining import Draining
 
 
-@cache
-def draining() -> Draining:
+def draining_from(outside: Adapters) -> Draining:
     """Return the drain protocol."""
-    outside = adapters()
     return Draining(
         claims=outside.node_claims,
         workloads=outside.workloads,
-        policy=stored_policy(),
+        policy=outside.launch_policy,
         terminator=outside.instances,
-        envelope=envelope(),
+        envelope=envelope_from(outside),
         publisher=outside.publisher,
         queue=outside.queue,
         clock=outside.clock,

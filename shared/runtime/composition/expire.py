@@ -2,10 +2,10 @@
 
 from functools import cache
 
-from shared.runtime.composition.draining import draining
-from shared.runtime.composition.node_life import block_drains, broken_capacity, node_life
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
+from shared.runtime.composition.node_life import block_drains_from, broken_capacity_from, node_life_from
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.stored_policy import stored_policy
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.drain_deadlines import DrainDeadlines
@@ -15,16 +15,21 @@ from shared.usecases.node_life.expire import Expire
 @cache
 def expire() -> Expire:
     """Return the minute's sweep."""
-    outside = adapters()
+    return expire_from(adapters())
+
+
+def expire_from(outside: Adapters) -> Expire:
+    """Wire the minute's sweep."""
+    draining = draining_from(outside)
     return Expire(
         claims=outside.node_claims,
-        policy=stored_policy(),
+        policy=outside.launch_policy,
         instances=outside.instances,
         health=outside.instances,
-        life=node_life(),
-        draining=draining(),
-        blocks=block_drains(),
-        deadlines=DrainDeadlines(outside.node_claims, draining(), outside.timers),
+        life=node_life_from(outside),
+        draining=draining,
+        blocks=block_drains_from(outside),
+        deadlines=DrainDeadlines(outside.node_claims, draining, outside.timers),
         starts=ReservationStarts(
             reservations=outside.reservations,
             reader=outside.reservation_reader,
@@ -32,7 +37,7 @@ def expire() -> Expire:
             timers=outside.timers,
             queue=outside.queue,
         ),
-        broken=broken_capacity(),
+        broken=broken_capacity_from(outside),
         clock=outside.clock,
         instance_status=outside.settings.instance_status_policy,
     )

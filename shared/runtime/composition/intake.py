@@ -3,7 +3,8 @@
 from functools import cache
 
 from shared.ports.policy import PolicyKind
-from shared.runtime.composition.draining import draining
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.outside import adapters
 from shared.usecases.demand.intake import Intake
 from shared.usecases.demand.reject_demand import RejectDemand
@@ -12,8 +13,12 @@ from shared.usecases.demand.reject_demand import RejectDemand
 @cache
 def intake() -> Intake:
     """Return the intake."""
-    outside = adapters()
-    return Intake(outside.workloads, draining().release, outside.queue, outside.clock)
+    return intake_from(adapters())
+
+
+def intake_from(outside: Adapters) -> Intake:
+    """Wire the intake."""
+    return Intake(outside.workloads, draining_from(outside).release, outside.queue, outside.clock)
 
 
 @cache

@@ -2,8 +2,8 @@
 
 from functools import cache
 
+from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.stored_policy import stored_policy
 from shared.usecases.launching.launch import Launch
 from shared.usecases.launching.launch_effects import LaunchEffects
 from shared.usecases.launching.launch_gangs import LaunchGangs
@@ -13,7 +13,11 @@ from shared.usecases.launching.launch_reactions import LaunchReactions
 @cache
 def launch() -> Launch:
     """Return the launch of batches."""
-    outside = adapters()
+    return launch_from(adapters())
+
+
+def launch_from(outside: Adapters) -> Launch:
+    """Wire the launch of batches."""
     effects = LaunchEffects(
         claims=outside.node_claims,
         workloads=outside.workloads,
@@ -23,7 +27,7 @@ def launch() -> Launch:
             reservations=outside.reservations,
             offerings=outside.offerings,
             shortages=outside.shortage_history,
-            policy=stored_policy(),
+            policy=outside.launch_policy,
             templates=outside.launch_templates,
             publisher=outside.publisher,
         ),
@@ -39,7 +43,7 @@ def launch() -> Launch:
         reservations=outside.reservations,
         offerings=outside.offerings,
         shortages=outside.shortage_history,
-        policy=stored_policy(),
+        policy=outside.launch_policy,
         fleet=outside.fleet,
         templates=outside.launch_templates,
         instances=outside.instances,

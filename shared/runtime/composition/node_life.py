@@ -1,48 +1,40 @@
 """What follows nodes through their lives."""
 
-from functools import cache
-
-from shared.runtime.composition.draining import draining
-from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.stored_policy import stored_policy
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.node_life.broken_capacity import BrokenCapacity
 from shared.usecases.node_life.early_ends import EarlyEnds
 from shared.usecases.node_life.node_life import NodeLife
 
 
-@cache
-def broken_capacity() -> BrokenCapacity:
+def broken_capacity_from(outside: Adapters) -> BrokenCapacity:
     """Return what suspects units of reservations."""
-    outside = adapters()
     return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
 
 
-@cache
-def block_drains() -> BlockDrains:
+def block_drains_from(outside: Adapters) -> BlockDrains:
     """Return the watch over the ends of Capacity Blocks."""
-    outside = adapters()
     return BlockDrains(
         claims=outside.node_claims,
         workloads=outside.workloads,
         reservations=outside.reservations,
         reader=outside.reservation_reader,
         timers=outside.timers,
-        draining=draining(),
+        draining=draining_from(outside),
     )
 
 
-@cache
-def node_life() -> NodeLife:
+def node_life_from(outside: Adapters) -> NodeLife:
     """Return what makes claims follow their instances."""
-    outside = adapters()
+    broken = broken_capacity_from(outside)
     return NodeLife(
         claims=outside.node_claims,
         reservations=outside.reservations,
         offerings=outside.offerings,
-        policy=stored_policy(),
+        policy=outside.launch_policy,
         instances=outside.instances,
-        draining=draining(),
-        early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken_capacity(), outside.publisher),
+        draining=draining_from(outside),
+        early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken, outside.publisher),
         publisher=outside.publisher,
     )

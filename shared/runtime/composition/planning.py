@@ -2,21 +2,19 @@
 
 import time
 from dataclasses import replace
-from datetime import datetime
-from functools import cache
+from datetime import datetime, timedelta
 
 from shared.core import scheduler
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
-from shared.runtime.composition.outside import adapters
+from shared.runtime.adapters import Adapters
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from shared.usecases.provisioning.provision import Solve
 
 
-@cache
-def snapshot_gatherer() -> SnapshotGatherer:
+def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
     """Return the reader of snapshots."""
-    outside = adapters()
     return SnapshotGatherer(
         outside.offerings,
         outside.reservations,
@@ -27,7 +25,12 @@ def snapshot_gatherer() -> SnapshotGatherer:
     )
 
 
-def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-    """Solve; improvement ends when the budget is used up, which is real time also where the clock is set."""
-    deadline_s = time.monotonic() + adapters().settings.solve_budget.total_seconds()
-    return scheduler.solve(snapshot, now=now, policy=replace(policy, expired=lambda: time.monotonic() >= deadline_s))
+def solve_within(budget: timedelta) -> Solve:
+    """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
+
+    def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+        deadline_s = time.monotonic() + budget.total_seconds()
+        policy = replace(policy, expired=lambda: time.monotonic() >= deadline_s)
+        return scheduler.solve(snapshot, now=now, policy=policy)
+
+    return solve

@@ -8,11 +8,12 @@ from shared.core import checker
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
-from shared.runtime.composition.draining import draining
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.outside import adapters
-from shared.runtime.composition.planning import snapshot_gatherer, solve
+from shared.runtime.composition.planning import snapshot_gatherer_from, solve_within
 from shared.usecases.provisioning.commit_plan import PlanCommitter
-from shared.usecases.provisioning.provision import Provision
+from shared.usecases.provisioning.provision import Provision, Solve
 from shared.usecases.provisioning.workload_status import WorkloadStatus
 
 
@@ -25,8 +26,13 @@ def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolic
 def provision() -> Provision:
     """Return the planner."""
     outside = adapters()
+    return provision_from(outside, solve_within(outside.settings.solve_budget))
+
+
+def provision_from(outside: Adapters, solve: Solve) -> Provision:
+    """Wire the planner."""
     return Provision(
-        gatherer=snapshot_gatherer(),
+        gatherer=snapshot_gatherer_from(outside),
         committer=PlanCommitter(outside.node_claims, outside.ids),
         status=WorkloadStatus(outside.workloads, outside.publisher),
         node_claims=outside.node_claims,
@@ -39,5 +45,5 @@ def provision() -> Provision:
         policy=replace(outside.settings.scheduling, with_certificate=True),
         solve=solve,
         check=check,
-        shed_surplus=draining().shed_surplus,
+        shed_surplus=draining_from(outside).shed_surplus,
     )

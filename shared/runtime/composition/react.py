@@ -3,8 +3,9 @@
 from functools import cache
 
 from shared.ports.messaging import Redelivery
-from shared.runtime.composition.draining import draining
-from shared.runtime.composition.node_life import block_drains, node_life
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
+from shared.runtime.composition.node_life import block_drains_from, node_life_from
 from shared.runtime.composition.outside import adapters
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.observe_reservation import ReservationObserver
@@ -14,15 +15,19 @@ from shared.usecases.node_life.react import React
 @cache
 def react() -> React:
     """Return the reaction to AWS's events."""
-    outside = adapters()
+    return react_from(adapters())
+
+
+def react_from(outside: Adapters) -> React:
+    """Wire the reaction to AWS's events."""
     return React(
         claims=outside.node_claims,
         reservations=outside.reservations,
         offerings=outside.offerings,
         instances=outside.instances,
-        life=node_life(),
-        draining=draining(),
-        blocks=block_drains(),
+        life=node_life_from(outside),
+        draining=draining_from(outside),
+        blocks=block_drains_from(outside),
         freed=FreedUnits(
             reader=outside.reservation_reader,
             reservations=outside.reservations,

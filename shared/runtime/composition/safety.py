@@ -1,16 +1,12 @@
 """The gate that every ending of our own choice passes."""
 
-from functools import cache
-
-from shared.runtime.composition.outside import adapters
+from shared.runtime.adapters import Adapters
 from shared.usecases.safety.envelope import Envelope
 from shared.usecases.safety.tables import OwnTables
 
 
-@cache
-def envelope() -> Envelope:
+def envelope_from(outside: Adapters) -> Envelope:
     """Return the safety envelope."""
-    outside = adapters()
     return Envelope(
         tables=OwnTables(outside.table_marks, outside.settings.deployment),
         tallies=outside.tallies,

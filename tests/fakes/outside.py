@@ -1,0 +1,55 @@
+"""What is outside of use cases, in memory, under the names that the process's adapters have for it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from shared.runtime.settings import Settings
+
+
+def settings(**changes: Any) -> Settings:
+    """Return settings of a deployment that has no tables, queues or bus."""
+    nowhere = ("event_bus", "demand_dead_letter_queue_url", "snapshots_bucket")
+    timers = ("drain_schedule_group", "drain_schedule_role_arn", "drain_schedule_target_arn")
+    values: dict[str, Any] = {
+        **dict.fromkeys((*nowhere, *timers), ""),
+        "tables": {},
+        "queue_urls": {},
+        "deployment": "test",
+        "region": "us-east-1",
+        "vm_memory_overhead": Fraction(0),
+    }
+    return Settings(**values | changes)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """Stands in the place of ``shared.runtime.adapters.Adapters``; what a world leaves out, nothing of it uses."""
+
+    settings: Settings
+    clock: Any
+    ids: Any = None
+    workloads: Any = None
+    reservations: Any = None
+    node_claims: Any = None
+    offerings: Any = None
+    policy: Any = None
+    launch_policy: Any = None
+    decisions: Any = None
+    launch_attempts: Any = None
+    shortage_history: Any = None
+    boot_failures: Any = None
+    tallies: Any = None
+    table_marks: Any = None
+    queue: Any = None
+    publisher: Any = None
+    timers: Any = None
+    reservation_reader: Any = None
+    unit_mover: Any = None
+    capacity_blocks: Any = None
+    launch_environment: Any = None
+    instances: Any = None
+    fleet: Any = None
+    launch_templates: Any = None
+    instance_types: Any = None
+    prices: Any = None
