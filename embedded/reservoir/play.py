@@ -26,6 +26,8 @@ def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout, progr
     """Deploy, say where everything is, and wait for Ctrl-C or SIGTERM."""
     options = _parse(arguments)
     started = time.monotonic()
+    # A script that starts it in the background has it ignore Ctrl-C: until it runs, nothing else could end it cleanly.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def report(line: str) -> None:
         progress.write(f"{time.monotonic() - started:5.1f} s  {line}\n")

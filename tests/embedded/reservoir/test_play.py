@@ -66,7 +66,8 @@ class Terminal:
 @contextmanager
 def playing(*arguments: str) -> Iterator[tuple["subprocess.Popen[str]", IO[str]]]:
     process = subprocess.Popen(  # noqa: S603 - our own program
-        [sys.executable, "-m", "embedded.reservoir", *arguments],
+        # As a script starts a program in the background: it inherits that SIGINT is ignored.
+        ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "embedded.reservoir", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
