@@ -67,30 +67,18 @@ def refuse_launches(
     *,
     code: str = "InsufficientInstanceCapacity",
     message: str = "Refused by a test.",
-    instance_type: str | None = None,
-    zone: str | None = None,
-    market: str | None = None,
-    count: int | None = None,
+    **launches: Any,
 ) -> dict[str, Any]:
-    """Refuse launches that match with any error code; for good when no count is given."""
-    name = zone_of(world, zone).name if zone else None
-    world.faults.launches.append(LaunchFault(code, message, instance_type, name, market, count))
+    """Refuse the ``launches`` that match (see ``_launch_fault``), with any error code."""
+    world.faults.launches.append(_launch_fault(world, code, message, **launches))
     return {}
 
 
 def fail_starts(
-    world: World,
-    *,
-    code: str = "Client.InternalError",
-    message: str = "Client error on launch",
-    instance_type: str | None = None,
-    zone: str | None = None,
-    market: str | None = None,
-    count: int | None = None,
+    world: World, *, code: str = "Client.InternalError", message: str = "Client error on launch", **launches: Any
 ) -> dict[str, Any]:
-    """Let instances that match end with a state reason when they would begin to run; for good without a count."""
-    name = zone_of(world, zone).name if zone else None
-    world.faults.starts.append(LaunchFault(code, message, instance_type, name, market, count))
+    """Let instances of the ``launches`` that match end with a state reason when they would begin to run."""
+    world.faults.starts.append(_launch_fault(world, code, message, **launches))
     return {}
 
 
@@ -118,6 +106,20 @@ def emit(world: World, *, event: dict[str, Any]) -> dict[str, Any]:
     """Send any event, however malformed."""
     world.announce(event)
     return {}
+
+
+def _launch_fault(
+    world: World,
+    code: str,
+    message: str,
+    *,
+    instance_type: str | None = None,
+    zone: str | None = None,
+    market: str | None = None,
+    count: int | None = None,
+) -> LaunchFault:
+    """Return what fails launches that match, for good when no count is given; ``zone`` is a name or an id."""
+    return LaunchFault(code, message, instance_type, zone_of(world, zone).name if zone else None, market, count)
 
 
 ACTIONS: Final[Mapping[str, Action]] = {
