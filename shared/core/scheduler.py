@@ -9,23 +9,23 @@ from importlib import import_module
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
-from shared.core.solver.by_counts import place_by_counts
-from shared.core.solver.choices import Choices
-from shared.core.solver.dear_spot import replace_dear_spot
-from shared.core.solver.emit import emit
-from shared.core.solver.exchange import Exchange
-from shared.core.solver.gangs import place_gang
-from shared.core.solver.general import Placer, Tactic
-from shared.core.solver.groups import Group, gather
-from shared.core.solver.inversions import has_inversion
-from shared.core.solver.market import Market
-from shared.core.solver.nodes import NodeFacts
-from shared.core.solver.parts import connected_parts, dealt_parts, general_groups, together
-from shared.core.solver.reasons import Reasons
-from shared.core.solver.repair import empty_paid_nodes, take_off
-from shared.core.solver.spot_share import spread_spot
-from shared.core.solver.state import State
-from shared.core.solver.vectors import copies_that_fit
+from shared.core.solver.insertion.dear_spot import replace_dear_spot
+from shared.core.solver.insertion.gangs import place_gang
+from shared.core.solver.insertion.insert import Placer, Tactic
+from shared.core.solver.insertion.neighbourhood_search import Exchange
+from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
+from shared.core.solver.insertion.spot_share import spread_spot
+from shared.core.solver.outcome.reasons import Reasons
+from shared.core.solver.outcome.to_plan import emit
+from shared.core.solver.pattern_packing import place_by_counts
+from shared.core.solver.problem.catalogue import Market
+from shared.core.solver.problem.components import connected_parts, dealt_parts, general_groups, together
+from shared.core.solver.problem.groups import Group, gather
+from shared.core.solver.problem.nodes import NodeFacts
+from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.solution.candidates import Choices
+from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.priority_inversion import has_inversion
 
 # Tried one after the other while something is left over; the first is the one that is usually enough.
 _TACTICS = (
@@ -158,7 +158,7 @@ def _certified(plan: Plan, state: State, before: State) -> Plan:
     if state.market.policy.expired():
         return replace(plan, notes=(*plan.notes, "no certificate: out of time"))
     try:
-        bounds = import_module("shared.core.solver.polish.bound")
+        bounds = import_module("shared.core.solver.column_generation.lower_bound")
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
     existing = [(bin_.alternatives, tuple(bin_.free)) for bin_ in before.bins]

@@ -16,10 +16,10 @@ from shared.core.disruption.rooms import Place, Rooms
 from shared.core.disruption.simulation import LADDER_CLIMBED, World
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, Workload
-from shared.core.solver.groups import gather
-from shared.core.solver.market import Market, Option
-from shared.core.solver.nodes import NodeFacts, fill_order
-from shared.core.solver.vectors import Vector
+from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.nodes import NodeFacts, fill_order
+from shared.core.solver.problem.vectors import Vector
 
 # Looks at a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
 LOOKS_MAX: Final = 500_000

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from shared.core.solver.vectors import Vector, copies_that_fit
+from shared.core.solver.problem.vectors import Vector, copies_that_fit
 
 _TIDY_EVERY: Final = 32  # nodes closed between two tidyings: neither many closed ones to pass over nor many copies
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.core.solver.polish.bound import FluidPrices
-from shared.core.solver.polish.patterns import is_done
+from shared.core.solver.column_generation.lower_bound import FluidPrices
+from shared.core.solver.column_generation.restricted_master import is_done
 
 FLUID = FluidPrices([], {}, 100.0)
 

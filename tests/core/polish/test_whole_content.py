@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from shared.core.solver.polish.whole_content import most_worth
+from shared.core.solver.column_generation.knapsack_bound import most_worth
 
 
 def best_content(sizes: Sequence[Sequence[int]], worth: Sequence[float], room: Sequence[int]) -> float:

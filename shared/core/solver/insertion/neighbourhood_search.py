@@ -1,0 +1,283 @@
+"""Taking a few nodes apart and packing them anew, so that who is left over finds a place: a bounded, exact search.
+
+The tactics never take anything back, so a replica may stay over although an exchange between two nodes would make room.
+Here it goes first, then everybody from one node, from two, three, or (in a small world) from all, each to any node with
+room or to a new one. Nobody who had a place loses it. Effort is counted in looks, never in time.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import chain, combinations
+from operator import attrgetter
+
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.solver.insertion.insert import ANYWHERE, Placer
+from shared.core.solver.insertion.node_elimination import empty_paid_nodes
+from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.groups import Group
+from shared.core.solver.solution.bins import Bin
+from shared.core.solver.solution.priority_inversion import has_inversion
+
+# One look is one replica tried on one place, some 15 microseconds.
+_LOOKS_MAX = 10_000
+_LOOKS_A_TRIAL = 300
+_OPTIONS_A_LOOK = 200  # finding out which options are open costs time too
+_NODES_A_TRIAL = 3
+# With so few replicas all nodes may be taken apart at once, without a bound on looks but the one above.
+_REPLICAS_OF_A_SMALL_WORLD = 12
+
+_Pins = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Replica:
+    """One replica that looks for a place, within the domains that it is pinned to.
+
+    ``is_served``: it had a reserved unit. ``is_new``: it had no place at all.
+    """
+
+    group: Group
+    pins: _Pins = ()
+    is_served: bool = False
+    is_new: bool = False
+
+    @property
+    def order(self) -> tuple[bool, list[int], int]:
+        """Sort key: who is new goes first (mostly it has no place), then the largest."""
+        return not self.is_new, [-amount for amount in self.group.request], self.group.index
+
+    @property
+    def seeks_company(self) -> bool:
+        """Whether it wants to be near to others."""
+        return bool(self.group.constraints[-1].affinity)
+
+
+@dataclass(slots=True)
+class _Trial:
+    """Replicas that look for a place, what they were given so far, and what is known not to lead anywhere."""
+
+    replicas: Sequence[_Replica]
+    looks: int
+    is_open: bytearray  # by option index, whether there was a unit, and limits left one, when the trial began
+    options: dict[int, list[Option]] = field(default_factory=dict)  # by group, what is open to it
+    nodes: list[Bin] = field(default_factory=list)
+    seen: set[object] = field(default_factory=set)
+
+
+class Exchange:
+    """Makes places for what is left over."""
+
+    def __init__(self, placer: Placer) -> None:
+        self._placer, self._state = placer, placer.state
+        self._looks = _LOOKS_MAX
+        self._near = 0  # a mask of the terms that somebody wants to be near to
+        for group in self._state.groups:
+            for constraints in group.constraints:
+                for near in constraints.affinity:
+                    self._near |= 1 << near.term
+
+    def serve(self, groups: Sequence[Group]) -> None:
+        """Find places for the groups' remaining replicas, until none of them can have one."""
+        remaining, found = self._state.remaining, True
+        while found:
+            found = False
+            waiting = [group for group in groups if remaining[group.index]]
+            for tried, group in enumerate(waiting):
+                share = self._looks // (len(waiting) - tried)
+                while remaining[group.index] and self._make_place(group, share):
+                    found = True
+
+    def _make_place(self, group: Group, looks_max: int) -> bool:
+        """Place one replica of the group, or all of a gang."""
+        state, remaining = self._state, self._state.remaining[group.index]
+        wanted = [_Replica(group, is_new=True)] * (remaining if group.workload.gang is not None else 1)
+        looks_left = max(0, self._looks - looks_max)
+        for nodes, looks in self._neighbourhoods():
+            if self._looks <= looks_left or state.is_out_of_time(group):
+                return False
+            mark = state.mark()
+            if any(self._fits(replicas, looks) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
+                return True
+            state.undo(mark)
+        return False
+
+    def _fits(self, replicas: Sequence[_Replica], looks: int) -> bool:
+        """Place all of the replicas, or none."""
+        is_open = self._placer.choices.open_now(self._state.supply)
+        self._looks -= 1 + len(is_open) // _OPTIONS_A_LOOK
+        trial = _Trial(replicas, min(looks, self._looks), is_open)
+        self._looks -= trial.looks
+        is_placed = self._settle(trial)
+        self._looks += trial.looks
+        return is_placed
+
+    def _options(self, trial: _Trial, group: Group) -> list[Option]:
+        """Return what could be launched for the group."""
+        found = trial.options.get(group.index)
+        if found is None:
+            known = self._placer.choices.undominated(group)
+            found = trial.options[group.index] = [option for option in known if trial.is_open[option.index]]
+            trial.looks -= len(known) // _OPTIONS_A_LOOK
+        return found
+
+    def _neighbourhoods(self) -> Iterator[tuple[Sequence[Bin], int]]:
+        """Yield nodes to take apart together, few first, and how many looks to spend on them."""
+        state = self._state
+        loose = [bin_ for bin_ in state.bins if bin_.contents and self._is_loose(bin_)]
+        each = [bin_ for bin_ in loose for _ in range(min(bin_.count, _NODES_A_TRIAL))]
+        known: set[object] = set()
+        for size in range(_NODES_A_TRIAL + 1):
+            for nodes in combinations(each, size):
+                alike = tuple(map(_likeness, nodes))
+                if alike not in known:
+                    known.add(alike)
+                    yield nodes, _LOOKS_A_TRIAL
+        placed = sum(bin_.count * sum(bin_.contents.values()) for bin_ in loose)
+        if placed <= _REPLICAS_OF_A_SMALL_WORLD:
+            yield [bin_ for bin_ in loose for _ in range(bin_.count)], self._looks
+
+    def _is_loose(self, bin_: Bin) -> bool:
+        """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""
+        groups = [self._state.groups[index] for index in bin_.contents]
+        if bin_.is_paid and any(group.is_price_capped for group in groups):
+            return False
+        hosts = self._near & self._state.ledger.host_mask
+        return not any(group.matching & hosts for group in groups) and not any(
+            near.topology_key == HOSTNAME for group in groups for near in group.constraints[0].affinity
+        )
+
+    def _taken_off(self, nodes: Iterable[Bin]) -> list[_Replica]:
+        """Take the nodes apart; return who was on them."""
+        state = self._state
+        found: list[tuple[Group, int, Bin]] = []
+        for bin_ in nodes:
+            node = state.split_bin(bin_, 1)
+            for index, count in list(node.contents.items()):
+                found.append((state.groups[index], count, node))
+                state.place(node, state.groups[index], -count, node.levels[index])
+            if node.option is not None:
+                state.close_bin(node)
+        followed = self._followed() if self._near else frozenset()
+        replicas: list[_Replica] = []
+        for group, count, node in found:
+            is_served = node.option is not None and node.option.reservation is not None
+            replicas += [_Replica(group, self._pins(group, node, followed), is_served)] * count
+        return replicas
+
+    def _followed(self) -> frozenset[tuple[int, str | None]]:
+        """Return the terms and domains where somebody wants to be near to somebody."""
+        return frozenset(
+            (near.term, bin_.labels.get(near.topology_key))
+            for bin_ in self._state.bins
+            for index in bin_.contents
+            for near in self._state.groups[index].constraints[-1].affinity
+        )
+
+    def _pins(self, group: Group, node: Bin, followed: Set[tuple[int, str | None]]) -> _Pins:
+        """Return the domains that a replica must not leave, because others are there for its sake."""
+        by_term = self._state.ledger.by_term.items()
+        homes = ((term, counts.topology_key, node.labels.get(counts.topology_key)) for term, counts in by_term)
+        return tuple(
+            (key, home) for term, key, home in homes if group.matching >> term & 1 and (term, home) in followed
+        )
+
+    def _settle(self, trial: _Trial) -> bool:
+        """Place all replicas of a trial that have no place yet, going back where one has none."""
+        state = self._state
+        if len(trial.nodes) == len(trial.replicas):
+            return self._keeps_rules(trial)
+        if state.market.policy.expired():
+            return False
+        replica = trial.replicas[len(trial.nodes)]
+        places: list[Bin | Option] = [*state.bins, *self._options(trial, replica.group)]
+        for place in places:
+            if trial.looks <= 0:
+                return False
+            mark = state.mark()
+            node = self._put(trial, replica, place)
+            if node is not None:
+                trial.nodes.append(node)
+                reached = tuple(sorted(_likeness(bin_) for bin_ in {item.uid: item for item in trial.nodes}.values()))
+                if reached not in trial.seen:
+                    trial.seen.add(reached)
+                    if self._settle(trial):
+                        return True
+                trial.nodes.pop()
+            state.undo(mark)
+        return False
+
+    def _put(self, trial: _Trial, replica: _Replica, place: Bin | Option) -> Bin | None:
+        """Put one replica on a node or on a new node, with as few preferences given up as that takes."""
+        state, group = self._state, replica.group
+        if not place.alternatives & group.alternatives[-1]:
+            return None
+        if isinstance(place, Option):
+            if state.supply.nodes_left(place) < 1:
+                return None
+        elif place.free[0] < group.request[0] or place.free[1] < group.request[1]:
+            return None
+        trial.looks -= 1
+        labels = state.labels_of(place) if isinstance(place, Option) else place.labels
+        if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
+            return None
+        for level in range(len(group.levels)):
+            node = self._node(group, level, place)
+            if node is not None:
+                state.place(node, group, 1, level)
+                return node
+        return None
+
+    def _node(self, group: Group, level: int, place: Bin | Option) -> Bin | None:
+        """Return a node of the place that takes a replica at this level of relaxation, or None."""
+        state = self._state
+        if isinstance(place, Option):
+            if not self._placer.copies(place, group, level, 1):
+                return None
+            place = state.open_bin(place, 1)
+            if state.room(place, group, level):
+                return place
+            state.close_bin(place)
+            return None
+        if not self._placer.is_open(place, group, ANYWHERE) or not state.room(place, group, level):
+            return None
+        return state.split_bin(place, 1) if self._placer.with_choice(place, group, level, 1) else None
+
+    def _home(self, group: Group) -> _Pins:
+        """Return the domain that a gang is in already, if it must be in one."""
+        gang = group.workload.gang
+        if gang is None or gang.single_topology_key is None:
+            return ()
+        key = gang.single_topology_key
+        for bin_ in self._state.bins:
+            if group.index in bin_.contents:
+                return ((key, bin_.labels.get(key)),)
+        return ()
+
+    def _keeps_rules(self, trial: _Trial) -> bool:
+        """Whether what only shows in the end holds: even spreads, and no reserved unit for the less important."""
+        if not self._state.ledger.is_even():
+            return False
+        if len({group.priority for group in self._state.groups}) < 2:
+            return True
+        # What will be done without in the end may hand a unit to the less important.
+        empty_paid_nodes(self._placer)
+        moved = {replica.group.index for replica in trial.replicas if replica.is_served}
+        return not has_inversion(self._state, moved)
+
+
+def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
+    """Yield orders to place replicas in. Who seeks company may go where others are, or decide where they are."""
+    usual = sorted(replicas, key=attrgetter("order"))
+    yield usual
+    last = sorted(usual, key=attrgetter("seeks_company"))
+    if last != usual:
+        yield last
+    first = sorted(usual, key=lambda replica: not replica.seeks_company)
+    if first != usual:
+        yield first
+
+
+def _likeness(bin_: Bin) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Return what is equal for planned nodes that are interchangeable; existing nodes are all different."""
+    option = bin_.option
+    return (-bin_.uid if option is None else option.index, tuple(sorted(bin_.contents.items())))

@@ -1,0 +1,102 @@
+"""Doing without nodes that are paid for once all is placed (rule 3, and tails of the packing).
+
+Packing by counts closes nodes one kind at a time, so a last node may hold a few replicas that earlier ones, or units
+left free, could have taken. Each such node is emptied on trial; if everything finds a place that costs nothing more,
+the node is not launched.
+"""
+
+from collections.abc import Set
+from functools import partial
+from operator import is_
+
+from shared.core.solver.insertion.insert import Placer, Scope
+from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.partial_plan import State
+
+# Trials look at every node, so their number is bounded by work, not by share; 20,000 looks take some 50 ms.
+_LOOKS_MAX = 20_000
+_TRIALS_MIN = 8
+
+
+def empty_paid_nodes(placer: Placer) -> None:
+    """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
+    # Under a floor a node that took others in may fill a unit that it was too little for before. What is done without
+    # under a limit may leave enough of it for a free unit.
+    may_gain = placer.state.market.policy.reserved_floor_percent or placer.state.supply.limits
+    while _empty_some(placer) and may_gain:
+        pass
+
+
+def _empty_some(placer: Placer) -> bool:
+    """Try each node once; return whether one could be emptied."""
+    state, found = placer.state, False
+    paid = [bin_ for bin_ in state.bins if bin_.is_paid]
+    trials = max(_TRIALS_MIN, _LOOKS_MAX // max(1, len(state.bins)))
+    for bin_ in sorted(paid, key=lambda item: (_fullness(item), item.uid))[:trials]:
+        while bin_.contents and not state.market.policy.expired():
+            mark = state.mark()
+            if not _empty(placer, state.split_bin(bin_, 1)):
+                state.undo(mark)
+                break
+            found = True
+            if bin_ not in state.bins:
+                break
+    return found
+
+
+def _fullness(bin_: Bin) -> float:
+    assert bin_.option is not None
+    sizes = zip(bin_.free, bin_.option.allocatable, strict=True)
+    return 1 - min([free / whole for free, whole in sizes if whole], default=1.0)
+
+
+def _empty(placer: Placer, victim: Bin) -> bool:
+    """Close the bin's node if its replicas fit elsewhere for nothing: where there is room, or all on one free unit."""
+    state = placer.state
+    load = total_load(state.groups, victim.contents, len(victim.free))
+    for home in (None, *placer.free_units(load)):
+        mark = state.mark()
+        if _move(placer, victim, home):
+            return True
+        state.undo(mark)
+    return False
+
+
+def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
+    state = placer.state
+    groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
+    # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
+    # rules over domains hold again once all have moved.
+    kept = [(key, victim.labels.get(key)) for key in state.counted_keys(victim)]
+
+    def admits(place: Bin | Option) -> bool:
+        labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
+        for key, domain in kept:  # noqa: SIM110 # asked of thousands of nodes, and all() takes four times as long
+            if labels.get(key) != domain:
+                return False
+        return True
+
+    for group, count, level in groups:
+        state.place(victim, group, -count, level)
+    state.close_bin(victim)  # what it used of limits may be used by a free unit
+    scope = Scope(admits, is_dealt=True, is_free=True)
+    if home is not None:
+        if not admits(home) or state.supply.nodes_left(home) < 1:
+            return False
+        scope = Scope(partial(is_, state.open_bin(home, 1)), is_dealt=True, is_free=True)
+    for group, count, level in groups:
+        before = state.remaining[group.index]
+        placer.place_at(group, level, scope, count)
+        if before - state.remaining[group.index] < count:
+            return False
+    return True
+
+
+def take_off(state: State, groups: Set[int]) -> None:
+    """Take all replicas of the groups (by index) off their nodes, and do without planned nodes that this empties."""
+    for bin_ in list(state.bins):
+        for index in sorted(groups & bin_.contents.keys()):
+            state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
+        if bin_.option is not None and not bin_.contents:
+            state.close_bin(bin_)

@@ -1,0 +1,345 @@
+"""Why replicas are not placed: the binding constraint, the nearest offering, the time of change (rule 7)."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from shared.core.capacity.offerings import selected_reservations
+from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.model.policy import MinValuesPolicy
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
+from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.taint import binding_taints, untolerated
+from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
+from shared.core.solver.outcome.offering_failures import LAST, Failure, words
+from shared.core.solver.outcome.topology_reasons import topology_message
+from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
+from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.selection import Selection, next_step_at
+from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.solution.partial_plan import State
+
+
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What a group asks of an offering, its size apart.
+
+    ``budget`` is what maxPricePerHour leaves, in atto-USD; ``nodes`` is how many it may need at once.
+    """
+
+    selection: Selection
+    ladder: frozenset[CapacityType]
+    budget: int | None
+    nodes: int
+
+
+@dataclass(slots=True)
+class _Outlook:
+    """What speaks against the types of a pool, for all groups with the same wishes.
+
+    ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
+    is when any of a type's failures could change, the soonest first.
+    """
+
+    always: Failure | None = None
+    sized: list[tuple[InstanceType, Failure]] = field(default_factory=list)
+    timed: list[tuple[datetime, InstanceType]] = field(default_factory=list)
+    types: list[InstanceType] = field(default_factory=list)  # that size alone may rule out
+
+
+class Reasons:
+    """Explains what a finished state left over. Looks at every offering again, so only asked for what is unplaced."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._market = state.market
+        self._memo: dict[int, tuple[Failure, datetime | None]] = {}
+        self._outlooks: dict[tuple[int, _Wishes], _Outlook] = {}
+        self._mismatches = Mismatches(state.market)
+
+    def explain(self, group: Group, key: str, count: int, *, out_of_time: bool = False) -> UnplacedReplicas:
+        """Return the reason for ``count`` replicas of one workload."""
+        if out_of_time:
+            message = "not looked further: the deadline passed before every place for it was tried"
+            return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
+        known = self._memo.get(group.index)
+        if known is None:
+            failures = list(self._failures(group))
+            worst = min(failures, key=_order)
+            times = [failure.at for failure in failures if failure.at is not None]
+            known = self._memo[group.index] = (worst, min(times, default=None))
+        failure, earliest_at = known
+        step_at = self._next_step(group, key)
+        if step_at is not None:
+            earliest_at = step_at if earliest_at is None else min(step_at, earliest_at)
+        code, message = failure.code, failure.message
+        if code is ReasonCode.TOPOLOGY:
+            message = topology_message(self._state, group) or self._too_few_units(group) or message
+        if group.workload.gang is not None:
+            code = ReasonCode.GANG_INCOMPLETE
+            message = f"only all {group.count} replicas together: {message}"
+        return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
+
+    def _too_few_units(self, group: Group) -> str | None:
+        """Say how many replicas the free reserved units hold, where a gang may have nothing but those."""
+        state, wishes = self._state, group.alternatives[-1]
+        options = [option for option in self._market.options if option.alternatives & wishes]
+        if group.workload.gang is None or any(option.reservation is None for option in options):
+            return None
+        free = {
+            option.reservation.id: copies_that_fit(group.request, option.allocatable)
+            * max(0, state.supply.units.get(option.reservation.id, 0))
+            for option in options
+            if option.reservation is not None
+        }
+        held = ", ".join(f"{count} in {name}" for name, count in sorted(free.items()))
+        return f"the free reserved units hold {sum(free.values())} of them ({held})" if free else None
+
+    def _next_step(self, group: Group, key: str) -> datetime | None:
+        since = next(pending_since for member, _, pending_since in group.members if member == key)
+        return next_step_at(group.workload, since, self._market.now)
+
+    def _failures(self, group: Group) -> Iterator[Failure]:
+        snapshot = self._market.snapshot
+        if not snapshot.node_pools:
+            yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
+            return
+        if not self._market.entries:
+            yield self._no_usable_pool()
+            return
+        found = False
+        wishes = self._wishes(group)
+        for entry in self._market.entries:
+            for failure in self._of_entry(entry, group, wishes):
+                found = True
+                yield failure
+        if not found:
+            yield Failure(ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1)
+
+    def _no_usable_pool(self) -> Failure:
+        classes = {item.name: item for item in self._market.snapshot.node_classes}
+        problems = []
+        for pool in sorted(self._market.snapshot.node_pools, key=lambda item: item.name):
+            node_class = classes.get(pool.node_class_name)
+            if pool.replicas is not None:
+                problems.append(f"{pool.name} is static")
+            elif node_class is None:
+                problems.append(f"{pool.name}: EC2NodeClass {pool.node_class_name} does not exist")
+            else:
+                problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
+        return Failure(ReasonCode.NODE_CLASS_NOT_READY, "; ".join(problems))
+
+    def _wishes(self, group: Group) -> _Wishes:
+        ladder = frozenset(step.capacity_type for step in group.workload.fallback)
+        budget = self._state.budget_left(group) if group.is_price_capped else None
+        nodes = 1 if group.workload.gang is None else group.count
+        return _Wishes(group.levels[-1].selection, ladder, budget, nodes)
+
+    def _of_entry(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[Failure]:
+        """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
+        binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+        taints = tuple(untolerated(binding, wishes.selection.tolerations))
+        if not taints:
+            yield from self._of_tolerated(entry, group, wishes)
+            return
+        name, shown = entry.pool.name, " and ".join(map(str, taints))
+        verb = f"has the taint {shown}, which is" if len(taints) == 1 else f"has the taints {shown}, which are"
+        behind = min(self._of_tolerated(entry, group, wishes), key=_mismatch_order, default=None)
+        if behind is None or not behind.is_mismatch:
+            message = f"pool {name} would serve, but {verb} not tolerated"
+            yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
+            return
+        message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
+        yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
+
+    def _of_tolerated(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[Failure]:
+        """Yield what speaks against a pool, its taints apart."""
+        name, terms = entry.pool.name, wishes.selection.terms
+        types = self._market.entry_types[entry.index]
+        if not types:
+            message = f"the requirements of pool {name} filtered out all available instance types"
+            yield Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
+            return
+        # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
+        problems = unmet_requirements(entry.pool.requirements, terms[0])
+        if problems and len(terms) == 1:
+            yield Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
+            return
+        unoffered = self._mismatches.of_offerings(entry, terms)
+        if unoffered is not None:
+            yield unoffered
+            return
+        if (entry.index, wishes) not in self._outlooks:
+            self._outlooks[entry.index, wishes] = self._outlook(entry, types, wishes)
+        outlook = self._outlooks[entry.index, wishes]
+        if outlook.always is not None:
+            yield outlook.always
+        worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
+        if worst is not None:
+            yield replace(worst, at=next((at for at, kind in outlook.timed if self._fits(group, kind)), None))
+        if worst is None or worst.is_mismatch:
+            small = [kind for kind in outlook.types if not self._fits(group, kind)]
+            if small:
+                yield too_large(name, small, group.workload)
+
+    def _fits(self, group: Group, kind: InstanceType) -> bool:
+        return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0
+
+    def _outlook(self, entry: Entry, types: Iterable[InstanceType], wishes: _Wishes) -> _Outlook:
+        found = _Outlook()
+        incompatible: list[Failure] = []
+        reserved = {it.instance_type for it in selected_reservations(self._market.snapshot, entry.node_class)}
+        for kind in types:
+            if not self._mismatches.sells(entry, kind, reserved):
+                continue
+            merged = entry.pool.requirements.merged(kind.requirements)
+            terms = [term.without(OFFERING_KEYS) for term in wishes.selection.terms]
+            problems = min((unmet_requirements(merged, term) for term in terms), key=len)
+            if problems:
+                message = f"{kind.name} of pool {entry.pool.name}: {'; '.join(problems)}"
+                incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
+                continue
+            found.types.append(kind)
+            failures = list(self._of_type(entry, kind, wishes))
+            if failures:
+                found.sized.append((kind, min(failures, key=_order)))
+                found.timed.extend((failure.at, kind) for failure in failures if failure.at is not None)
+        found.always = min(incompatible, key=_order, default=None)
+        found.sized.sort(key=lambda pair: _order(pair[1]))
+        found.timed.sort(key=lambda pair: pair[0])
+        return found
+
+    def _of_type(self, entry: Entry, instance_type: InstanceType, wishes: _Wishes) -> Iterator[Failure]:
+        """Yield what speaks against each place of a type, for replicas that fit it."""
+        reservations = selected_reservations(self._market.snapshot, entry.node_class)
+        for reservation in reservations:
+            if reservation.instance_type == instance_type.name:
+                failure = self._of_reservation(entry, reservation, instance_type, wishes)
+                if failure is not None:
+                    yield failure
+        for offering in instance_type.offerings:
+            place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
+            price = offering.price_micro_usd_per_hour
+            failure = self._of_place(entry, place, instance_type, wishes, price)
+            if failure is None:
+                continue
+            if failure.code in LAST and not offering.is_available(self._market.now):
+                why = offering.unavailable_reason
+                message = (
+                    f"{words(failure.key)} rests: {why}" if why else f"{words(failure.key)} had insufficient capacity"
+                )
+                yield Failure(ReasonCode.OFFERING_UNAVAILABLE, message, failure.key, price, offering.unavailable_until)
+            else:
+                yield failure
+
+    def _of_place(
+        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, wishes: _Wishes, price: int
+    ) -> Failure | None:
+        """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
+        selection = wishes.selection
+        key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
+        labels = place.labels()
+        wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
+        if not accepts(labels, wanted):
+            return None  # the pool does not offer this at all
+        status, name = entry.node_class.status, entry.node_class.name
+        if status.subnets and all(subnet.zone_id != place.zone_id for subnet in status.subnets):
+            message = f"class {name} has no subnet in {place.zone}"
+            return Failure(ReasonCode.INCOMPATIBLE, message, key, misses=1)
+        if not any(
+            accepts(labels, (item for name, item in term.items() if name in OFFERING_KEYS)) for term in selection.terms
+        ):
+            message = f"{words(key)} is not what the workload selects"
+            return Failure(ReasonCode.INCOMPATIBLE, message, key, price, misses=1)
+        if place.capacity_type not in selection.capacity_types:
+            message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
+            code = ReasonCode.FALLBACK_NOT_YET if place.capacity_type in wishes.ladder else ReasonCode.INCOMPATIBLE
+            return Failure(code, message, key, price, misses=1)
+        full_until = status.zones_full_until.get(place.zone_id)
+        if full_until is not None:
+            message = f"no subnet of class {name} in {place.zone} has a free address"
+            return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, price, full_until)
+        failure = self._limited(entry, instance_type, key, price)
+        if failure is not None:
+            return failure
+        is_capped = wishes.budget is not None and place.reservation is None
+        if is_capped and price * ATTO_USD_PER_MICRO_USD > (wishes.budget or 0):
+            left = usd(max(0, wishes.budget or 0) // ATTO_USD_PER_MICRO_USD)
+            message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
+            return Failure(ReasonCode.MAX_PRICE, message, key, price)
+        if self._breaks_min_values(entry):
+            return Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
+        if self._state.supply.spot_left(key) < wishes.nodes:
+            share = self._market.policy.spot_pool_share_percent
+            message = f"more of {words(key)} would be over its share, {share} % of the plan's spot nodes"
+            return Failure(ReasonCode.SPOT_SHARE, message, key, price)
+        return Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
+
+    def _breaks_min_values(self, entry: Entry) -> bool:
+        is_strict = self._market.policy.min_values_policy is MinValuesPolicy.STRICT
+        return is_strict and any(item.min_values for item in entry.pool.requirements.values())
+
+    def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> Failure | None:
+        for name, left in self._state.supply.limits.get(entry.pool.name, {}).items():
+            needed = 1 if name == NODES else instance_type.capacity[name]
+            if needed > left:
+                shown = str(left) if name == NODES else Resources.of({name: left}).formatted()[name]
+                message = f"{words(key)} would exceed the {name} limit of pool {entry.pool.name} ({shown} left)"
+                return Failure(ReasonCode.LIMIT_EXCEEDED, message, key, price)
+        return None
+
+    def _of_reservation(
+        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, wishes: _Wishes
+    ) -> Failure | None:
+        selection = wishes.selection
+        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, wishes, 0)
+        if failure is None or failure.code is not ReasonCode.TOPOLOGY:
+            return failure
+        key, now = failure.key, self._market.now
+        if reservation.is_upcoming(now):
+            assert reservation.start_at is not None
+            if not self._fits_from(reservation, selection, max(now, reservation.start_at)):
+                return self._does_not_fit(reservation, selection, key)
+            is_late = reservation.start_at <= now
+            verb = "has not begun yet and was to start" if is_late else "starts"
+            message = f"{words(key)} {verb} at {reservation.start_at.isoformat()}"
+            earliest_at = None if is_late else reservation.start_at  # one that is late may begin any moment
+            return Failure(ReasonCode.RESERVATION_NOT_STARTED, message, key, 0, earliest_at)
+        if reservation.state != ACTIVE:
+            return Failure(ReasonCode.INCOMPATIBLE, f"{words(key)} is {reservation.state}", key, misses=1)
+        if not reservation.is_active(now):
+            message = f"{words(key)} ends{_at(reservation.end_at)} and takes no new work: its nodes drain"
+            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
+        if not self._market.outlives(reservation, selection):
+            return self._does_not_fit(reservation, selection, key)
+        if self._state.supply.units.get(reservation.id, 0) <= 0:
+            message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
+            return Failure(ReasonCode.RESERVATION_FULL, message, key)
+        return failure
+
+    def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
+        drain_at = reservation.drain_at(timedelta(seconds=selection.notice_s))
+        duration = timedelta(seconds=selection.duration_s or 0)
+        return drain_at is None or start_at + duration <= drain_at
+
+    def _does_not_fit(self, reservation: CapacityReservation, selection: Selection, key: OfferingKey | None) -> Failure:
+        if selection.duration_s is None:
+            message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
+            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + _at(reservation.end_at), key)
+        message = f"the work would not be through before {words(key)} drains{_at(reservation.drain_at())}"
+        return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
+
+
+def _order(failure: Failure) -> tuple[int, bool, int, int, tuple[str, ...], str]:
+    return failure.order
+
+
+def _mismatch_order(failure: Failure) -> tuple[object, ...]:
+    """Sort what lies behind a taint: whatever would serve, now or later, first."""
+    return (failure.is_mismatch, failure.misses, *failure.order)
+
+
+def _at(moment: datetime | None) -> str:
+    return "" if moment is None else f" at {moment.isoformat()}"

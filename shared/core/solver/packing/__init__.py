@@ -1,0 +1,1 @@
+"""Packing equal replicas by count: patterns of what goes onto one node, found greedily and repeated."""

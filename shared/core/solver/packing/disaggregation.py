@@ -1,0 +1,239 @@
+"""From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heapreplace
+
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.solver.packing.item_types import Shape
+from shared.core.solver.packing.packing import Pattern
+from shared.core.solver.problem.bits import iter_bits
+from shared.core.solver.problem.groups import Kind
+from shared.core.solver.solution.bins import Bin
+from shared.core.solver.solution.domain_assignment import Lot
+from shared.core.solver.solution.partial_plan import State
+
+# The spread rules about hosts that a replica matches, and those that it carries with their skews.
+_Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+_FREE = 0  # the number of the rules of replicas that have none
+_Sort = tuple[int, int, int]  # minus how many are left, the place among equals, the number of their rules
+
+
+class _Stock:
+    """What is left of a shape's lots, by the number of the group's rules."""
+
+    def __init__(self, shape: Shape, rules_of: Callable[[Kind], int]) -> None:
+        self.buckets: dict[int, list[list[int]]] = {}
+        totals: dict[int, int] = {}
+        for lot in reversed(shape.lots):
+            number = rules_of(lot.group.kind)
+            self.buckets.setdefault(number, []).append([lot.group.index, lot.count])
+            totals[number] = totals.get(number, 0) + lot.count
+        self.is_plain = self.buckets.keys() == {_FREE}
+        # A heap of the kinds of replicas, the most plentiful first; equals as the lots came.
+        self.kinds = [(-count, position, number) for position, (number, count) in enumerate(totals.items())]
+        heapify(self.kinds)
+
+    def take(self, count: int) -> Iterator[tuple[int, int]]:
+        """Yield (group, count) for ``count`` replicas without rules, as far as they reach."""
+        stack = self.buckets[_FREE]
+        while count and stack:
+            group, left = stack[-1]
+            taken = min(count, left)
+            count -= taken
+            if taken == left:
+                stack.pop()
+            else:
+                stack[-1][1] = left - taken
+            yield group, taken
+
+    def take_one(self, kind: _Sort) -> int:
+        """Return the group of one replica of a kind that is left."""
+        less, position, number = kind
+        if less < -1:
+            fewer = (less + 1, position, number)
+            if kind is self.kinds[0]:
+                heapreplace(self.kinds, fewer)
+            else:
+                self.kinds[self.kinds.index(kind)] = fewer
+                heapify(self.kinds)
+        elif kind is self.kinds[0]:
+            heappop(self.kinds)
+        else:
+            self.kinds.remove(kind)
+            heapify(self.kinds)
+        stack = self.buckets[number]
+        last = stack[-1]
+        if last[1] > 1:
+            last[1] -= 1
+        else:
+            stack.pop()
+        return last[0]
+
+    def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
+        """Yield (number of equal nodes, who is on each) for a shape without host rules."""
+        stack = self.buckets[_FREE]
+        while nodes:
+            group, left = stack[-1]
+            whole = min(nodes, left // per_node)
+            if whole:
+                for _ in self.take(whole * per_node):
+                    pass
+                nodes -= whole
+                yield whole, ((group, per_node),)
+            else:
+                nodes -= 1
+                yield 1, tuple(self.take(per_node))
+
+
+class Expansion:
+    """Writes patterns into a state, for good; :meth:`finish` must follow."""
+
+    def __init__(self, state: State, shapes: Sequence[Shape]) -> None:
+        self._state = state
+        self._shapes = shapes
+        self._level = shapes[0].lots[0].level  # lots of one level are packed together
+        # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
+        self._spread_mask = 0
+        for kind in {lot.group.kind for shape in shapes for lot in shape.lots}:
+            for spread in kind.constraints[0].spread:
+                if spread.topology_key == HOSTNAME:
+                    self._spread_mask |= 1 << spread.term
+        self._placed: dict[int, tuple[Bin, dict[Kind, int]]] = {}  # per labels of nodes: groups are many, kinds few
+        self._rules: list[_Rules] = [((), ())]
+        self._numbers: dict[_Rules, int] = {((), ()): _FREE}
+        self._known: dict[Kind, int] = {}
+        self._stocks = [_Stock(shape, self._number) for shape in shapes]
+
+    def _number(self, kind: Kind) -> int:
+        """Return the number of the rules of a kind of groups."""
+        known = self._known.get(kind)
+        if known is None:
+            spreads = kind.constraints[0].spread
+            carried = tuple((item.term, item.max_skew) for item in spreads if item.topology_key == HOSTNAME)
+            rules = (tuple(iter_bits(kind.matching & self._spread_mask)), carried)
+            known = self._known[kind] = self._numbers.setdefault(rules, len(self._rules))
+            if known == len(self._rules):
+                self._rules.append(rules)
+        return known
+
+    def write(self, pattern: Pattern) -> None:
+        """Put the pattern's replicas on nodes. What host rules refuse stays unplaced for the general path."""
+        items = sorted(pattern.content.items())
+        if all(self._stocks[index].is_plain for index, _ in items):
+            self._write_runs(pattern, items)
+            return
+        # Carriers first: what they allow decides who may join them.
+        items.sort(key=lambda item: (self._shapes[item[0]].host is None, item[0]))
+        wanted = sum(pattern.content.values())
+        for _ in range(pattern.count):
+            who = self._slots(pattern.bin, items)
+            if who:
+                is_whole = sum(who.values()) == wanted
+                self._settle(self._bin(pattern, 1), who, pattern.room if is_whole else None)
+
+    def _settle(self, bin_: Bin, who: Mapping[int, int], room: Sequence[int] | None) -> None:
+        """Put replicas by group on each node of a bin; ``room`` is what is left there, where that is known."""
+        self._state.settle(bin_, who, self._level, room)
+        known = self._placed.get(id(bin_.labels))
+        if known is None:
+            known = self._placed[id(bin_.labels)] = (bin_, {})
+        placed, groups = known[1], self._state.groups
+        for index, per_node in who.items():
+            kind = groups[index].kind
+            placed[kind] = placed.get(kind, 0) + per_node * bin_.count
+
+    def finish(self) -> list[Lot]:
+        """Count in its domains what was placed, and return what found no place."""
+        ledger = self._state.ledger
+        for bin_, placed in self._placed.values():
+            for kind, count in placed.items():
+                ledger.add(bin_.labels, bin_.taints, kind.matching, kind.constraints[self._level].anti_mask, count)
+                ledger.carry(bin_.labels, kind.constraints[-1], count)
+        return list(self._leftovers())
+
+    def _leftovers(self) -> Iterator[Lot]:
+        """Yield what found no place, with the domain that it was dealt to."""
+        for shape, stock in zip(self._shapes, self._stocks, strict=True):
+            for _, stack in sorted(stock.buckets.items()):
+                for index, count in reversed(stack):
+                    yield Lot(self._state.groups[index], shape.lots[0].level, shape.pin, count)
+
+    def _bin(self, pattern: Pattern, count: int) -> Bin:
+        if pattern.bin is not None:
+            return self._state.split_bin(pattern.bin, count)
+        assert pattern.candidate is not None
+        return self._state.open_bin(pattern.candidate.option, count)
+
+    def _write_runs(self, pattern: Pattern, items: Sequence[tuple[int, int]]) -> None:
+        streams = [self._stocks[index].runs(count, pattern.count) for index, count in items]
+        heads = [next(stream) for stream in streams]
+        left = pattern.count
+        while left:
+            nodes = min(count for count, _ in heads)
+            together: dict[int, int] = {}
+            for _, who in heads:
+                for index, per_node in who:
+                    together[index] = together.get(index, 0) + per_node
+            self._settle(self._bin(pattern, nodes), together, pattern.room)
+            left -= nodes
+            for position, (count, who) in enumerate(heads):
+                if count > nodes:
+                    heads[position] = (count - nodes, who)
+                elif left:
+                    heads[position] = next(streams[position])
+
+    def _slots(self, bin_: Bin | None, items: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Take replicas for the slots of one node, shape by shape, so that every spread rule carried there is kept."""
+        matched, limits = ({}, {}) if bin_ is None else self._present(bin_)
+        who: dict[int, int] = {}
+        for index, count in items:
+            stock = self._stocks[index]
+            if stock.is_plain:
+                for group, taken in stock.take(count):
+                    who[group] = who.get(group, 0) + taken
+                continue
+            for _ in range(count):
+                kind = self._choose(stock, matched, limits)
+                if kind is None:
+                    break
+                group = stock.take_one(kind)
+                who[group] = who.get(group, 0) + 1
+                own, carried = self._rules[kind[2]]
+                for term in own:
+                    matched[term] = matched.get(term, 0) + 1
+                for term, skew in carried:
+                    limits[term] = min(skew, limits.get(term, skew))
+        return who
+
+    def _present(self, bin_: Bin) -> tuple[dict[int, int], dict[int, int]]:
+        """Return how many on the bin match each spread rule about hosts, and which skews are insisted on there."""
+        matched: dict[int, int] = {}
+        limits: dict[int, int] = {}
+        present = [(matching, count) for matching, _, count in bin_.residents]
+        for index, count in bin_.contents.items():
+            group = self._state.groups[index]
+            present.append((group.matching, count))
+            for term, skew in self._rules[self._number(group.kind)][1]:
+                limits[term] = min(skew, limits.get(term, skew))
+        for matching, count in present:
+            for term in iter_bits(matching & self._spread_mask):
+                matched[term] = matched.get(term, 0) + count
+        return matched, limits
+
+    def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Sort | None:
+        """Return the most plentiful kind of replica that may join the node."""
+        kinds, rules = stock.kinds, self._rules
+        if kinds and _may_join(rules[kinds[0][2]], matched, limits):
+            return kinds[0]
+        return min([kind for kind in kinds if _may_join(rules[kind[2]], matched, limits)], default=None)
+
+
+def _may_join(rules: _Rules, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
+    own, carried = rules
+    for term in own:
+        if term in limits and matched.get(term, 0) >= limits[term]:
+            return False
+    for term, skew in carried:  # noqa: SIM110 # asked for each replica, and all() takes twice as long
+        if matched.get(term, 0) + (term in own) > skew:
+            return False
+    return True

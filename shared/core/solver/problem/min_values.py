@@ -1,0 +1,99 @@
+"""minValues: how many distinct values of a label the types of a node must leave to choose from (R-17, R-53)."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from operator import le
+
+from shared.core.model.node_pool import min_values
+from shared.core.model.policy import MinValuesPolicy
+from shared.core.scheduling_terms.resources import NODES
+from shared.core.solver.problem.catalogue import Entry, Market, Option
+
+Domains = tuple[tuple[str, str | None], ...]
+
+
+class MinValues:
+    """Answers whether enough kinds of instance types could hold a content, for pools that ask for it."""
+
+    def __init__(self, market: Market) -> None:
+        self._market = market
+        self._wanted: dict[int, dict[str, int]] = {}
+        self._memo: dict[object, bool] = {}
+        self._by_price: dict[object, list[Option]] = {}
+        self._labels: dict[int, dict[str, str]] = {}  # of the keys that the option's pool asks for, by option
+        if market.policy.min_values_policy is MinValuesPolicy.STRICT:
+            for entry in market.entries:
+                self._wanted[entry.index] = min_values(entry.pool)
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether the entry's pool asks for anything."""
+        return bool(self._wanted.get(entry.index))
+
+    def holds(self, option: Option, load: Sequence[int], wishes: Sequence[int], kept: Domains = ()) -> bool:
+        """Whether the types that hold ``load`` for replicas with these wishes have enough distinct values.
+
+        ``kept`` are the labels that a node must have as the option has them, because topology counted on them.
+        """
+        wanted = self._wanted.get(option.entry.index)
+        if not wanted:
+            return True
+        key = (option.index, tuple(load), tuple(wishes), kept)
+        known = self._memo.get(key)
+        if known is None:
+            known = self._memo[key] = self._count(option, load, wishes, kept)
+        return known
+
+    def _count(self, option: Option, load: Sequence[int], wishes: Sequence[int], kept: Domains) -> bool:
+        """Count over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28).
+
+        A reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
+        """
+        wanted = self._wanted[option.entry.index]
+        most = self._market.policy.alternatives_max if option.reservation is None else None
+        hosting = (
+            other
+            for other in self._others(option, kept)
+            if all(other.alternatives & wish for wish in wishes) and all(map(le, load, other.allocatable))
+        )
+        found: dict[str, set[str]] = {key: set() for key in wanted}
+        for other in chain((option,), islice(hosting, most)):
+            for key, value in self._values(other, wanted).items():
+                found[key].add(value)
+            if all(len(found[key]) >= least for key, least in wanted.items()):
+                return True
+        return False
+
+    def _others(self, option: Option, kept: Domains) -> Iterator[Option]:
+        """Yield what a node of the option counts beside itself, in price order."""
+        is_reserved = option.reservation is not None
+        kind = (option.entry.index, *((None,) if is_reserved else (option.key.capacity_type, kept)))
+        if kind not in self._by_price:
+            same = (other for other in self._market.options if other.entry is option.entry)
+            alike = (other for other in same if is_reserved or self._is_alike(other, option, kept))
+            self._by_price[kind] = sorted(alike, key=_by_price)
+        ordered = self._by_price[kind]
+        start = 0 if is_reserved else bisect_left(ordered, (option.price, -1), key=_by_price)
+        # Limits were charged for the option, so no alternative may be larger.
+        limits = [] if is_reserved else [name for name in option.entry.pool.limits or () if name != NODES]
+        mine = option.instance_type.capacity
+        for other in islice(ordered, start, None):
+            if other is not option and all(other.instance_type.capacity[name] <= mine[name] for name in limits):
+                yield other
+
+    def _is_alike(self, other: Option, option: Option, kept: Domains) -> bool:
+        if other.reservation is not None or other.key.capacity_type is not option.key.capacity_type:
+            return False
+        labels = self._market.labels(other) if kept else {}
+        return all(labels.get(key) == value for key, value in kept)
+
+    def _values(self, option: Option, wanted: dict[str, int]) -> dict[str, str]:
+        known = self._labels.get(option.index)
+        if known is None:
+            labels = self._market.labels(option)
+            known = self._labels[option.index] = {key: labels[key] for key in wanted if key in labels}
+        return known
+
+
+def _by_price(option: Option) -> tuple[int, int]:
+    return option.price, option.index

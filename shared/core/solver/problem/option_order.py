@@ -1,0 +1,57 @@
+"""Which option a new node should be: one total order, reserved before paid (docs/scheduler.md, "The order")."""
+
+from datetime import UTC, datetime
+
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.solver.problem.catalogue import Option
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+# Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
+WORTH_A_SLOT = 4
+_KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
+
+OrderKey = tuple[object, ...]
+
+
+def overhead_atto_usd(policy: SchedulingPolicy) -> int:
+    """Return what a node costs beside its price, in atto-USD an hour."""
+    return policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+
+
+def is_tiny(option: Option, load: list[int]) -> bool:
+    """Whether the load uses less than a quarter of the option in every resource."""
+    return all(used * WORTH_A_SLOT < whole for used, whole in zip(load, option.allocatable, strict=True) if used)
+
+
+def reserved_key(option: Option, flexibility: int, units: int, *, tiny: bool) -> OrderKey:
+    """Order reservations for one piece of work, first one first.
+
+    1. the pool's weight: an operator's order stands above ours;
+    2. not tiny before tiny: tiny work leaves a large slot alone while a smaller one fits;
+    3. what ends soonest (and still fits, which eligibility ensures): it is worth nothing afterwards;
+    4. what the fewest kinds of pending work could use: flexible slots are kept for those who have no other;
+    5. the smallest by on-demand price: a large slot can serve what a small one cannot;
+    6. Capacity Blocks, then ODCRs, then interruptible ones: a block is sunk cost for a fixed time;
+    7. the most free units (L-02): fewer reservations are touched; 8. the pool order and the id.
+    """
+    reservation = option.reservation
+    assert reservation is not None
+    return (
+        option.entry.tier,
+        tiny,
+        reservation.end_at or _NEVER,
+        flexibility,
+        option.on_demand_micro_usd,
+        _KIND_ORDER[reservation.kind],
+        -units,
+        option.entry.index,
+        reservation.id,
+    )
+
+
+def paid_key(option: Option, overhead: int, copies: int, crowding: int) -> OrderKey:
+    """Order spot and on-demand options for ``copies`` replicas a node: pool weight, spread, price a replica, id."""
+    price = option.price + overhead
+    return (option.entry.tier, crowding, price / copies, price, option.index)

@@ -1,0 +1,358 @@
+"""Who may be near whom: spread, affinity and anti-affinity, and how many replicas each domain holds (R-60 to R-65).
+
+A *term* is a selector over a topology key. Whether a group of replicas matches a term, and which terms it carries as
+anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
+from shared.core.solver.problem.bits import iter_bits
+from shared.core.solver.problem.catalogue import accepts
+from shared.core.solver.problem.selection import Level, Selection
+
+
+@dataclass(frozen=True, slots=True)
+class CountedNodes:
+    """The nodes on which a spread counts replicas (R-62): those that its carrier could be on.
+
+    ``terms`` (ORed; empty: any) are of nodeAffinityPolicy Honor, ``tolerations`` (None: any taint) of nodeTaintsPolicy.
+    """
+
+    terms: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...] | None
+
+    def has(self, labels: Mapping[str, str], taints: Iterable[Taint]) -> bool:
+        """Whether nodes with these labels and taints count."""
+        if self.tolerations is not None and not tolerates_hard(taints, self.tolerations):
+            return False
+        return not self.terms or any(accepts(labels, term.values()) for term in self.terms)
+
+    def covers(self, selection: Selection, topology_key: str) -> bool:
+        """Whether surely every node that accepts the selection counts."""
+        if self.tolerations is not None and selection.tolerations != self.tolerations:
+            return False
+        return not self.terms or {term.without({topology_key}) for term in selection.terms} <= set(self.terms)
+
+
+def tolerates_hard(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
+    """Whether all taints but those that are preferences are tolerated."""
+    hard = [taint for taint in taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
+    return tolerates_all(hard, tolerations) is None
+
+
+@dataclass(frozen=True, slots=True)
+class TermKey:
+    """What a term counts: replicas in ``namespaces`` that ``selector`` matches, on the nodes that count."""
+
+    topology_key: str
+    selector: LabelSelector
+    namespaces: frozenset[str]
+    nodes: "CountedNodes | None" = None  # None: every node counts
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadTerm:
+    """A spread constraint of a group. ``domains`` are the eligible ones; for hosts they are not listed."""
+
+    term: int
+    topology_key: str
+    max_skew: int
+    min_domains: int | None
+    matches_self: bool
+    domains: frozenset[str]
+    nodes: CountedNodes | None
+
+
+@dataclass(frozen=True, slots=True)
+class NearTerm:
+    """An affinity or anti-affinity term of a group."""
+
+    term: int
+    topology_key: str
+    matches_self: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """A group's topology at one level of relaxation. ``anti_mask`` has the bits of its anti-affinity terms."""
+
+    spread: tuple[SpreadTerm, ...] = ()
+    affinity: tuple[NearTerm, ...] = ()
+    anti: tuple[NearTerm, ...] = ()
+    anti_mask: int = 0
+
+    def topology_keys(self) -> Iterator[str]:
+        """Yield the topology key of every term."""
+        for spread in self.spread:
+            yield spread.topology_key
+        for near in (*self.affinity, *self.anti):
+            yield near.topology_key
+
+    def terms(self) -> int:
+        """Return the mask of all terms."""
+        mask = 0
+        for spread in self.spread:
+            mask |= 1 << spread.term
+        for near in (*self.affinity, *self.anti):
+            mask |= 1 << near.term
+        return mask
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nothing is constrained."""
+        return not (self.spread or self.affinity or self.anti)
+
+
+@dataclass(slots=True)
+class Terms:
+    """The register of all terms of a solve and which workloads match them."""
+
+    keys: dict[TermKey, int] = field(default_factory=dict)
+    _memo: dict[tuple[str, frozenset[tuple[str, str]]], int] = field(default_factory=dict)
+
+    def register(self, key: TermKey) -> int:
+        """Return the term's number."""
+        return self.keys.setdefault(key, len(self.keys))
+
+    def matching(self, workload: Workload) -> int:
+        """Return the mask of terms whose selector matches the workload; call after all terms are registered."""
+        if not self.keys:
+            return 0
+        memo_key = (workload.namespace, frozenset(workload.labels.items()))
+        known = self._memo.get(memo_key)
+        if known is None:
+            known = 0
+            for key, term in self.keys.items():
+                if workload.namespace in key.namespaces and key.selector.matches(workload.labels):
+                    known |= 1 << term
+            self._memo[memo_key] = known
+        return known
+
+
+def spread_key(constraint: TopologySpreadConstraint, workload: Workload, level: Level) -> TermKey:
+    """Return what a spread constraint of the workload counts."""
+    selector = constraint.selector
+    chosen = tuple((key, workload.labels[key]) for key in sorted(constraint.match_label_keys) if key in workload.labels)
+    if chosen:
+        selector = LabelSelector(tuple(sorted({*selector.match_labels, *chosen})), selector.match_expressions)
+    return TermKey(
+        constraint.topology_key, selector, frozenset({workload.namespace}), _counted_nodes(constraint, level)
+    )
+
+
+def _counted_nodes(constraint: TopologySpreadConstraint, level: Level) -> CountedNodes | None:
+    if constraint.topology_key == HOSTNAME:
+        return None  # a carrier's own node counts whatever the policies say, and no other does
+    terms: tuple[Requirements, ...] = ()
+    if constraint.node_affinity_policy_honor:
+        terms = tuple(term.without({constraint.topology_key}) for term in level.selection.terms)
+    tolerations = level.selection.tolerations if constraint.node_taints_policy_honor else None
+    if not (terms and all(terms)) and tolerations is None:
+        return None
+    return CountedNodes(terms if all(terms) else (), tolerations)
+
+
+def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
+    """Return what an affinity or anti-affinity term of the workload looks for."""
+    return TermKey(term.topology_key, term.selector, term.namespaces or frozenset({workload.namespace}))
+
+
+def term_keys(workload: Workload, levels: Iterable[Level]) -> Iterable[TermKey]:
+    """Yield every term that the workload has at some level."""
+    for level in levels:
+        for constraint in level.spread:
+            yield spread_key(constraint, workload, level)
+        for term in (*level.affinity, *level.anti_affinity):
+            yield near_key(term, workload)
+
+
+@dataclass(slots=True)
+class DomainCounts:
+    """How many matching replicas, and how many replicas with the term as anti-affinity, each domain holds."""
+
+    topology_key: str
+    nodes: CountedNodes | None
+    matched: dict[str, int] = field(default_factory=dict)
+    owners: dict[str, int] = field(default_factory=dict)
+
+
+class DomainLedger:
+    """The counters of every term over a topology key other than the host; hosts are counted on the node itself."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.by_term: dict[int, DomainCounts] = {}
+        self.host_mask = 0
+        for key, term in terms.keys.items():
+            if key.topology_key == HOSTNAME:
+                self.host_mask |= 1 << term
+            else:
+                self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
+        # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
+        self.carried: dict[int, dict[SpreadTerm, dict[str, int]]] = {}
+        self.populated_hosts: dict[int, int] = {}  # host term -> matching replicas on all nodes together
+
+    def add(
+        self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
+    ) -> None:
+        """Record ``count`` replicas (negative: take them back) on a node with these labels and taints."""
+        for term in iter_bits((matching | anti_mask) & ~self.host_mask):
+            counts = self.by_term[term]
+            domain = labels.get(counts.topology_key)
+            if domain is None:
+                continue
+            if anti_mask >> term & 1:
+                counts.owners[domain] = counts.owners.get(domain, 0) + count
+            if matching >> term & 1 and (counts.nodes is None or counts.nodes.has(labels, taints)):
+                counts.matched[domain] = counts.matched.get(domain, 0) + count
+        for term in iter_bits(matching & self.host_mask):
+            self.populated_hosts[term] = self.populated_hosts.get(term, 0) + count
+
+    def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
+        """Record that ``count`` replicas with these spread constraints are on a node with these labels."""
+        for spread in constraints.spread:
+            domain = labels.get(spread.topology_key)
+            if spread.topology_key != HOSTNAME and domain is not None:
+                where = self.carried.setdefault(spread.term, {}).setdefault(spread, {})
+                where[domain] = where.get(domain, 0) + count
+
+    def carried_room(self, labels: Mapping[str, str], matching: int) -> int:
+        """How many replicas with these matches the spread constraints of those already placed allow here."""
+        room = _UNLIMITED
+        for term, carriers in self.carried.items():
+            if not matching >> term & 1:
+                continue
+            for spread, where in carriers.items():
+                domain = labels.get(spread.topology_key)
+                if domain is not None and where.get(domain, 0) > 0:
+                    room = min(room, self._below_skew(spread, domain))
+        return room
+
+    def is_even(self) -> bool:
+        """Whether the spread constraints of all who are placed hold; they may not once replicas left a domain."""
+        return all(
+            self._excess(spread, domain) <= 0
+            for carriers in self.carried.values()
+            for spread, where in carriers.items()
+            for domain, count in where.items()
+            if count > 0
+        )
+
+    def _below_skew(self, spread: SpreadTerm, domain: str) -> int:
+        return max(0, -self._excess(spread, domain))
+
+    def _excess(self, spread: SpreadTerm, domain: str) -> int:
+        """Return how many replicas too many the domain holds; negative: how many it still may take."""
+        matched = self.by_term[spread.term].matched
+        lowest = min((matched.get(item, 0) for item in spread.domains), default=0)
+        if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
+            lowest = 0
+        return matched.get(domain, 0) - spread.max_skew - lowest
+
+    def inverse_blocked(self, labels: Mapping[str, str], matching: int) -> bool:
+        """Whether some replica already there keeps replicas with these matches out of the node's domain."""
+        for term, counts in self.by_term.items():
+            if matching >> term & 1 and counts.owners:
+                domain = labels.get(counts.topology_key)
+                if domain is not None and counts.owners.get(domain, 0) > 0:
+                    return True
+        return False
+
+    def spread_room(self, spread: SpreadTerm, domain: str | None) -> int:
+        """How many more replicas the constraint allows in the domain (R-60, R-61)."""
+        if domain is None or domain not in spread.domains:
+            return 0
+        matched = self.by_term[spread.term].matched
+        lowest = min((matched.get(item, 0) for item in spread.domains), default=0)
+        if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
+            lowest = 0
+        room = spread.max_skew + lowest - matched.get(domain, 0)
+        if spread.matches_self:
+            return max(0, room)
+        return _UNLIMITED if room >= 0 else 0
+
+    def near_room(self, constraints: Constraints, labels: Mapping[str, str]) -> int:
+        """How many replicas affinity and anti-affinity over non-host keys allow in the node's domains."""
+        room = _UNLIMITED
+        for near in constraints.anti:
+            if near.topology_key == HOSTNAME:
+                continue
+            domain = labels.get(near.topology_key)
+            if domain is None:
+                continue
+            if self.by_term[near.term].matched.get(domain, 0) > 0:
+                return 0
+            if near.matches_self:
+                room = 1
+        for near in constraints.affinity:
+            if near.topology_key == HOSTNAME:
+                continue
+            domain = labels.get(near.topology_key)
+            matched = self.by_term[near.term].matched
+            if domain is None or not (matched.get(domain, 0) > 0 or self._may_open(near, matched)):
+                return 0
+        return room
+
+    @staticmethod
+    def _may_open(near: NearTerm, matched: Mapping[str, int]) -> bool:
+        return near.matches_self and not any(count > 0 for count in matched.values())
+
+
+_UNLIMITED = 1 << 30
+
+
+# By topology key: every known domain, with the taints of each kind of node that is or could be there.
+Domains = Mapping[str, Mapping[str, Set[tuple[Taint, ...]]]]
+
+
+def constraints_of(workload: Workload, level: Level, terms: Terms, domains: Domains, matching: int) -> Constraints:
+    """Resolve a workload's terms at a level."""
+    spread = []
+    for constraint in level.spread:
+        key = spread_key(constraint, workload, level)
+        term = terms.keys[key]
+        known = domains.get(constraint.topology_key, {})
+        spread.append(
+            SpreadTerm(
+                term=term,
+                topology_key=constraint.topology_key,
+                max_skew=constraint.max_skew,
+                min_domains=constraint.min_domains,
+                matches_self=bool(matching >> term & 1),
+                domains=frozenset(item for item, taints in known.items() if _may_use(level, constraint, item, taints)),
+                nodes=key.nodes,
+            )
+        )
+    affinity = _near(level.affinity, workload, terms, matching)
+    anti = _near(level.anti_affinity, workload, terms, matching)
+    anti_mask = 0
+    for wanted, near in zip(level.anti_affinity, anti, strict=True):
+        if wanted.weight is None:  # only required terms keep others away (R-64)
+            anti_mask |= 1 << near.term
+    return Constraints(tuple(spread), affinity, anti, anti_mask)
+
+
+def _near(wanted: Sequence[AffinityTerm], workload: Workload, terms: Terms, matching: int) -> tuple[NearTerm, ...]:
+    found = []
+    for term in wanted:
+        number = terms.keys[near_key(term, workload)]
+        found.append(NearTerm(number, term.topology_key, bool(matching >> number & 1)))
+    return tuple(found)
+
+
+def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str, taints: Set[tuple[Taint, ...]]) -> bool:
+    """Whether the workload's own requirements allow the domain (R-62: other domains do not count for its minimum)."""
+    tolerations = level.selection.tolerations
+    if constraint.node_taints_policy_honor and not any(tolerates_hard(kind, tolerations) for kind in taints):
+        return False
+    if not constraint.node_affinity_policy_honor:
+        return True
+    key = constraint.topology_key
+    if not any(key not in term or term[key].has(domain) for term in level.selection.terms):
+        return False
+    # The ladder and other market wishes restrict domains of the capacity-type key in the same way.
+    return key != CAPACITY_TYPE or domain in level.selection.capacity_types

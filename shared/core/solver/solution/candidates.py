@@ -1,0 +1,170 @@
+"""What a replica could be launched on: found once for all states of a solve, alike options together.
+
+Options of one kind differ in nothing that rules over domains, pool weights or limits' owners see, only in size and
+price. So of each kind only those matter that hold more than every cheaper one.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from operator import ge
+
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.resources import NODES
+from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.groups import Demands, Group
+from shared.core.solver.problem.min_values import MinValues
+from shared.core.solver.problem.option_order import overhead_atto_usd
+from shared.core.solver.problem.vectors import Vector, copies_that_fit
+from shared.core.solver.solution.residual_capacity import Supply
+
+Places = list[tuple[Option, int]]  # options with how many replicas of a group one node holds
+
+
+class Choices:
+    """The options of a market as groups see them."""
+
+    def __init__(self, market: Market, demands: Demands) -> None:
+        self.market = market
+        self.reserved = [option for option in market.options if option.reservation is not None]
+        self.flexibility = _flexibility(self.reserved, demands.groups)
+        self.min_values = MinValues(market)
+        self.overhead = overhead_atto_usd(market.policy)
+        bought = [option for option in market.options if option.reservation is None]
+        # Reserved ones first, in the market's order, then from cheap to dear.
+        self._ordered = [*self.reserved, *sorted(bought, key=lambda option: (option.price, option.index))]
+        keys = {key.topology_key for key in demands.terms.keys}
+        gangs = [group.workload.gang for group in demands.groups if group.workload.gang is not None]
+        keys |= {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
+        self._keys = tuple(sorted(keys - {HOSTNAME}))
+        self._kinds: dict[int, object] = {}
+        self._candidates: dict[tuple[int, Vector], Places] = {}
+        self._alike: dict[tuple[int, Vector, bool], list[Places]] = {}
+        self._undominated: dict[tuple[int, Vector], list[Option]] = {}
+        self._worth_having = bytearray()
+        self._dearness: dict[tuple[int, Vector, int], float] = {}
+        self._limited: dict[str, list[tuple[int, Vector]]] = {}
+
+    def candidates(self, group: Group, level: int) -> Places:
+        """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
+        mask = group.alternatives[level]
+        known = self._candidates.get((mask, group.request))
+        if known is None:
+            known = self._candidates[mask, group.request] = self._holding(mask, group.request, self._ordered)
+        return known
+
+    @staticmethod
+    def _holding(mask: int, request: Vector, options: Sequence[Option]) -> Places:
+        held: dict[Vector, int] = {}  # options are many, sizes few
+        found = []
+        for option in options:
+            if option.alternatives & mask:
+                size = option.allocatable
+                if size not in held:
+                    held[size] = copies_that_fit(request, size)
+                if held[size]:
+                    found.append((option, held[size]))
+        return found
+
+    def alike(self, group: Group, level: int, *, only_reserved: bool = False) -> list[Places]:
+        """Return the candidates by kind, each reservation as one of its own; in the same order."""
+        about = (group.alternatives[level], group.request, only_reserved)
+        if about not in self._alike:
+            kinds: dict[object, Places] = {}
+            mask, request = about[:2]
+            places = self._holding(mask, request, self.reserved) if only_reserved else self.candidates(group, level)
+            for option, fitting in places:
+                kinds.setdefault(self._kind(option), []).append((option, fitting))
+            self._alike[about] = list(kinds.values())
+        return self._alike[about]
+
+    def undominated(self, group: Group) -> list[Option]:
+        """Return the candidates but those to which another one of their kind is preferable in every respect.
+
+        Reserved ones first, then heavier pools, then from cheap to dear. Preferences do not matter.
+        """
+        about = (group.alternatives[-1], group.request)
+        if about not in self._undominated:
+            if not self._worth_having:
+                self._worth_having = self._without_dominated()
+            candidates = (option for option, _ in self.candidates(group, len(group.levels) - 1))
+            found = [option for option in candidates if self._worth_having[option.index]]
+            found.sort(key=lambda option: (option.reservation is None, option.entry.tier, option.price))
+            self._undominated[about] = found
+        return self._undominated[about]
+
+    def _without_dominated(self) -> bytearray:
+        """Return, by option index, whether no other option of its kind is preferable whatever it is for."""
+        found = bytearray(len(self.market.options))
+        kept: dict[object, list[Option]] = {}
+        most: dict[object, int] = {}  # CPU of those kept
+        for option in self._ordered:
+            kind, cpu = (self._kind(option), option.alternatives), option.allocatable[0]
+            alike = kept.setdefault(kind, [])
+            # From cheap to dear, sizes mostly grow: most need no comparison.
+            is_larger = cpu > most.get(kind, -1) or self.min_values.concerns(option.entry)
+            if is_larger or not any(_is_no_worse(other, option) for other in reversed(alike)):
+                alike.append(option)
+                most[kind] = max(cpu, most.get(kind, cpu))
+                found[option.index] = 1
+        return found
+
+    def _kind(self, option: Option) -> object:
+        if option.index not in self._kinds:
+            labels = self.market.labels(option) if self._keys else {}
+            domains = tuple(labels.get(key) for key in self._keys)
+            unit = "" if option.reservation is None else option.reservation.id
+            self._kinds[option.index] = (option.entry.index, unit, domains)
+        return self._kinds[option.index]
+
+    def dearness(self, group: Group) -> float:
+        """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
+        level, count = len(group.levels) - 1, group.count
+        about = (group.alternatives[level], group.request, count)
+        if about not in self._dearness:
+            least, most = inf, 0
+            for option, fitting in self.candidates(group, level):
+                if option.reservation is None and fitting > most:
+                    most = min(fitting, count)
+                    least = min(least, (option.price + self.overhead) / most)
+                    if most == count:
+                        break
+            self._dearness[about] = -least
+        return self._dearness[about]
+
+    def open_now(self, supply: Supply) -> bytearray:
+        """Return, by option index, whether units and limits leave a node of the option."""
+        found = bytearray(b"\1") * len(self.market.options)
+        for pool, limits in supply.limits.items():
+            left = tuple(limits.values())
+            for index, needed in self._needs(pool, tuple(limits)):
+                for need, amount in zip(needed, left, strict=True):
+                    if need > amount and need > 0:
+                        found[index] = 0
+        for option in self.reserved:
+            assert option.reservation is not None
+            if supply.units[option.reservation.id] <= 0:
+                found[option.index] = 0
+        return found
+
+    def _needs(self, pool: str, names: Sequence[str]) -> list[tuple[int, Vector]]:
+        """Return what a node of each option of a pool takes of its limits."""
+        if pool not in self._limited:
+            self._limited[pool] = [
+                (option.index, tuple(1 if name == NODES else option.instance_type.capacity[name] for name in names))
+                for option in self.market.options
+                if option.entry.pool.name == pool
+            ]
+        return self._limited[pool]
+
+
+def _is_no_worse(option: Option, other: Option) -> bool:
+    """Whether a node of the option, which is not dearer, holds no less and takes no more of the pool's limits."""
+    limits = [name for name in option.entry.pool.limits or () if name != NODES]
+    mine, theirs = option.instance_type.capacity, other.instance_type.capacity
+    return all(map(ge, option.allocatable, other.allocatable)) and all(mine[name] <= theirs[name] for name in limits)
+
+
+def _flexibility(reserved: Sequence[Option], groups: Sequence[Group]) -> dict[int, int]:
+    """Return how many groups each mask of wishes serves."""
+    masks = {option.alternatives for option in reserved}
+    return {mask: sum(1 for group in groups if group.alternatives[-1] & mask) for mask in masks}

@@ -1,0 +1,331 @@
+"""What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.taint import binding_taints
+from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.groups import Demands, Group
+from shared.core.solver.problem.nodes import NodeFacts
+from shared.core.solver.problem.option_order import overhead_atto_usd
+from shared.core.solver.problem.topology import Constraints, DomainLedger
+from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.residual_capacity import UNLIMITED, Supply
+
+
+class State:
+    """Bins, reservation units, limits and topology counters of one solve."""
+
+    def __init__(self, market: Market, demands: Demands, facts: NodeFacts) -> None:
+        self.market = market
+        self.demands = demands
+        self.groups: Sequence[Group] = demands.groups
+        self.remaining: list[int] = [group.count for group in demands.groups]
+        self.ledger = DomainLedger(demands.terms)
+        self.bins: list[Bin] = []
+        self.supply = Supply.of(market)
+        self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
+        self._journal: list[Callable[[], None]] = []
+        self._next_uid = 0
+        self._labels: dict[int, dict[str, str]] = {}
+        self._counted_keys: dict[object, frozenset[str]] = {}
+        self._taints = [
+            binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False) for entry in market.entries
+        ]
+        self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
+        for node in facts.ordered():
+            if node.deleting:
+                continue  # its replicas are demand again (R-34); they hold no domain
+            residents, taints = facts.residents(node), facts.taints(node)
+            for matching, anti_mask, count in residents:
+                self.ledger.add(node.labels, taints, matching, anti_mask, count)
+            if facts.takes_replicas(node):
+                self.bins.append(
+                    Bin(
+                        uid=self._uid(),
+                        labels=node.labels,
+                        alternatives=facts.alternatives(node),
+                        free=facts.free(node),
+                        taints=taints,
+                        node=node,
+                        residents=residents,
+                    )
+                )
+
+    def _uid(self) -> int:
+        self._next_uid += 1
+        return self._next_uid
+
+    # -- undo
+
+    def mark(self) -> int:
+        """Remember the present state; give the mark to :meth:`undo` to return to it."""
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Return to the state at ``mark``."""
+        while len(self._journal) > mark:
+            self._journal.pop()()
+
+    def commit(self) -> None:
+        """Forget how to undo what was decided so far."""
+        self._journal.clear()
+
+    # -- changes
+
+    def labels_of(self, option: Option) -> Mapping[str, str]:
+        """Return the labels of a new node (one mapping per option)."""
+        known = self._labels.get(option.index)
+        if known is None:
+            known = self._labels[option.index] = self.market.labels(option)
+        return known
+
+    def label(self, option: Option, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = option.place_labels.get(key)
+        return self.labels_of(option).get(key) if placed is None else placed
+
+    def open_bin(self, option: Option, count: int) -> Bin:
+        """Plan ``count`` empty nodes of the option and take their units and limits."""
+        opened = Bin(
+            uid=self._uid(),
+            labels=self.labels_of(option),
+            alternatives=option.alternatives,
+            free=list(option.allocatable),
+            taints=self._taints[option.entry.index],
+            option=option,
+            count=count,
+        )
+        self.bins.append(opened)
+        self.supply.take(option, count)
+
+        def close() -> None:
+            if self.bins[-1] is opened:
+                self.bins.pop()
+            else:
+                self.bins.remove(opened)
+            self.supply.take(option, -opened.count)
+
+        self._journal.append(close)
+        return opened
+
+    def close_bin(self, bin_: Bin) -> None:
+        """Do without an empty planned bin."""
+        assert bin_.option is not None
+        option, position = bin_.option, self.bins.index(bin_)
+        del self.bins[position]
+        self.supply.take(option, -bin_.count)
+
+        def reopen() -> None:
+            self.bins.insert(position, bin_)
+            self.supply.take(option, bin_.count)
+
+        self._journal.append(reopen)
+
+    def change_option(self, bin_: Bin, option: Option) -> None:
+        """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
+        before = bin_.option
+        assert before is not None
+        self._become(bin_, before, option)
+        self._journal.append(lambda: self._become(bin_, option, before))
+
+    def _become(self, bin_: Bin, before: Option, option: Option) -> None:
+        self.supply.take(before, -bin_.count)
+        self.supply.take(option, bin_.count)
+        bin_.free = [
+            free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
+        ]
+        bin_.option = option
+        bin_.labels = self.labels_of(option)
+        bin_.alternatives = option.alternatives
+
+    def split_bin(self, bin_: Bin, count: int) -> Bin:
+        """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
+        if count == bin_.count:
+            return bin_
+        other = bin_.split(self._uid(), count)
+        self.bins.insert(self.bins.index(bin_) + 1, other)
+
+        def join() -> None:
+            self.bins.remove(other)
+            bin_.count += other.count
+
+        self._journal.append(join)
+        return other
+
+    def place(self, bin_: Bin, group: Group, per_node: int, level: int = 0) -> None:
+        """Put ``per_node`` replicas on each node of the bin (negative: take them off)."""
+        before = bin_.levels.get(group.index)
+        self._move(bin_, group, per_node, level)
+        if group.index in bin_.contents:
+            bin_.levels[group.index] = level if before is None else max(before, level)
+        else:
+            bin_.levels.pop(group.index, None)
+
+        def take_back() -> None:
+            if before is None:
+                bin_.levels.pop(group.index, None)
+            else:
+                bin_.levels[group.index] = before
+            self._move(bin_, group, -per_node, level)
+
+        self._journal.append(take_back)
+
+    def settle(self, bin_: Bin, who: Mapping[int, int], level: int, room: Sequence[int] | None = None) -> None:
+        """Put replicas by group on each node of the bin for good; the ledger is for the caller to tell.
+
+        ``room``: what is then left on a node, from whoever has counted it already.
+        """
+        for index, per_node in who.items():
+            self.remaining[index] -= per_node * bin_.count
+        if bin_.contents:
+            for index, per_node in who.items():
+                bin_.contents[index] = bin_.contents.get(index, 0) + per_node
+                bin_.levels[index] = max(level, bin_.levels.get(index, level))
+        else:
+            bin_.contents, bin_.levels = dict(who), dict.fromkeys(who, level)
+        if room is None:
+            load = total_load(self.groups, who, len(bin_.free))
+            room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
+        bin_.free = list(room)
+
+    def _move(self, bin_: Bin, group: Group, per_node: int, level: int) -> None:
+        free = bin_.free
+        for dimension, asked in enumerate(group.request):
+            free[dimension] -= asked * per_node
+        left = bin_.contents.get(group.index, 0) + per_node
+        if left:
+            bin_.contents[group.index] = left
+        else:
+            del bin_.contents[group.index]
+        self.remaining[group.index] -= per_node * bin_.count
+        anti_mask = group.constraints[level].anti_mask
+        self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
+        if group.constraints[-1].spread:
+            self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)
+
+    # -- questions
+
+    def is_out_of_time(self, *groups: Group) -> bool:
+        """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
+        if not self.market.policy.expired():
+            return False
+        self.unlooked.update(group.index for group in groups if self.remaining[group.index])
+        return True
+
+    def cost(self) -> int:
+        """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
+        overhead = overhead_atto_usd(self.market.policy)
+        return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
+
+    def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
+        """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
+        keys = (self.keys_of(self.groups[index], level) for index, level in bin_.levels.items())
+        return tuple(sorted(frozenset[str]().union(*keys)))
+
+    def keys_of(self, group: Group, level: int) -> frozenset[str]:
+        """Return the labels that must not change under a group's replicas once they are placed at a level."""
+        gang, constraints = group.workload.gang, group.constraints[level]
+        single = None if gang is None else gang.single_topology_key
+        memo_key = (group.kind, level, single)
+        known = self._counted_keys.get(memo_key)
+        if known is None:
+            terms = self.ledger.by_term.items()
+            keys = {counts.topology_key for term, counts in terms if group.matching >> term & 1}
+            keys.update(constraints.topology_keys(), () if single is None else (single,))
+            known = self._counted_keys[memo_key] = frozenset(keys - {HOSTNAME})
+        return known
+
+    def budget_left(self, group: Group) -> int:
+        """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""
+        cap = group.workload.max_price_micro_usd_per_hour
+        assert cap is not None
+        spent = self._running_cost.get(group.workload.key, 0)
+        for bin_ in self.bins:
+            if bin_.option is not None and group.index in bin_.contents:
+                spent += bin_.option.price * bin_.count
+        return cap * ATTO_USD_PER_MICRO_USD - spent
+
+    def room(self, bin_: Bin, group: Group, level: int, *, is_dealt: bool = False) -> int:
+        """How many replicas of the group ONE node of the bin takes: wishes, resources, topology.
+
+        ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
+        """
+        if not bin_.alternatives & group.alternatives[level]:
+            return 0
+        fitting = copies_that_fit(group.request, bin_.free)
+        if fitting == 0:
+            return 0
+        constraints = group.constraints[level]
+        if not (group.matching or constraints.anti_mask or not constraints.is_free):
+            return fitting
+        domain_room = UNLIMITED if is_dealt else self.domain_room(bin_.labels, group, constraints)
+        return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
+
+    def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:
+        """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
+        ledger = self.ledger
+        if group.matching and ledger.inverse_blocked(labels, group.matching):
+            return 0
+        room = ledger.near_room(constraints, labels)
+        if group.matching and ledger.carried:
+            room = min(room, ledger.carried_room(labels, group.matching))
+        for spread in constraints.spread:
+            if room == 0:
+                return 0
+            if spread.topology_key != HOSTNAME:
+                room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
+        return room
+
+    def host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+        """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
+        room = self._host_spread_room(constraints, bin_)
+        for near in constraints.anti:
+            if near.topology_key == HOSTNAME:
+                if bin_ is not None and self._matched_on(bin_, near.term):
+                    return 0
+                if near.matches_self:
+                    room = 1
+        for near in constraints.affinity:
+            if near.topology_key == HOSTNAME and not (bin_ is not None and self._matched_on(bin_, near.term)):
+                populated = self.ledger.populated_hosts.get(near.term, 0) > 0
+                if populated or not near.matches_self:
+                    return 0
+        if bin_ is not None and group.matching & self.ledger.host_mask:
+            room = min(room, self._inverse_host_room(bin_, group))
+        return room
+
+    def _host_spread_room(self, constraints: Constraints, bin_: Bin | None) -> int:
+        room = UNLIMITED
+        for spread in constraints.spread:
+            if spread.topology_key == HOSTNAME:
+                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
+                allowed = spread.max_skew - there
+                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
+        return room
+
+    def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
+        """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
+        hosts = group.matching & self.ledger.host_mask
+        for _, anti_mask, _ in bin_.residents:
+            if anti_mask & hosts:
+                return 0
+        room = UNLIMITED
+        for index in bin_.contents:
+            # A replica's level is not remembered on the node; required terms are the same at every level.
+            final = self.groups[index].constraints[-1]
+            if final.anti_mask & hosts:
+                return 0
+            for spread in final.spread:
+                if spread.topology_key == HOSTNAME and hosts >> spread.term & 1:
+                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
+        return room
+
+    def _matched_on(self, bin_: Bin, term: int) -> int:
+        matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
+        for index, count in bin_.contents.items():
+            if self.groups[index].matching >> term & 1:
+                matched += count
+        return matched

@@ -1,0 +1,88 @@
+"""What may still be taken: free units of reservations, what pools' limits and spot pools' shares leave.
+
+Copied freely for trials.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.resources import NODES
+from shared.core.solver.problem.catalogue import Market, Option
+
+UNLIMITED = 1 << 30
+
+
+class Supply:
+    """Counters of units and limits, and once shares are settled, of nodes in each spot pool."""
+
+    __slots__ = ("_spot_most", "_spot_nodes", "changes", "limits", "units")
+
+    def __init__(self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]) -> None:
+        self.units = dict(units)
+        self.limits = {pool: dict(left) for pool, left in limits.items()}
+        self.changes = 0  # so that whoever remembers an answer knows when it is old
+        self._spot_most: int | None = None
+        self._spot_nodes: Counter[OfferingKey] = Counter()
+
+    @classmethod
+    def of(cls, market: Market) -> "Supply":
+        """Return what a snapshot leaves: free units, and limits minus the capacity of the pools' nodes (R-57)."""
+        units: dict[str, int] = {}
+        for option in market.options:
+            if option.reservation is not None:
+                free = max(0, option.reservation.free_units)
+                units[option.reservation.id] = min(free, units.get(option.reservation.id, free))
+        limits: dict[str, dict[str, int]] = {}
+        for entry in market.entries:
+            if entry.pool.limits is not None:
+                limits[entry.pool.name] = dict(entry.pool.limits.items())
+        capacities = {item.name: item.capacity for item in market.snapshot.instance_types}
+        for node in market.snapshot.nodes if limits else ():
+            left = limits.get(node.node_pool_name)
+            if left is not None:
+                capacity = capacities.get(node.instance_type, node.allocatable)
+                for name in left:
+                    left[name] -= 1 if name == NODES else capacity[name]
+        return cls(units, limits)
+
+    def copy(self) -> "Supply":
+        """Return an independent copy."""
+        copied = Supply(self.units, self.limits)
+        if self._spot_most is not None:
+            copied.bound_spot(self._spot_most, self._spot_nodes)
+        return copied
+
+    def bound_spot(self, most: int, nodes: Mapping[OfferingKey, int]) -> None:
+        """Let no spot pool have more than ``most`` nodes from now on; ``nodes`` is what each has."""
+        self.changes += 1
+        self._spot_most, self._spot_nodes = most, Counter(nodes)
+
+    def spot_left(self, key: OfferingKey) -> int:
+        """Return how many more nodes the share of spot pools allows in this offering."""
+        if self._spot_most is None or key.capacity_type is not CapacityType.SPOT:
+            return UNLIMITED
+        return max(0, self._spot_most - self._spot_nodes[key])
+
+    def nodes_left(self, option: Option) -> int:
+        """Return how many more nodes of the option units, limits and shares allow."""
+        left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.id])
+        limits = self.limits.get(option.entry.pool.name)
+        for name, amount in () if limits is None else limits.items():
+            needed = 1 if name == NODES else option.instance_type.capacity[name]
+            if needed > 0:
+                left = min(left, max(0, amount // needed))
+        return left if self._spot_most is None else min(left, self.spot_left(option.key))
+
+    def take(self, option: Option, count: int) -> None:
+        """Take ``count`` nodes of the option (negative: give them back)."""
+        self.changes += 1
+        if option.reservation is not None:
+            self.units[option.reservation.id] -= count
+        elif self._spot_most is not None:
+            self._spot_nodes[option.key] += count
+        limits = self.limits.get(option.entry.pool.name)
+        if limits is not None:
+            for name in limits:
+                limits[name] -= count * (1 if name == NODES else option.instance_type.capacity[name])
