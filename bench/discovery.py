@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
-from bench.ledger_ec2 import SimulatedClock
+from bench.planners.ec2 import SimulatedClock
 from embedded.ec2 import install
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore

@@ -14,11 +14,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from bench.catalogue import ec2_catalogue
-from bench.fleet import Fleet
 from bench.harness import Figures, fresh, peak_rss_mib, repeated
-from bench.ladder import ZONES, ladder
-from bench.world import NAMESPACE, node_class, node_pool
+from bench.worlds.catalogue import ec2_catalogue
+from bench.worlds.common import NAMESPACE, node_class, node_pool
+from bench.worlds.fleet import Fleet
+from bench.worlds.ladder import ZONES, ladder
 from shared.core.capacity.offerings import ReservedPrices
 from shared.core.disruption.decide import decide_disruption
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind

@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bench.ledger_ec2 import Chaos, SimulatedClock
-from bench.ledger_karpenter import KarpenterWorld
-from bench.ledger_threads import FastClock, ThreadedLedger
-from bench.ledger_world import LedgerWorld
+from bench.planners.ec2 import Chaos, SimulatedClock
+from bench.planners.karpenter import KarpenterWorld
+from bench.planners.threads import FastClock, ThreadedLedger
+from bench.planners.world import LedgerWorld
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore

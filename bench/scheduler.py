@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.catalogue import ec2_catalogue
 from bench.harness import Figures, fresh, medians, peak_rss_mib
-from bench.karpenter_port import Outcome, provision
-from bench.ladder import price_micro_usd
-from bench.mix import Mix, mix_snapshot
-from bench.world import NOW
-from bench.worlds import WORLDS
+from bench.karpenter.port import Outcome, provision
+from bench.worlds.cases import WORLDS
+from bench.worlds.catalogue import ec2_catalogue
+from bench.worlds.common import NOW
+from bench.worlds.ladder import price_micro_usd
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
 from shared.core.model.plan import Plan
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.ledger_ec2 import Chaos, SimulatedClock
-from bench.ledger_threads import FastClock, ThreadedLedger
-from bench.ledger_world import LedgerWorld
+from bench.planners.ec2 import Chaos, SimulatedClock
+from bench.planners.threads import FastClock, ThreadedLedger
+from bench.planners.world import LedgerWorld
 from tests.adapters.stores import dynamodb_stores
 from tests.fakes.state import MemoryState
 

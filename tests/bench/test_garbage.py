@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bench.mix import Mix, mix_snapshot
-from bench.world import NOW
-from bench.worlds import WORLDS
+from bench.worlds.cases import WORLDS
+from bench.worlds.common import NOW
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot

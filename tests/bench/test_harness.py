@@ -10,10 +10,10 @@ import pytest
 
 from bench import scheduler
 from bench.__main__ import benches, main
-from bench.catalogue import GPU, ec2_catalogue
 from bench.harness import fresh, medians
-from bench.ladder import price_micro_usd
-from bench.mix import Mix, mix_snapshot
+from bench.worlds.catalogue import GPU, ec2_catalogue
+from bench.worlds.ladder import price_micro_usd
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps, loads
 
@@ -40,7 +40,7 @@ def test_a_fresh_process_is_another_process() -> None:
 def test_the_scheduler_bench_is_found_and_helpers_are_not() -> None:
     names = [name for name, _ in benches()]
     assert "scheduler" in names
-    assert not {"catalogue", "harness", "karpenter_port"} & set(names)
+    assert not {"worlds", "harness", "karpenter"} & set(names)
 
 
 def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

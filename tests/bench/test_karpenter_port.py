@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bench.karpenter_port import provision
-from bench.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
-from bench.mix import Mix, mix_snapshot, tuned_pools
-from bench.world import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
-from bench.worlds import WORLDS
+from bench.karpenter.port import provision
+from bench.worlds.cases import WORLDS
+from bench.worlds.common import ALL_CAPACITY_TYPES, NAMESPACE, NOW, counted, node_pool, one_of
+from bench.worlds.ladder import diverse_snapshot, ladder, preference_snapshot, snapshot
+from bench.worlds.mix import Mix, mix_snapshot, tuned_pools
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.workload import AffinityTerm, LabelSelector, Workload
 from shared.core.scheduling_terms import labels

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.karpenter_port import provision
-from bench.ladder import diverse_snapshot
-from bench.mix import Mix, mix_snapshot
-from bench.worlds import reserved_ladder
+from bench.karpenter.port import provision
+from bench.worlds.cases import reserved_ladder
+from bench.worlds.ladder import diverse_snapshot
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.policy import SchedulingPolicy

@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 
-from bench.mix import Mix, mix_snapshot
-from bench.world import NOW as BENCH_NOW
+from bench.worlds.common import NOW as BENCH_NOW
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
 from shared.core.checking.facts import Facts
 from shared.core.checking.totals import placed_counts

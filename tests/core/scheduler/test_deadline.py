@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.ladder import diverse_snapshot
+from bench.worlds.ladder import diverse_snapshot
 from shared.core.checker import check
 from shared.core.model.plan import Plan, ReasonCode
 from shared.core.model.snapshot import Snapshot

@@ -6,8 +6,8 @@ from types import FrameType
 
 import pytest
 
-from bench.ladder import diverse_snapshot
-from bench.worlds import half_limited
+from bench.worlds.cases import half_limited
+from bench.worlds.ladder import diverse_snapshot
 from shared.core.checker import check
 from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import SchedulingPolicy

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.mix import Mix, mix_snapshot
+from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduler import solve
 from shared.core.solver import pattern_packing

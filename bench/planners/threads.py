@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from bench.harness import tell
-from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
+from bench.planners.values import KEY, START, Stores, demand, facts, planned_claim
 from shared.core.capacity.ledger import COUNT_LAG
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import ClaimState, NodeClaim

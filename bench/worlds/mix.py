@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bench.catalogue import GPU, Catalogue, ec2_catalogue
-from bench.world import NAMESPACE, NOW, node_class, node_pool, one_of
+from bench.worlds.catalogue import GPU, Catalogue, ec2_catalogue
+from bench.worlds.common import NAMESPACE, NOW, node_class, node_pool, one_of
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_pool import NodePool

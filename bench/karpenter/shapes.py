@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from bench.karpenter_index import Index
-from bench.karpenter_topology import Group, GroupKey, Kind, Topology
+from bench.karpenter.index import Index
+from bench.karpenter.topology import Group, GroupKey, Kind, Topology
 from shared.core.model.workload import AffinityTerm, Demand, WhenUnsatisfiable, Workload
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import PODS

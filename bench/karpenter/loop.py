@@ -5,9 +5,9 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bench.karpenter_index import Index
-from bench.karpenter_shapes import Shape
-from bench.karpenter_topology import Kind, Topology
+from bench.karpenter.index import Index
+from bench.karpenter.shapes import Shape
+from bench.karpenter.topology import Kind, Topology
 from shared.core.model.node_pool import NodePool
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement

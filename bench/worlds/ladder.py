@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from bench.world import NAMESPACE, NOW, counted, node_class, node_pool, one_of, single
+from bench.worlds.common import NAMESPACE, NOW, counted, node_class, node_pool, one_of, single
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import (

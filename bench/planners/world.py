@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from bench.ledger_ec2 import Chaos, Ec2Reservation, Figures, SimulatedClock
-from bench.ledger_values import KEY, START, Stores, demand, facts, planned_claim
+from bench.planners.ec2 import Chaos, Ec2Reservation, Figures, SimulatedClock
+from bench.planners.values import KEY, START, Stores, demand, facts, planned_claim
 from shared.core.capacity.ledger import COUNT_LAG, holds_open_lease
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import ClaimState, NodeClaim

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from bench.ledger_values import START
+from bench.planners.values import START
 
 
 @dataclass

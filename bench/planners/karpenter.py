@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from bench.ledger_ec2 import Chaos, Ec2Reservation, Figures
-from bench.ledger_values import START
+from bench.planners.ec2 import Chaos, Ec2Reservation, Figures
+from bench.planners.values import START
 from shared.core.capacity.ledger import COUNT_LAG
 
 

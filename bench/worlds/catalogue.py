@@ -55,7 +55,7 @@ def _gpus(description: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _modelled_price(name: str, description: Mapping[str, Any], model: Mapping[str, Any]) -> int:
-    """Price one type by the formula of ``data/price_model.json``, in micro-USD an hour."""
+    """Price one type by the formula of ``worlds/data/price_model.json``, in micro-USD an hour."""
     match = _NAME.fullmatch(name)
     assert match is not None
     generation, variant = int(match[2]), match[3]

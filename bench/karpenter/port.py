@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 
-from bench.karpenter_index import Index, PortOffering
-from bench.karpenter_loop import Claim, Loop
-from bench.karpenter_shapes import all_shapes
-from bench.karpenter_topology import Topology
+from bench.karpenter.index import Index, PortOffering
+from bench.karpenter.loop import Claim, Loop
+from bench.karpenter.shapes import all_shapes
+from bench.karpenter.topology import Topology
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot

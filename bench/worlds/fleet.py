@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from bench.world import NODE_CLASS, NOW
+from bench.worlds.common import NODE_CLASS, NOW
 from shared.core.capacity.offerings import reservation_labels
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from bench import ladder
-from bench.mix import Mix, mix_snapshot, tuned_pools
-from bench.world import NAMESPACE, counted, node_class, node_pool
+from bench.worlds import ladder
+from bench.worlds.common import NAMESPACE, counted, node_class, node_pool
+from bench.worlds.mix import Mix, mix_snapshot, tuned_pools
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_pool import NodePool

@@ -1,0 +1,1 @@
+"""Karpenter's scheduling loop, ported: the peer of our scheduler in the benches."""
