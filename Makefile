@@ -33,8 +33,9 @@ RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
 RING_bench := tests/bench
+RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit exhaustive component template emulator deployed bench style
+RINGS := unit exhaustive component template emulator deployed bench site style
 # A file is one worker's, because what is expensive is made once a module.
 PYTEST := python -m pytest -n auto --dist loadfile --durations=20
 
@@ -42,7 +43,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play test check synth bench bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play test check synth docs bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +69,11 @@ check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidines
 synth: setup $(NODE_TOOLS) ## write the CloudFormation templates and assets to cdk.out
 	@CDK_CONTEXT_JSON='{"deployment": "$(DEPLOYMENT)"}' python app.py
 	@echo "cdk.out: $$(ls cdk.out/*.template.json)"
+
+docs: setup $(NODE_TOOLS) ## build the documents as a site, .build/docs/index.html; a broken link fails
+	@python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .build/doctrees . .build/docs
+	@cp .build/docs/README.html .build/docs/index.html
+	@echo .build/docs/index.html
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)

@@ -52,7 +52,7 @@ def _reference() -> str:
         "# Reference: manifests, settings, messages, events",
         "",
         "Generated from the models by `python docs/generate.py`. How to use them: [manifests.md](manifests.md).",
-        "JSON Schemas: [schemas/](schemas/).",
+        "JSON Schemas: `docs/schemas/`.",
         "",
     ]
     lines += ["## Manifests", ""]

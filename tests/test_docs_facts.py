@@ -1,5 +1,6 @@
 """What documents say of this repository is so: paths, tables, names."""
 
+import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -87,6 +88,32 @@ def test_rules_that_comments_name_are_told() -> None:
     }
     assert len(named) > len({path for path, _ in named}) > 1
     assert {(path, rule) for path, rule in named if rule not in told} == set()
+
+
+def names_in(module: Path) -> set[str]:
+    """Return what a module defines: its functions, classes and constants, and the methods of its classes."""
+    found = set()
+    for node in ast.parse(module.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.AnnAssign | ast.Assign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+            methods = node.body if isinstance(node, ast.ClassDef) else []
+            found |= {f"{node.name}.{part.name}" for part in methods if isinstance(part, ast.FunctionDef)}
+    return found
+
+
+def test_the_page_about_the_code_leads_to_what_exists() -> None:
+    """A path and, beside it or in the next column, what to look for there."""
+    page = (ROOT / "docs" / "code.md").read_text(encoding="utf-8")
+    told = [
+        (path, name)
+        for path, names in re.findall(r"`([\w/]+\.py)` (?:\| )?((?:`[\w.]+`(?:, )?)+)", page)
+        for name in re.findall(r"`([\w.]+)`", names)
+    ]
+    assert len(told) > 40
+    assert [(path, name) for path, name in told if name not in names_in(ROOT / path)] == []
 
 
 def anchors(page: Path) -> set[str]:
