@@ -12,7 +12,9 @@ from typing import Any
 
 from ministack import app
 
-from embedded import delivery, ec2, provisioners, services
+from embedded import delivery, ec2, services
+from embedded.cloudformation import events as stack_events
+from embedded.cloudformation import provisioners
 from embedded.control import ControlServer, JsonObject
 from embedded.ec2_gate import Ec2Gate
 from embedded.emulated_time import services as services_in_time
@@ -92,6 +94,7 @@ class Host:
         delivery.install()
         policies.install()
         provisioners.install(self.ec2)
+        stack_events.install(self.clock)
         TableBackups().install()
         gate = Ec2Gate(self.ec2, ACCOUNT_ID, REGION)
         Router(self.faults, self.ec2, gate, self.runtime.environment_of).install()

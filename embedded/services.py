@@ -1,7 +1,7 @@
 """What is replaced inside MiniStack: its Python executor, and the places where it is less than AWS.
 
 MiniStack has no public extension points, so the names used here are private; its version is pinned exactly. This
-module, ``emulated_time``, ``functions``, ``router`` and ``provisioners`` know its inside.
+module, ``emulated_time``, ``functions``, ``router`` and ``cloudformation`` know its inside.
 """
 
 # ruff: noqa: SLF001 - see above

@@ -174,12 +174,16 @@ class Schedules(Construct):
                 age = Duration.minutes(settings.every_min) if settings.every_min < MINUTES_A_DAY / 4 else None
                 target = targets.LambdaFunction(functions[function], max_event_age=age, dead_letter_queue=undelivered)
                 self.by_function[function] = self._every(output_name(function), settings.every_min, target)
-        # A new deployment must not wait half a day for its catalogue.
+        # A new deployment must not wait half a day for its catalogue, nor minutes for the marks on its tables, before
+        # which nothing is ended by choice. Should the rule be too young to see its own stack, schedules make up for it.
         events.Rule(
             self,
             "Deployed",
             event_pattern=_deployment_done(Stack.of(self)),
-            targets=[targets.LambdaFunction(functions[Function.DISCOVER_OFFERINGS], dead_letter_queue=undelivered)],
+            targets=[
+                targets.LambdaFunction(functions[function], dead_letter_queue=undelivered)
+                for function in (Function.DISCOVER_OFFERINGS, Function.COLLECT)
+            ],
         )
         # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
         wake_up = targets.SqsQueue(

@@ -88,9 +88,8 @@ class DeployedReservoir:
             make_network(self.aws)
         self._report("deploying")
         (self.outputs,) = deploy(assembly, self.aws.client, self._report).values()
-        if not self.goes_on:
-            # As its schedule would in five minutes: it marks the tables; before that nothing is ended by choice.
-            self.invoke(Function.COLLECT)
+        # CloudFormation's event has woken those that a new deployment waits for: the catalogue and the tables' marks.
+        self.aws.clock.settle()
 
     def invoke(self, function: Function) -> None:
         """Call a function as its schedule would; what it writes when it fails is in the error."""

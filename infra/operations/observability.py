@@ -43,8 +43,8 @@ MISSED_MINUTES: Final = 5
 MISSED_PASSES: Final = 3
 MINUTES_AN_HOUR: Final = 60
 MISSED_HOURS_MORE: Final = 2  # than there are between two passes
-# Woken by nothing but their schedules: when they do not run, the schedule is off, or Lambda has no concurrency for
-# them. The others are woken by messages, events and timers too, so that their schedules are watched beside them.
+# Woken by their schedules, and by a deployment: when they do not run, the schedule is off, or Lambda has no concurrency
+# for them. The others are woken by messages, events and timers too, so that their schedules are watched beside them.
 WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.DISCOVER_OFFERINGS)
 
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.

@@ -76,9 +76,8 @@ class World:
         return reservation_id
 
     def discover(self) -> None:
-        """Read instance types, prices and reservations now instead of at the next schedule."""
-        for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS):
-            self.reservoir.invoke(function)
+        """Read reservations and classes now instead of at the next schedule; instance types have been, by then."""
+        self.reservoir.invoke(Function.DISCOVER_RESERVATIONS)
 
     def command(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run the command line against this deployment."""

@@ -49,6 +49,26 @@ def test_ec2s_own_events_are_on_the_default_bus_with_id_time_and_resources(resou
     ec2.terminate_instances(InstanceIds=[instance_id])
 
 
+def test_every_status_of_a_stack_is_told(resources: Resources) -> None:
+    url, arn = resources.queue()
+    _rule(resources, arn, EventPattern=json.dumps({"source": ["aws.cloudformation"]}))
+    cloudformation, name = resources.aws.client("cloudformation"), unique("stack")
+    template = json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}})
+    stack_id = cloudformation.create_stack(StackName=name, TemplateBody=template)["StackId"]
+    events = [json.loads(body) for body in resources.bodies(url, 2)]
+    cloudformation.delete_stack(StackName=name)
+    events += [json.loads(body) for body in resources.bodies(url, 2)]
+    assert {event["detail-type"] for event in events} == {"CloudFormation Stack Status Change"}
+    assert {event["detail"]["stack-id"] for event in events} == {stack_id}
+    assert {(event["source"], *event["resources"]) for event in events} == {("aws.cloudformation", stack_id)}
+    assert [event["detail"]["status-details"]["status"] for event in events] == [
+        "CREATE_IN_PROGRESS",
+        "CREATE_COMPLETE",
+        "DELETE_IN_PROGRESS",
+        "DELETE_COMPLETE",
+    ]
+
+
 def test_nobody_can_put_events_in_the_name_of_aws(resources: Resources) -> None:
     answer = resources.events.put_events(Entries=[{"Source": "aws.ec2", "DetailType": "x", "Detail": "{}"}])
     assert answer["Entries"][0]["ErrorCode"] == "NotAuthorizedForSourceException"

@@ -228,7 +228,7 @@ def test_what_happens_to_reservations_wakes_discovery_which_alone_wakes_the_plan
         assert "functions.discover_reservations.handler.handler" in handlers, pattern
 
 
-def test_a_finished_deployment_discovers_what_can_be_bought(resources: Resources) -> None:
+def test_a_finished_deployment_discovers_what_can_be_bought_and_marks_its_tables(resources: Resources) -> None:
     (rule,) = (
         properties
         for properties in of_type(resources, "AWS::Events::Rule").values()
@@ -236,6 +236,5 @@ def test_a_finished_deployment_discovers_what_can_be_bought(resources: Resources
     )
     (prefix,) = rule["EventPattern"]["detail"]["stack-id"]
     assert as_reported(prefix["prefix"]).endswith(":stack/Reservoir/")
-    (target,) = rule["Targets"]
-    handler = resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"]
-    assert handler == "functions.discover_offerings.handler.handler"
+    woken = {resources[target["Arn"]["Fn::GetAtt"][0]]["Properties"]["Handler"] for target in rule["Targets"]}
+    assert woken == {"functions.discover_offerings.handler.handler", "functions.collect.handler.handler"}

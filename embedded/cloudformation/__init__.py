@@ -1,0 +1,1 @@
+"""What MiniStack's CloudFormation leaves out: kinds of resources, and the events of stacks."""
