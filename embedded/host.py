@@ -23,7 +23,7 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import policies
+from embedded.front import dynamodb_keys, policies
 from embedded.front.server import serve
 from embedded.functions import concurrency
 from embedded.functions.events import AsynchronousInvocations
@@ -93,6 +93,7 @@ class Host:
         self.governor.watch(Ec2Agenda(self.ec2), Schedules(), QueuedMessages(self._backoff), self._events)
         delivery.install()
         policies.install()
+        dynamodb_keys.install()
         provisioners.install(self.ec2)
         stack_events.install(self.clock)
         TableBackups().install()

@@ -48,6 +48,8 @@ LEASE_KEY: Final = "leased_reservation_id"
 # The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
 MARK_ROW: Final = "#mark"
 MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY)
+# In NodeClaims, what ended within the hour: one row a kind. No claim's id begins with "#".
+ENDINGS_ROW_PREFIX: Final = "#endings "
 
 
 # The partition key of each index.

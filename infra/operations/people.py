@@ -16,7 +16,7 @@ from constructs import Construct
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes
-from shared.names import Queue, Table
+from shared.names import ENDINGS_ROW_PREFIX, Queue, Table
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
@@ -105,8 +105,15 @@ def _operator(
     )
     yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
     yield Grant(
+        "LiftEnvelope",
+        "Lets more end than the safety envelope allows, once; no row of a node can be written.",
+        ["dynamodb:PutItem"],
+        [resources.tables[Table.NODE_CLAIMS].table_arn],
+        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [f"{ENDINGS_ROW_PREFIX}*"]}},
+    )
+    yield Grant(
         "TellOfChanges",
-        "A change of policy is published on the bus.",
+        "A change of policy is published on the bus, and who lifts the envelope.",
         ["events:PutEvents"],
         [resources.bus.event_bus_arn],
     )

@@ -1,9 +1,7 @@
 """What stands between a deployment and those who may do something in its account, on the deployed stack."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import count
 from pathlib import Path
@@ -12,9 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from embedded.reservoir import ROOT
 from infra.naming import function_name
 from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table
+from tests.deployed.people import Person, all_refused, refusal
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
 
@@ -23,55 +21,6 @@ pytestmark = pytest.mark.embedded
 TOPIC = "arn:aws:sns:us-east-1:123456789012:alarms"
 SETTINGS = {"alarmTopic": TOPIC}
 NUMBERS = count(1)
-
-
-class Person:
-    """A user with policies, and nothing else."""
-
-    def __init__(
-        self, world: World, *, managed: tuple[str, ...] = (), statements: tuple[dict[str, Any], ...] = ()
-    ) -> None:
-        self._world = world
-        iam = world.aws.client("iam")
-        name = f"person-{next(NUMBERS)}"
-        iam.create_user(UserName=name)
-        for policy in managed:
-            iam.attach_user_policy(UserName=name, PolicyArn=world.reservoir.outputs[f"{policy}PolicyArn"])
-        if statements:
-            document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
-            iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
-        key = iam.create_access_key(UserName=name)["AccessKey"]
-        self._key = {"aws_access_key_id": key["AccessKeyId"], "aws_secret_access_key": key["SecretAccessKey"]}
-
-    def client(self, service: str) -> Any:
-        return self._world.aws.client(service, **self._key)
-
-    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        """Run the command line with this person's credentials."""
-        credentials = {name.upper(): value for name, value in self._key.items()}
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "reservoir", *arguments],
-            cwd=ROOT,
-            env={**self._world.reservoir.environment(), **credentials},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-
-def refusal(error: ClientError) -> str:
-    """Return what was refused; anything but a denial fails the test."""
-    code = error.response["Error"]["Code"]
-    assert code in ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation"), code
-    return str(error.response["Error"]["Message"])
-
-
-def all_refused(calls: Iterable[Callable[[], Any]]) -> None:
-    """Call each; one that is not denied fails the test."""
-    for call in calls:
-        with pytest.raises(ClientError) as error:
-            call()
-        assert refusal(error.value)
 
 
 def policy_statements(world: World, function: Function) -> tuple[dict[str, Any], ...]:
@@ -245,6 +194,9 @@ def test_an_instance_whose_key_the_deployment_does_not_know_ends_and_the_class_w
     )
 
 
+LIFT = ("envelope", "lift", "orphans", "--count", "1", "--reason", "OPS-123", "--yes")
+
+
 @pytest.fixture
 def tables(world: World) -> dict[Table, str]:
     return {table: world.output(table.value) for table in Table}
@@ -268,6 +220,7 @@ def test_a_sender_sends_demand_and_nothing_else(world: World, tables: dict[Table
         lambda: sender.client("lambda").invoke(FunctionName="Reservoir-collect"),
     ]
     all_refused(refused)
+    assert "AccessDenied" in sender.command(*LIFT).stderr
 
 
 def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
@@ -276,6 +229,7 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     viewer = Person(world, managed=("Viewer",))
     explained = viewer.command("explain", "workload", "story/nobody-sent-this")
     assert "is not known" in explained.stderr
+    assert "orphans: open" in viewer.command("envelope", "show").stdout
     dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
     for table in set(Table) - {Table.POLICY}:
         dynamodb.get_item(TableName=tables[table], Key=key)
@@ -290,7 +244,10 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     ]
     all_refused(calls)
     manifests = write_manifests(tmp_path, one_type_pool("seen", "m5.large", ["on-demand"]))
-    assert viewer.command("apply", "-f", str(manifests)).returncode != 0
+    for refused in (("apply", "-f", str(manifests)), LIFT):
+        done = viewer.command(*refused)
+        assert done.returncode != 0
+        assert "AccessDenied" in done.stderr
 
 
 def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
@@ -318,3 +275,39 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
         lambda: sqs.send_message(QueueUrl=world.output(Queue.REACTIONS.value), MessageBody="{}"),
     ]
     all_refused(calls)
+
+
+def test_an_operator_lifts_the_envelope_and_writes_no_other_row_of_the_nodes(
+    world: World, tables: dict[Table, str]
+) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    lifted = operator.command(*LIFT)
+    assert lifted.returncode == 0, lifted.stderr
+    assert f"by {operator.arn} for 1" in operator.command("envelope", "show").stdout
+    dynamodb, nodes = operator.client("dynamodb"), tables[Table.NODE_CLAIMS]
+    tally, node, mark = ({"id": {"S": key}} for key in ("#endings orphans", "nc-1", "#mark"))
+    calls: list[Callable[[], Any]] = [
+        lambda: dynamodb.put_item(TableName=nodes, Item=node),
+        lambda: dynamodb.put_item(TableName=nodes, Item=mark),
+        lambda: dynamodb.transact_write_items(
+            TransactItems=[{"Put": {"TableName": nodes, "Item": row}} for row in (tally, node)]
+        ),
+        lambda: dynamodb.update_item(TableName=nodes, Key=tally),
+        lambda: dynamodb.delete_item(TableName=nodes, Key=tally),
+        lambda: dynamodb.put_item(TableName=tables[Table.WORKLOADS], Item=tally),
+    ]
+    all_refused(calls)
+    adopted = operator.command("tables", "adopt", "--reason", "OPS-123", "--yes")
+    assert "AccessDenied" in adopted.stderr
+
+
+def test_the_collector_marks_the_policy_table_and_writes_no_policy(world: World, tables: dict[Table, str]) -> None:
+    collector = Person(world, statements=policy_statements(world, Function.COLLECT))
+    dynamodb, policy = collector.client("dynamodb"), tables[Table.POLICY]
+    calls: list[Callable[[], Any]] = [
+        lambda: dynamodb.put_item(TableName=policy, Item={"id": {"S": "NodePool/operated"}}),
+        lambda: dynamodb.delete_item(TableName=policy, Key={"id": {"S": "#mark"}}),
+    ]
+    all_refused(calls)
+    with pytest.raises(dynamodb.exceptions.ConditionalCheckFailedException):  # it may, and the mark is there
+        dynamodb.put_item(TableName=policy, Item={"id": {"S": "#mark"}}, ConditionExpression="attribute_not_exists(id)")

@@ -1,6 +1,6 @@
 """Tallies of endings in the NodeClaims table, one row a kind; every function that ends something writes it anyway."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
@@ -18,14 +18,12 @@ from shared.adapters.dynamodb.table import (
 from shared.core.safety.endings import EndingKind
 from shared.core.safety.tally import Tally
 from shared.core.serialisation.json_codec import dumps, loads
-from shared.names import KEY
+from shared.names import ENDINGS_ROW_PREFIX, KEY
 from shared.ports.safety import StoredTally, UnreadableRowError
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
-
-_PREFIX: Final = "#endings "  # no claim's id begins with "#"
 
 
 class DynamoDbTallies:
@@ -38,7 +36,7 @@ class DynamoDbTallies:
 
     def get(self, kind: EndingKind) -> StoredTally:
         """Return the kind's tally."""
-        row = self._table.get(_PREFIX + kind, self._clock.now())
+        row = self._table.get(ENDINGS_ROW_PREFIX + kind, self._clock.now())
         if row is None:
             return StoredTally(Tally(kind), None)
         try:
@@ -52,7 +50,7 @@ class DynamoDbTallies:
         condition = expression.absent() if expected_revision is None else expression.at(REVISION, expected_revision)
         row = attributes(
             {
-                KEY: _PREFIX + tally.kind,
+                KEY: ENDINGS_ROW_PREFIX + tally.kind,
                 FORM: CURRENT_FORM,
                 DATA: dumps(tally),
                 REVISION: (expected_revision or 0) + 1,
