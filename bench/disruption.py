@@ -44,7 +44,6 @@ _CPUS: Final = (250, 500, 1000, 2000)
 _GIB_PER_CPU: Final = (1, 2, 4, 8)
 _PASSES_MAX: Final = 60
 _QUIET_PASSES: Final = 3  # each begins at other nodes
-_ITERATIONS: Final = 3
 # What a node costs beside its price is left out, so that what is compared is prices alone.
 _BARE: Final = SchedulingPolicy(node_overhead_micro_usd_per_hour=0)
 
@@ -138,7 +137,7 @@ def packed_anew(it: Fleet) -> Plan:
     demands = tuple(Demand(it.workloads[key], count, it.now) for key, count in sorted(it.replicas().items()))
     free = tuple(replace(each, free_units=each.total_count) for each in it.reservations)
     anew = replace(it.snapshot(demands), nodes=(), reservations=free)
-    plan = solve(anew, now=it.now, policy=replace(_BARE, with_certificate=True, iterations=_ITERATIONS))
+    plan = solve(anew, now=it.now, policy=replace(_BARE, with_certificate=True))
     assert not plan.unplaced
     return plan
 

@@ -25,7 +25,6 @@ from shared.runtime.garbage import collection_paused
 
 RUNS = 3
 POLISHING_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
-POLISHING_ITERATIONS = 1
 _USD_ATTO = 10**18
 _REPLICAS = (1000, 10_000, 100_000)
 _SHAPES = (100, 300, 1000)
@@ -65,21 +64,19 @@ def prepare_mix(replicas: str, shapes: str, path: str) -> Figures:
     return {}
 
 
-def ours(path: str, preferences: str, iterations: str) -> Figures:
+def ours(path: str, preferences: str, form: str) -> Figures:
     """Parse, solve, check and write one snapshot, without the collector of cyclic garbage, as the planner does."""
     text = Path(path).read_text()
     with collection_paused():
-        return _pass(text, preferences, int(iterations))
+        return _pass(text, preferences, is_polished=form == "polished")
 
 
-def _pass(text: str, preferences: str, iterations: int) -> Figures:
+def _pass(text: str, preferences: str, *, is_polished: bool) -> Figures:
     started, started_cpu = time.perf_counter(), time.process_time()
     snapshot = loads(Snapshot, text)
     parsed, parsed_cpu = time.perf_counter(), time.process_time()
-    is_polished = iterations > 0
     policy = SchedulingPolicy(
         preference_policy=PreferencePolicy(preferences),
-        iterations=iterations,
         with_certificate=is_polished,
         expired=lambda: time.process_time() - started_cpu > POLISHING_S,
     )
@@ -162,13 +159,13 @@ def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
     world = WORLDS[case]
     path = str(Path(folder) / f"{seed}.json")
     figures = fresh("bench.scheduler:prepare", case, str(seed), path)
-    first = medians([fresh("bench.scheduler:ours", path, world.preferences, "0") for _ in range(runs)])
+    first = medians([fresh("bench.scheduler:ours", path, world.preferences, "first") for _ in range(runs)])
     renamed = {"plan_s": "first_plan_s", "plan_cpu_s": "first_plan_cpu_s"}
     renamed |= {"solve_s": "first_solve_s", "solve_cpu_s": "first_solve_cpu_s"}
     figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
     bound = _number(first["bound_usd_per_hour"])
     if world.is_polished:
-        polished = fresh("bench.scheduler:ours", path, world.preferences, str(POLISHING_ITERATIONS))
+        polished = fresh("bench.scheduler:ours", path, world.preferences, "polished")
         bound = _number(polished["bound_usd_per_hour"])
         figures |= {
             "polished_plan_s": polished["plan_s"],
@@ -243,7 +240,7 @@ def _scaling() -> Figures:
             for size in sizes:
                 replicas, shapes = (size, 200) if name == "replicas" else (10_000, size)
                 fresh("bench.scheduler:prepare_mix", str(replicas), str(shapes), path)
-                runs = [fresh("bench.scheduler:ours", path, "Respect", "0") for _ in range(RUNS)]
+                runs = [fresh("bench.scheduler:ours", path, "Respect", "first") for _ in range(RUNS)]
                 times.append(float(str(medians(runs)["solve_cpu_s"])))
                 found[f"solve_cpu_{size}_{name}_s"] = times[-1]
             found[f"exponent_in_{name}"] = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])

@@ -55,7 +55,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     facts = NodeFacts(market, demands)
     choices = Choices(market, demands)
     best = _best(lambda: State(market, demands, facts), choices)
-    plan = emit(best, Reasons(best), (), max(1, policy.iterations))
+    plan = emit(best, Reasons(best))
     return _certified(plan, best, State(market, demands, facts)) if policy.with_certificate else plan
 
 

@@ -91,5 +91,4 @@ class Plan:
     unplaced: tuple[UnplacedReplicas, ...] = ()
     cost_atto_usd_per_hour: int = 0
     lower_bound_atto_usd_per_hour: int | None = None
-    iterations: int = 0
     notes: tuple[str, ...] = ()

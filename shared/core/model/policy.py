@@ -41,7 +41,7 @@ class SchedulingPolicy:
     ``spot_to_spot_consolidation``: whether spot nodes may be replaced by cheaper spot nodes (R-181).
     ``reserved_floor_percent``: replicas that would use less than this part of a reserved slot, and can be bought
     elsewhere, leave the slot alone; 0 keeps rule 3 without exception.
-    ``iterations`` bounds improvement passes (deterministic); ``expired`` is asked between steps (a deadline).
+    ``expired`` is asked between steps (a deadline). ``with_certificate``: improve the first plan, and bound its cost.
     """
 
     node_overhead_micro_usd_per_hour: int = 2_000
@@ -53,6 +53,5 @@ class SchedulingPolicy:
     spot_to_spot_consolidation: bool = False
     reserved_floor_percent: int = 0
     alternatives_max: int = 60
-    iterations: int = 1
     expired: Callable[[], bool] = _never
     with_certificate: bool = False

@@ -1,18 +1,16 @@
-"""The fast path: shapes are packed by counts in a few passes, and the best pass becomes nodes (docs/scheduler.md)."""
+"""The fast path: shapes are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from shared.core.model.policy import SchedulingPolicy
 from shared.core.solver.insertion.insert import Placer
 from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.disaggregation import Expansion
-from shared.core.solver.packing.feedback import adjusted
 from shared.core.solver.packing.item_types import Candidates, build_shapes
 from shared.core.solver.packing.item_values import add_slot_worth, worths
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.packing.reserved_units import TRIALS, TRIALS_TO_MIX, with_reserved
+from shared.core.solver.packing.reserved_units import with_reserved
 from shared.core.solver.problem.components import Part
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.min_values import MinValues
@@ -61,11 +59,11 @@ def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
     base = Packing(shapes, worth, state.supply, policy.expired)
     base.floor_percent, base.buyable = policy.reserved_floor_percent, candidates.buyable
     _fill_room(base, state.bins, candidates, placer.choices.min_values)
-    passes = _passes(base, worth, candidates, policy)
+    best = _greedy(base, worth, candidates)
     if policy.with_certificate and not policy.expired():
         is_last = all(group.priority >= lots[0].group.priority for group in state.groups)
-        passes.extend(_polished(base, passes, worth, candidates, is_last=is_last))
-    best = min(passes, key=_quality)
+        polished = _polished(base, best, worth, candidates, is_last=is_last)
+        best = best if polished is None else min(best, polished, key=_quality)
     expansion = Expansion(state, shapes)
     for pattern in best.patterns:
         expansion.write(pattern)
@@ -90,46 +88,34 @@ def _fill_room(base: Packing, bins: Iterable[Bin], candidates: Candidates, min_v
     base.bought = bought
 
 
-def _passes(base: Packing, worth: Sequence[float], candidates: Candidates, policy: SchedulingPolicy) -> list[Packing]:
-    """Pack several times, each time with what the last pass taught about worths."""
-    passes: list[Packing] = []
-    adjusting = list(worth)
-    for _ in range(max(1, policy.iterations)):
-        packing = base.fork(adjusting)
-        variants = [packing]
-        if candidates.reserved and packing.active:
-            # What served the first pass serves the others.
-            # The polish combines contents better than mixing does, and starts best from what one trial found.
-            may_mix = not policy.with_certificate
-            trials = (passes[0].trial,) if passes else TRIALS_TO_MIX if may_mix else TRIALS
-            variants = with_reserved(packing, candidates, adjusting, trials, may_mix=may_mix)
-        for variant in variants:
-            buy_rest(variant, candidates)
-        packing = min(variants, key=_quality)
-        passes.append(packing)
-        if policy.expired() or not base.active:
-            break
-        adjusting = adjusted(adjusting, packing)
-    return passes
+def _greedy(base: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
+    """Use reserved units, then buy; where units can be used in several ways, the one after which least is bought."""
+    packing = base.fork(worth)
+    variants = [packing]
+    if candidates.reserved and packing.active:
+        variants = with_reserved(packing, candidates, worth)
+    for variant in variants:
+        buy_rest(variant, candidates)
+    return min(variants, key=_quality)
 
 
 def _polished(
-    base: Packing, passes: Sequence[Packing], worth: Sequence[float], candidates: Candidates, *, is_last: bool
-) -> list[Packing]:
-    """Return the packing that a linear program makes of the passes, if HiGHS is there and finds one.
+    base: Packing, greedy: Packing, worth: Sequence[float], candidates: Candidates, *, is_last: bool
+) -> Packing | None:
+    """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
     Unless these replicas are the last, who has reserved units stays: the program would take the fewest units, whatever
     they leave to the less important, and fill what is bought before it.
     """
-    base.follow(min(passes, key=_quality), on_units=not is_last)
+    base.follow(greedy, on_units=not is_last)
     if not base.active:
-        return []
+        return None
     try:
         patterns = import_module("shared.core.solver.column_generation.restricted_master")
     except ModuleNotFoundError:
-        return []  # the plan says by its missing certificate that it was not polished
-    packing: Packing | None = patterns.combined(base, passes, worth, candidates)
-    return [] if packing is None else [packing]
+        return None  # the plan says by its missing certificate that it was not polished
+    packing: Packing | None = patterns.combined(base, greedy, worth, candidates)
+    return packing
 
 
 def _quality(packing: Packing) -> tuple[int, float]:

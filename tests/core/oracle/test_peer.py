@@ -48,6 +48,6 @@ def test_never_dearer_than_the_port(name: str) -> None:
 def test_rules_over_zones_hold_where_rules_over_hosts_keep_many_from_their_nodes() -> None:
     """Replicas were dealt to zones evenly; those that hosts refuse stay in their zones, in whatever order."""
     snapshot = reserved_ladder(1, 5000, 0)
-    plan = solve(snapshot, now=NOW, policy=SchedulingPolicy(iterations=0))
+    plan = solve(snapshot, now=NOW, policy=SchedulingPolicy())
     assert not plan.unplaced
     assert check(snapshot, plan, now=NOW, policy=POLICY) == ()

@@ -22,7 +22,7 @@ from tests.core.oracle.brute_force import BruteForce
 from tests.core.oracle.instances import Features, instance
 from tests.core.scheduler.world import GIB, demand, fx_price, fx_type, plain, reservation, with_demand, workload
 
-FIRST, POLISHED = SchedulingPolicy(iterations=0), SchedulingPolicy(with_certificate=True)
+FIRST, POLISHED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
 FAMILIES = {
     "plain": Features(),
     "topology": Features(topology=True),

@@ -147,7 +147,7 @@ def plan_of(world: Snapshot, first: OfferingKey, *alternatives: OfferingKey) -> 
         {**good.labels, **own},
     )
     overhead = POLICY.node_overhead_micro_usd_per_hour * 10**12
-    return Plan((launch,), cost_atto_usd_per_hour=price + overhead, iterations=1)
+    return Plan((launch,), cost_atto_usd_per_hour=price + overhead)
 
 
 def random_types(rng: random.Random) -> list[InstanceType]:

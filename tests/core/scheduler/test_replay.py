@@ -40,7 +40,7 @@ from shared.core.scheduler import solve
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.snapshot_json import plan_to_json
 from tests.core.scheduler.world import NOW
-policy = SchedulingPolicy(iterations=2, with_certificate=sys.argv[1] == "polished")
+policy = SchedulingPolicy(with_certificate=sys.argv[1] == "polished")
 sys.stdout.write(plan_to_json(solve(busy_world(), now=NOW, policy=policy)))
 """
 
@@ -88,7 +88,7 @@ def test_a_plan_can_be_read_as_a_table() -> None:
 
 
 def test_the_certificate_is_below_the_cost_and_near_it() -> None:
-    plan = solve(busy_world(), now=NOW, policy=SchedulingPolicy(iterations=2, with_certificate=True))
+    plan = solve(busy_world(), now=NOW, policy=SchedulingPolicy(with_certificate=True))
     bound = plan.lower_bound_atto_usd_per_hour
     assert bound is not None
     assert 0 < bound <= plan.cost_atto_usd_per_hour <= 1.6 * bound

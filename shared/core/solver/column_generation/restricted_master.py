@@ -1,6 +1,6 @@
 """Combining patterns: a linear program over all patterns seen so far, a few rounds of new ones at its prices, rounding.
 
-The greedy passes find good patterns but repeat each one as long as demand lasts; the program finds how often each
+Greedy packing finds good patterns but repeats each one as long as demand lasts; the program finds how often each
 should be used. Whole uses are then fixed and the program is asked again about what is left, until little is left, which
 a greedy pass packs.
 """
@@ -177,20 +177,17 @@ class _Hopeful:
         return [item for same in kept.values() for item in same]
 
 
-def combined(
-    base: Packing, passes: Iterable[Packing], worth: Sequence[float], candidates: Candidates
-) -> Packing | None:
-    """Return a packing from a combination of the passes' patterns; None with too many shapes, or if HiGHS found none.
+def combined(base: Packing, greedy: Packing, worth: Sequence[float], candidates: Candidates) -> Packing | None:
+    """Return a packing from the greedy one's patterns and better ones; None with too many shapes or no solution.
 
     ``base`` has only existing nodes filled.
     """
     if len(base.shapes) > _SHAPES_MAX:
         return None
     columns = _Columns(base)
-    for packing in passes:
-        for pattern in packing.patterns:
-            if pattern.candidate is not None:
-                columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
+    for pattern in greedy.patterns:
+        if pattern.candidate is not None:
+            columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
     fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
     hopeful = _Hopeful(base, worth if fluid is None else fluid.worths, candidates.paid)
     pricing = _Pricing(columns, base, [*hopeful.best(_HOPEFUL_MAX), *candidates.reserved])

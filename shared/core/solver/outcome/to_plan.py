@@ -99,7 +99,7 @@ def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
 
 
-def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int) -> Plan:
+def emit(state: State, reasons: Reasons) -> Plan:
     """Write the plan."""
     members = [_Members(group) for group in state.groups]
     alternatives = Alternatives(state)
@@ -127,8 +127,6 @@ def emit(state: State, reasons: Reasons, notes: tuple[str, ...], iterations: int
         existing=tuple(existing),
         unplaced=tuple(unplaced),
         cost_atto_usd_per_hour=cost,
-        iterations=iterations,
-        notes=notes,
     )
 
 

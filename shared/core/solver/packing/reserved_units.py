@@ -3,44 +3,34 @@
 When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
 free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
 reservations accept is then preferred to work of equal worth that has more choice; how strongly depends on how short
-units are, and so does which slots should choose first. So a few ways are tried, and from the contents that they found
-the best mix is made; whichever leaves the least to pay for is kept.
+units are, and so does which slots should choose first. So a few ways are tried, and the one that leaves the least to
+pay for is kept.
 """
 
 from collections.abc import Sequence
 from operator import le
 
 from shared.core.solver.packing.item_types import Candidate, Candidates, Shape
-from shared.core.solver.packing.mixing import deal_mixed
 from shared.core.solver.packing.one_per_node import anchor_reserved, has_anchors
 from shared.core.solver.packing.packing import Packing, Trial
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.option_order import OrderKey, reserved_key
 
-TRIALS = (Trial(0.2), Trial(0.8), Trial(0.1, by_size=True))
-# Mixing gains from contents that differ more (by the mean over 24 worlds); the polish, from one that is good as it is.
-TRIALS_TO_MIX = (Trial(0.3), Trial(1.2), Trial(0.1, by_size=True))
+_TRIALS = (Trial(0.2), Trial(0.8), Trial(0.1, by_size=True))
 
 
-def with_reserved(
-    packing: Packing, candidates: Candidates, worth: Sequence[float], trials: Sequence[Trial], *, may_mix: bool
-) -> list[Packing]:
+def with_reserved(packing: Packing, candidates: Candidates, worth: Sequence[float]) -> list[Packing]:
     """Return packings with reserved units in use; which is the cheapest shows when the rest is bought."""
-    found = [use_reserved(packing, candidates.reserved, worth, trials, may_mix=may_mix)]
+    found = [use_reserved(packing, candidates.reserved, worth, _TRIALS)]
     if has_anchors(packing):
         anchored = packing.fork(worth)
         anchor_reserved(anchored, [item for item, _ in _ordered(anchored, candidates.reserved)], candidates)
-        found.append(use_reserved(anchored, candidates.reserved, worth, trials, may_mix=may_mix))
+        found.append(use_reserved(anchored, candidates.reserved, worth, _TRIALS))
     return found
 
 
 def use_reserved(
-    packing: Packing,
-    reserved: Sequence[Candidate],
-    worth: Sequence[float],
-    trials: Sequence[Trial],
-    *,
-    may_mix: bool = False,
+    packing: Packing, reserved: Sequence[Candidate], worth: Sequence[float], trials: Sequence[Trial]
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     everyone = (1 << len(packing.shapes)) - 1
@@ -57,11 +47,6 @@ def use_reserved(
         dealt.append(_started(packing, worth, access, trial))
         dealt[-1].use_reserved(ordered, everyone)
     best = min(dealt, key=lambda item: round(item.left_worth(worth), 9))
-    if may_mix and len(dealt) > 1 and not packing.expired():
-        mixed = _started(packing, worth, access, best.trial)
-        deal_mixed(mixed, dealt, worth)
-        mixed.use_reserved(ordered, everyone)
-        best = min(best, mixed, key=lambda item: round(item.left_worth(worth), 9))
     best.filler.reprice(worth)
     return best
 
