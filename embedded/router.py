@@ -79,7 +79,13 @@ class Router:
         query: dict[str, list[str]],
         request_id: str,
     ) -> Response:
-        """Answer one AWS request, unless a rule says otherwise."""
+        """Answer one AWS request, unless a rule says otherwise.
+
+        Raises
+        ------
+        ConnectionDropped
+            A rule, or a service that lost its answer, has the connection closed instead.
+        """
         parameters = app._routing_params(method, path, headers, body, query)  # noqa: SLF001 - as above
         service = detect_service(method, path, headers, parameters)
         action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""

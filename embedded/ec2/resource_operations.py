@@ -12,7 +12,13 @@ TAGGED_RESOURCES_LIMIT = 1000
 
 
 def create_tags(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateTags; one unknown resource fails the call and tags nothing."""
+    """Answer CreateTags; one unknown resource fails the call and tags nothing.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     resources = parameters["Resources"]
     if len(resources) > TAGGED_RESOURCES_LIMIT:
         raise invalid_value(f"You can tag at most {TAGGED_RESOURCES_LIMIT} resources in one request.")
@@ -38,7 +44,13 @@ def describe_tags(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def create_placement_group(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreatePlacementGroup; a group is a name here, nothing is placed by it."""
+    """Answer CreatePlacementGroup; a group is a name here, nothing is placed by it.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidPlacementGroup.Duplicate``, ``MissingParameter``.
+    """
     name = parameters.get("GroupName", "")
     if not name:
         raise Ec2Error("MissingParameter", "The request must contain the parameter groupName")
@@ -58,7 +70,13 @@ def create_placement_group(world: World, parameters: Parameters) -> dict[str, An
 
 
 def describe_placement_groups(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribePlacementGroups."""
+    """Answer DescribePlacementGroups.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidPlacementGroup.Unknown``.
+    """
     chosen = list(world.placement_groups.values())
     for parameter, member in (("GroupNames", "GroupName"), ("GroupIds", "GroupId")):
         wanted = parameters.get(parameter)
@@ -77,7 +95,13 @@ def describe_placement_groups(world: World, parameters: Parameters) -> dict[str,
 
 
 def delete_placement_group(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DeletePlacementGroup."""
+    """Answer DeletePlacementGroup.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidPlacementGroup.Unknown``.
+    """
     if world.placement_groups.pop(parameters["GroupName"], None) is None:
         raise Ec2Error("InvalidPlacementGroup.Unknown", f"The placement group '{parameters['GroupName']}' is unknown.")
     return {}

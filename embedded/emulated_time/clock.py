@@ -98,7 +98,13 @@ class EmulatedClock:
             self._publish()
 
     def set_rate(self, factor: float) -> None:
-        """Let ``factor`` emulated seconds pass in each real second from now on."""
+        """Let ``factor`` emulated seconds pass in each real second from now on.
+
+        Raises
+        ------
+        ValueError
+            ``factor`` is not a positive finite number.
+        """
         if not 0 < factor < float("inf"):
             raise ValueError("the rate is a positive finite number; use pause() to stop the clock")
         with self._lock:

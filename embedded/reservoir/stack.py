@@ -92,7 +92,13 @@ class DeployedReservoir:
         self.aws.clock.settle()
 
     def invoke(self, function: Function) -> None:
-        """Call a function as its schedule would; what it writes when it fails is in the error."""
+        """Call a function as its schedule would.
+
+        Raises
+        ------
+        RuntimeError
+            It failed; what it wrote is in the error.
+        """
         name = function_name(self.outputs[output_name(DEPLOYMENT)], function)
         answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=b"{}")
         if "FunctionError" in answer:

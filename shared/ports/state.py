@@ -262,7 +262,10 @@ class NodeClaimStore(Protocol):
         ...
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
-        """Write a claim whose lease and placements are unchanged; returns it at its new revision."""
+        """Write a claim whose lease and placements are unchanged; returns it at its new revision.
+
+        Raises ConflictError when it is not at ``expected_revision`` any more.
+        """
         ...
 
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
@@ -274,7 +277,10 @@ class NodeClaimStore(Protocol):
         ...
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
-        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``."""
+        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.
+
+        Raises ConflictError when the claim is not at ``expected_revision`` any more.
+        """
         ...
 
     def return_replicas(

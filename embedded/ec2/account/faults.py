@@ -48,7 +48,13 @@ class Faults:
     lost_responses: dict[str, int] = field(default_factory=dict)
 
     def before_call(self, operation: str) -> None:
-        """Refuse the call if a fault waits for it."""
+        """Refuse the call if a fault waits for it.
+
+        Raises
+        ------
+        Ec2Error
+            What a test has ordered.
+        """
         fault = next((f for f in self.calls if f.operation == operation), None)
         if fault is None:
             return
@@ -58,14 +64,26 @@ class Faults:
         raise Ec2Error(fault.code, fault.message, fault.status)
 
     def after_call(self, operation: str) -> None:
-        """Lose the answer of a call that has taken effect, if a fault waits for it."""
+        """Lose the answer of a call that has taken effect, if a fault waits for it.
+
+        Raises
+        ------
+        ResponseLostError
+            The answer is lost.
+        """
         left = self.lost_responses.get(operation, 0)
         if left > 0:
             self.lost_responses[operation] = left - 1
             raise ResponseLostError(operation)
 
     def before_launch(self, spec: LaunchSpec) -> None:
-        """Refuse one launch if a fault waits for it."""
+        """Refuse one launch if a fault waits for it.
+
+        Raises
+        ------
+        Ec2Error
+            What a test has ordered.
+        """
         fault = _used(self.launches, spec)
         if fault is not None:
             raise Ec2Error(fault.code, fault.message)

@@ -60,7 +60,13 @@ class World:
             self.outbox.put(event)
 
     def reservation(self, reservation_id: str) -> CapacityReservation:
-        """Return a reservation that this account can see."""
+        """Return a reservation that this account can see.
+
+        Raises
+        ------
+        Ec2Error
+            ``InvalidCapacityReservationId.NotFound``.
+        """
         found = self.reservations.get(reservation_id)
         if found is None or not found.visible:
             raise reservation_not_found(reservation_id)

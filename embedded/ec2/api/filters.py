@@ -24,6 +24,11 @@ def select(
 
     ``tag:<key>``, ``tag-key`` and ``tag-value`` work everywhere. An unknown filter is an error: ignoring it would
     return, and let callers terminate, things that they did not ask for.
+
+    Raises
+    ------
+    Ec2Error
+        What a test has ordered.
     """
     found = list(items)
     for item_filter in filters or ():
@@ -73,7 +78,13 @@ def page(
     minimum: int = 1,
     with_ids: bool = False,
 ) -> tuple[list[Item], str | None]:
-    """Return one page and the token of the next; ``with_ids`` refuses MaxResults beside ids, as EC2 does."""
+    """Return one page and the token of the next; ``with_ids`` refuses MaxResults beside ids, as EC2 does.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
+    """
     size = parameters.get("MaxResults")
     if size is not None and with_ids:
         raise invalid_combination("The parameter MaxResults cannot be used together with ids in the same request")

@@ -63,7 +63,13 @@ class Ec2Protocol:
         return Call(model.name, parameters)
 
     def answer(self, operation: str, result: dict[str, Any], request_id: str) -> Reply:
-        """Return the XML answer of ``operation``; a result that the model does not have is a bug here, never sent."""
+        """Return the XML answer of ``operation``; a result that the model does not have is a bug here, never sent.
+
+        Raises
+        ------
+        Ec2Error
+            ``InvalidAction``.
+        """
         model = self._operation(operation)
         body = self._answers.write(model, result, request_id)
         return 200, {"Content-Type": "text/xml;charset=UTF-8"}, body

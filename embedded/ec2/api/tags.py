@@ -71,7 +71,13 @@ class TagStore:
 
 
 def refuse_too_many(tags: Mapping[str, str]) -> None:
-    """Refuse more than 50 tags on one resource; AWS's own do not count."""
+    """Refuse more than 50 tags on one resource; AWS's own do not count.
+
+    Raises
+    ------
+    Ec2Error
+        ``TagLimitExceeded``.
+    """
     if sum(not key.startswith("aws:") for key in tags) > TAG_LIMIT:
         raise Ec2Error("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
 

@@ -14,7 +14,13 @@ from embedded.ec2.control.support import Action, zone_of
 
 
 def configure(world: World, **settings: Any) -> dict[str, Any]:
-    """Change settings (see ``state.Settings``); returns them all."""
+    """Change settings (see ``state.Settings``); returns them all.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     known = {field.name for field in fields(Settings)}
     unknown = settings.keys() - known
     if unknown:
@@ -85,7 +91,13 @@ def fail_starts(
 def mistreat_events(
     world: World, *, kind: FaultKind, detail_type: str = "", count: int = 1, delay_s: float = 0.0
 ) -> dict[str, Any]:
-    """Delay, duplicate or drop the next events whose detail-type starts with ``detail_type``."""
+    """Delay, duplicate or drop the next events whose detail-type starts with ``detail_type``.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if kind not in {"delay", "duplicate", "drop"}:
         raise invalid_value(f"unknown kind of event fault {kind!r}")
     world.outbox.faults.append(EventFault(kind, detail_type, count, delay_s))

@@ -26,7 +26,13 @@ def outsider_launch(
     count: int = 1,
     account_id: str = OUTSIDER_ACCOUNT,
 ) -> dict[str, Any]:
-    """Let another account take slots of a reservation, or hardware of a pool; fails when there is too little."""
+    """Let another account take slots of a reservation, or hardware of a pool; fails when there is too little.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if capacity_reservation_id is not None:
         reservation = world.reservation(capacity_reservation_id)
         place, kind, chosen = reservation.zone, reservation.instance_type, reservation.kind.market
@@ -52,7 +58,13 @@ def terminate_instance(world: World, *, instance_id: str, code: str = "Server.In
 def interrupt_spot(
     world: World, *, instance_id: str, notice_s: float | None = None, rebalance: bool = False, warn: bool = True
 ) -> dict[str, Any]:
-    """Interrupt a Spot Instance: a rebalance recommendation if asked for, the warning, then termination."""
+    """Interrupt a Spot Instance: a rebalance recommendation if asked for, the warning, then termination.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     instance = instance_of(world, instance_id)
     if instance.market is not Market.SPOT:
         raise invalid_value(f"{instance_id} is not a Spot Instance")

@@ -37,6 +37,11 @@ def purchase_capacity_block(
     """Buy a capacity block; it starts now and ends after a day at 11:30 UTC unless told otherwise.
 
     With ``duration_hours`` the end is moved to 11:30 UTC, as AWS does; ``end`` and ``end_in_s`` are taken exactly.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
     """
     start_at = moment(world, start, start_in_s) or world.now()
     end_at = moment(world, end, end_in_s) or _block_end(start_at, duration_hours or 24)
@@ -76,7 +81,13 @@ def extend_block(
     hours: int | None = None,
     payment_s: float = 0.0,
 ) -> dict[str, Any]:
-    """Extend a block: its end moves once the extension is paid, without any event."""
+    """Extend a block: its end moves once the extension is paid, without any event.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     block = world.reservation(capacity_reservation_id)
     if (
         block.kind is not ReservationKind.CAPACITY_BLOCK
@@ -103,7 +114,13 @@ def break_units(
     admitted_count: int = 0,
     interconnect_status: str = "ok",
 ) -> dict[str, Any]:
-    """Let instances in so many units of a block stay pending for ever; 0 repairs all for the launches to come."""
+    """Let instances in so many units of a block stay pending for ever; 0 repairs all for the launches to come.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     block = world.reservation(capacity_reservation_id)
     if block.kind is not ReservationKind.CAPACITY_BLOCK or not 0 <= count <= block.total_count:
         raise invalid_value(f"{capacity_reservation_id} is not a block of at least {count} units")
@@ -143,7 +160,13 @@ def create_interruptible(
     owner_id: str = SHARING_ACCOUNT,
     platform: str = LINUX,
 ) -> dict[str, Any]:
-    """Make an interruptible reservation: out of one's own on-demand reservation, or lent by another account."""
+    """Make an interruptible reservation: out of one's own on-demand reservation, or lent by another account.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if source_reservation_id is not None:
         allocation = interruptible.allocate(world, world.reservation(source_reservation_id), count)
         return {"capacity_reservation_id": allocation.reservation_id}
@@ -153,7 +176,13 @@ def create_interruptible(
 
 
 def reclaim_interruptible(world: World, *, capacity_reservation_id: str, target_count: int = 0) -> dict[str, Any]:
-    """Let the owner take capacity back: free slots at once, then running instances after two minutes' notice."""
+    """Let the owner take capacity back: free slots at once, then running instances after two minutes' notice.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     reservation = world.reservation(capacity_reservation_id)
     if reservation.kind is not ReservationKind.INTERRUPTIBLE or not 0 <= target_count <= reservation.total_count:
         raise invalid_value(f"{capacity_reservation_id} cannot be reclaimed down to {target_count}")
@@ -178,6 +207,11 @@ def create_group(
     """Make or replace a resource group of active reservations; instances that target it may move into them.
 
     EC2 is told of the group here only: a test that makes it in Resource Groups as well passes the ARN from there.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
     """
     arn = arn or f"arn:aws:resource-groups:{world.region}:{world.account_id}:group/{name}"
     for reservation_id in capacity_reservation_ids:

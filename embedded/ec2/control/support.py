@@ -20,14 +20,26 @@ def zone_of(world: World, name_or_id: str) -> Zone:
 
 
 def instance_of(world: World, instance_id: str) -> Instance:
-    """Return an instance of any account."""
+    """Return an instance of any account.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if instance_id not in world.instances:
         raise invalid_value(f"there is no instance {instance_id}")
     return world.instances[instance_id]
 
 
 def moment(world: World, iso: str | None, in_s: float | None) -> datetime | None:
-    """Return a time given as ISO 8601 text or as seconds from now; None when neither is given."""
+    """Return a time given as ISO 8601 text or as seconds from now; None when neither is given.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if iso is not None and in_s is not None:
         raise invalid_value("give a time or a number of seconds, not both")
     if iso is not None:

@@ -46,7 +46,13 @@ def create_fleet(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def describe_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeFleets; instant fleets are listed only when their ids are given."""
+    """Answer DescribeFleets; instant fleets are listed only when their ids are given.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidFleetId.NotFound``.
+    """
     ids = parameters.get("FleetIds", [])
     readers: Readers[Fleet] = {"fleet-state": lambda f: f.state, "type": lambda _: "instant"}
     found = select(
@@ -57,7 +63,13 @@ def describe_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def delete_fleets(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DeleteFleets: deleting an instant fleet terminates its instances."""
+    """Answer DeleteFleets: deleting an instant fleet terminates its instances.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     ids = parameters["FleetIds"]
     if len(ids) > INSTANT_DELETE_LIMIT:
         raise invalid_value(f"You can delete at most {INSTANT_DELETE_LIMIT} instant fleets in one request.")

@@ -29,6 +29,11 @@ def resolve(
 
     ``market`` replaces the one in the data: CreateFleet decides it from its target capacity type. ``extra_tags`` come
     on top of the data's tags.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, ``InvalidUserData.Malformed``, ``MissingParameter``, ``UnsupportedOperation``.
     """
     if "InstanceRequirements" in data:
         raise Ec2Error(
@@ -71,6 +76,11 @@ def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
     """Return the subnet of a launch: the one that is named, or the default subnet of the zone that is named.
 
     Without either EC2 chooses; here it is the default subnet of the first zone by name.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidSubnetID.NotFound``, ``MissingInput``.
     """
     backend = world.moto.backend
     interfaces = data.get("NetworkInterfaces") or [{}]
@@ -88,7 +98,13 @@ def resolve_subnet(world: World, data: Data) -> tuple[str, Zone]:
 
 
 def resolve_zone(world: World, data: Data) -> Zone:
-    """Return the zone that is named by name or id, or the first of the region."""
+    """Return the zone that is named by name or id, or the first of the region.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``, ``InvalidParameterValue``.
+    """
     placement = data.get("Placement", {})
     name = data.get("AvailabilityZone") or placement.get("AvailabilityZone")
     zone_id = data.get("AvailabilityZoneId") or placement.get("AvailabilityZoneId")
@@ -103,7 +119,13 @@ def resolve_zone(world: World, data: Data) -> Zone:
 
 
 def resolve_image(world: World, image_id: str | None) -> tuple[str, str]:
-    """Return (image id, platform); a ``resolve:ssm:`` reference becomes an id derived from the parameter's name."""
+    """Return (image id, platform); a ``resolve:ssm:`` reference becomes an id derived from the parameter's name.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidAMIID.Malformed``, ``InvalidAMIID.NotFound``, ``MissingParameter``.
+    """
     if not image_id:
         raise Ec2Error("MissingParameter", "The request must contain the parameter ImageId")
     if image_id.startswith("resolve:ssm:"):

@@ -41,7 +41,13 @@ def find(world: World, template_id: str | None, name: str | None) -> LaunchTempl
 
 
 def version_of(template: LaunchTemplate, number: str | None) -> LaunchTemplateVersion:
-    """Return a version by number, ``$Latest`` or ``$Default``; the default version when none is named."""
+    """Return a version by number, ``$Latest`` or ``$Default``; the default version when none is named.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidLaunchTemplateId.VersionNotFound``.
+    """
     wanted: int | str | None = {
         "$Latest": template.latest_version,
         "$Default": template.default_version,
@@ -56,7 +62,14 @@ def version_of(template: LaunchTemplate, number: str | None) -> LaunchTemplateVe
 
 
 def create_launch_template(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateLaunchTemplate; the data is not validated here, as in EC2: errors surface at launch."""
+    """Answer CreateLaunchTemplate; the data is not validated here, as in EC2: errors surface at launch.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidLaunchTemplateName.AlreadyExistsException``, ``InvalidLaunchTemplateName.MalformedException``,
+        ``VersionLimitExceeded``.
+    """
     name = parameters["LaunchTemplateName"]
     if not _NAME.fullmatch(name):
         raise Ec2Error(
@@ -74,7 +87,13 @@ def create_launch_template(world: World, parameters: Parameters) -> dict[str, An
 
 
 def create_launch_template_version(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateLaunchTemplateVersion."""
+    """Answer CreateLaunchTemplateVersion.
+
+    Raises
+    ------
+    Ec2Error
+        ``VersionLimitExceeded``.
+    """
     template = find(world, parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName"))
     base: dict[str, Any] = {}
     if parameters.get("SourceVersion"):
@@ -142,7 +161,13 @@ def describe_launch_templates(world: World, parameters: Parameters) -> dict[str,
 
 
 def describe_launch_template_versions(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeLaunchTemplateVersions, newest first."""
+    """Answer DescribeLaunchTemplateVersions, newest first.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, ``MissingParameter``.
+    """
     template_id, name = parameters.get("LaunchTemplateId"), parameters.get("LaunchTemplateName")
     wanted = parameters.get("Versions")
     if template_id or name:

@@ -22,7 +22,13 @@ _INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 
 
 def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer RunInstances: at least MinCount instances at one place, or none and an error."""
+    """Answer RunInstances: at least MinCount instances at one place, or none and an error.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, and whatever keeps the first MinCount instances from a place.
+    """
     data = dict(parameters)
     template_tags: dict[str, str] = {}
     if "LaunchTemplate" in parameters:
@@ -57,7 +63,13 @@ def run_instances(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeInstances; MaxResults counts instances, as in EC2."""
+    """Answer DescribeInstances; MaxResults counts instances, as in EC2.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+    """
     ids = parameters.get("InstanceIds", [])
     found = select(_chosen(world, ids), parameters.get("Filters"), _readers(), lambda i: world.tags.of(i.instance_id))
     instances, token = page(found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids))
@@ -70,7 +82,13 @@ def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def describe_instance_status(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeInstanceStatus; only running instances unless all are asked for."""
+    """Answer DescribeInstanceStatus; only running instances unless all are asked for.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+    """
     ids = parameters.get("InstanceIds", [])
     chosen = [i for i in _chosen(world, ids) if parameters.get("IncludeAllInstances") or i.state == "running"]
     readers: Readers[Instance] = {
@@ -89,7 +107,14 @@ def describe_instance_status(world: World, parameters: Parameters) -> dict[str, 
 
 
 def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer TerminateInstances: one bad id fails the call and nothing is terminated; repeating it is harmless."""
+    """Answer TerminateInstances: one bad id fails the call and nothing is terminated; repeating it is harmless.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``, ``InvalidParameterValue``,
+        ``OperationNotPermitted``.
+    """
     ids = list(dict.fromkeys(parameters["InstanceIds"]))
     if len(ids) > TERMINATE_LIMIT:
         raise invalid_value(f"You can terminate at most {TERMINATE_LIMIT} instances in one request.")
@@ -110,7 +135,14 @@ def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer StopInstances; a stopped instance leaves its reservation."""
+    """Answer StopInstances; a stopped instance leaves its reservation.
+
+    Raises
+    ------
+    Ec2Error
+        ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``,
+        ``UnsupportedOperation``.
+    """
     instances = _by_ids(parameters["InstanceIds"], world.own_instances())
     for instance in instances:
         if instance.market is not Market.ON_DEMAND:
@@ -129,7 +161,13 @@ def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
 
 
 def start_instances(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer StartInstances; the instance needs a place again, and may find another one than before."""
+    """Answer StartInstances; the instance needs a place again, and may find another one than before.
+
+    Raises
+    ------
+    Ec2Error
+        ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
+    """
     instances = _by_ids(parameters["InstanceIds"], world.own_instances())
     for instance in instances:
         if instance.state not in {"stopped", "pending", "running"}:

@@ -72,7 +72,13 @@ class Draft:
         return slot
 
     def place_in(self, spec: LaunchSpec, reservation: CapacityReservation) -> Slot:
-        """Plan one launch into exactly ``reservation``, with the market that its kind asks for."""
+        """Plan one launch into exactly ``reservation``, with the market that its kind asks for.
+
+        Raises
+        ------
+        Ec2Error
+            ``InsufficientFreeAddressesInSubnet``, ``ReservationCapacityExceeded``.
+        """
         refuse_impossible(self.world, spec)
         self.world.faults.before_launch(spec)
         self._refuse_without_address(spec)
@@ -171,14 +177,26 @@ class Draft:
 
 
 def group_members(world: World, group_arn: str) -> list[CapacityReservation]:
-    """Return the reservations of a resource group that this account can use, in the order in which they were added."""
+    """Return the reservations of a resource group that this account can use, in the order in which they were added.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``.
+    """
     if group_arn not in world.groups:
         raise invalid_value(f"The resource group {group_arn} does not exist.")
     return [r for r in (world.reservations[i] for i in world.groups[group_arn]) if r.visible and r.state == "active"]
 
 
 def refuse_impossible(world: World, spec: LaunchSpec) -> None:
-    """Refuse a type that does not exist, is not offered in the zone, or does not run the image."""
+    """Refuse a type that does not exist, is not offered in the zone, or does not run the image.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidGroup.NotFound``, ``InvalidParameterValue``, ``Unsupported``.
+    """
     if spec.instance_type not in instance_types():
         raise invalid_value(f"Invalid value '{spec.instance_type}' for InstanceType.")
     if spec.zone.name not in offered_zones(world.region).get(spec.instance_type, frozenset()):
@@ -204,7 +222,13 @@ def _refuse_wrong_architecture(world: World, spec: LaunchSpec) -> None:
 
 
 def refuse_contradiction(spec: LaunchSpec) -> None:
-    """Refuse capacity reservation settings that exclude each other: a target goes with no preference but 'only'."""
+    """Refuse capacity reservation settings that exclude each other: a target goes with no preference but 'only'.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``.
+    """
     target = spec.target
     if target.is_targeted and target.preference not in (None, "capacity-reservations-only"):
         raise invalid_combination(

@@ -49,7 +49,13 @@ _PATHS: Final = {
 
 
 def describe_instance_types(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeInstanceTypes: the types that the region offers, 100 a page."""
+    """Answer DescribeInstanceTypes: the types that the region offers, 100 a page.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidInstanceType``.
+    """
     names = parameters.get("InstanceTypes", [])
     offered = {name: info for name, info in instance_types().items() if name in offered_zones(world.region)}
     unknown = sorted(set(names) - offered.keys())
@@ -78,6 +84,11 @@ def describe_spot_price_history(world: World, parameters: Parameters) -> dict[st
 
     Prices here change only when a test sets them, so the last price before any start time is the price, stamped with
     the day's first second.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterCombination``.
     """
     if "AvailabilityZone" in parameters and "AvailabilityZoneId" in parameters:
         raise invalid_combination("Specify AvailabilityZone or AvailabilityZoneId, not both.")

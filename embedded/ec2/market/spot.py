@@ -12,7 +12,13 @@ def price_micro_usd_per_hour(world: World, instance_type: str, zone: str) -> int
 
 
 def refuse_low_bid(world: World, spec: LaunchSpec) -> None:
-    """Refuse a launch whose maximum price is below the Spot price."""
+    """Refuse a launch whose maximum price is below the Spot price.
+
+    Raises
+    ------
+    Ec2Error
+        ``SpotMaxPriceTooLow``.
+    """
     price = price_micro_usd_per_hour(world, spec.instance_type, spec.zone.name)
     if spec.max_price_micro_usd_per_hour is not None and spec.max_price_micro_usd_per_hour < price:
         raise Ec2Error(

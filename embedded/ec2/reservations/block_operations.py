@@ -12,7 +12,13 @@ Parameters = dict[str, Any]
 
 
 def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeCapacityBlocks; each block here has one reservation."""
+    """Answer DescribeCapacityBlocks; each block here has one reservation.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityBlockId.NotFound``.
+    """
     readers: Readers[CapacityReservation] = {
         "capacity-block-id": lambda r: r.block_id,
         "ultraserver-type": lambda r: r.ultraserver_type,
@@ -30,7 +36,13 @@ def describe_capacity_blocks(world: World, parameters: Parameters) -> dict[str, 
 
 
 def describe_capacity_block_status(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeCapacityBlockStatus; unavailable is what is being scrubbed, and what is admitted to be broken."""
+    """Answer DescribeCapacityBlockStatus; unavailable is what is being scrubbed, and what is admitted to be broken.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityBlockId.NotFound``.
+    """
     readers: Readers[CapacityReservation] = {"interconnect-status": lambda r: r.interconnect_status}
     ids = parameters.get("CapacityBlockIds", [])
     found = select(_blocks(world, ids), parameters.get("Filters"), readers, lambda _: {})
@@ -51,7 +63,13 @@ def create_interruptible_allocation(world: World, parameters: Parameters) -> dic
 
 
 def update_interruptible_allocation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer UpdateInterruptibleCapacityReservationAllocation for reclaiming; growing is not emulated."""
+    """Answer UpdateInterruptibleCapacityReservationAllocation for reclaiming; growing is not emulated.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidParameterValue``, ``UnsupportedOperation``.
+    """
     source_id = parameters["CapacityReservationId"]
     allocation = next(
         (r for r in world.reservations.values() if r.source_reservation_id == source_id and r.state == "active"), None

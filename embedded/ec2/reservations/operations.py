@@ -21,7 +21,14 @@ _RESERVATION_ID = re.compile(r"cr-[0-9a-f]{8,17}")
 
 
 def create_capacity_reservation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CreateCapacityReservation: immediate, or future-dated when it has a start date."""
+    """Answer CreateCapacityReservation: immediate, or future-dated when it has a start date.
+
+    Raises
+    ------
+    Ec2Error
+        ``InsufficientInstanceCapacity``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
+        ``MissingParameter``, ``Unsupported``.
+    """
     instance_type, count = parameters["InstanceType"], parameters["InstanceCount"]
     zone = resolve_zone(world, parameters)
     if "AvailabilityZone" not in parameters and "AvailabilityZoneId" not in parameters:
@@ -64,7 +71,14 @@ def create_capacity_reservation(world: World, parameters: Parameters) -> dict[st
 
 
 def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer ModifyCapacityReservation: size, end and match criteria of one's own active on-demand one."""
+    """Answer ModifyCapacityReservation: size, end and match criteria of one's own active on-demand one.
+
+    Raises
+    ------
+    Ec2Error
+        ``InsufficientInstanceCapacity``, ``InvalidCapacityReservationState``, ``InvalidParameterCombination``,
+        ``InvalidParameterValue``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
+    """
     reservation = _own_plain(world, parameters["CapacityReservationId"])
     if reservation.state != "active":
         raise Ec2Error(
@@ -85,7 +99,13 @@ def modify_capacity_reservation(world: World, parameters: Parameters) -> dict[st
 
 
 def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer CancelCapacityReservation: its instances run on as plain on-demand."""
+    """Answer CancelCapacityReservation: its instances run on as plain on-demand.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationState``, ``OperationNotPermitted``, ``UnauthorizedOperation``.
+    """
     reservation = _own_plain(world, parameters["CapacityReservationId"])
     if reservation.state not in {"active", "pending", "assessing", "scheduled", "delayed"}:
         raise Ec2Error("InvalidCapacityReservationState", f"The capacity reservation is already {reservation.state}.")
@@ -98,7 +118,13 @@ def cancel_capacity_reservation(world: World, parameters: Parameters) -> dict[st
 
 
 def describe_capacity_reservations(world: World, parameters: Parameters) -> dict[str, Any]:
-    """Answer DescribeCapacityReservations."""
+    """Answer DescribeCapacityReservations.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationId.Malformed``.
+    """
     ids = parameters.get("CapacityReservationIds", [])
     malformed = [i for i in ids if not _RESERVATION_ID.fullmatch(i)]
     if malformed:
@@ -114,6 +140,12 @@ def move_capacity_reservation_instances(world: World, parameters: Parameters) ->
 
     A used slot moves with its instance, which must have been launched with the preference open. A reservation that was
     emptied is cancelled.
+
+    Raises
+    ------
+    Ec2Error
+        ``InvalidCapacityReservationState``, ``InvalidParameterCombination``, ``InvalidParameterValue``,
+        ``OperationNotPermitted``, ``UnauthorizedOperation``.
     """
     source = _own_plain(world, parameters["SourceCapacityReservationId"])
     target = _own_plain(world, parameters["DestinationCapacityReservationId"])

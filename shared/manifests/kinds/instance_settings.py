@@ -111,7 +111,7 @@ class PlacementGroupSelector(Model):
 
 
 def check_tag_key(key: str) -> str:
-    """Refuse tag keys that EC2 or the product owns."""
+    """Refuse tag keys that EC2 or the product owns; raises PydanticCustomError, as a validator of pydantic's does."""
     if not 1 <= len(key) <= 128:
         raise broken("tag", "a tag key has 1 to 128 characters")
     if re.match(r"(aws:|reservoir:|kubernetes\.io/cluster)", key, re.IGNORECASE) or key in _OWN_TAGS:

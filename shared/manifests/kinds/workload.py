@@ -36,7 +36,7 @@ GangTopologyKey = Literal[
 
 
 def check_countable(quantities: dict[str, str]) -> dict[str, str]:
-    """Refuse fractions of what cannot be divided (GPUs, nodes)."""
+    """Refuse fractions of what cannot be divided (GPUs, nodes); raises PydanticCustomError."""
     try:
         Resources.parse(quantities)
     except QuantityError as error:

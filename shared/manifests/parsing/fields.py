@@ -97,7 +97,7 @@ def duration_s(text: str) -> int:
 
 
 def check_duration(text: str) -> str:
-    """Refuse what is not a duration."""
+    """Refuse what is not a duration; raises PydanticCustomError."""
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:
         message = "must be a duration in h, m and s, such as 720h or 1h30m"
         raise broken("duration", message, partial(nearest.duration, text))

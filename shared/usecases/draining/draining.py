@@ -137,6 +137,7 @@ class Draining:
 
         During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
         of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
+        Raises ConflictError when every race for the claim was lost.
         """
         claim = self.claims.get(claim_id)
         if claim is None:

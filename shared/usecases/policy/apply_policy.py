@@ -77,7 +77,10 @@ class ApplyPolicy:
     def replace(
         self, files: Iterable[tuple[str, str | bytes]], removed: Sequence[Name], *, dry_run: bool = False
     ) -> Outcome:
-        """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone."""
+        """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone.
+
+        Raises ManifestError and ConflictError as :meth:`apply` does.
+        """
         reading = read_files(files)
         problems = [*reading.problems, *_not_policy(reading.manifests)]
         if errors_of(problems):
@@ -92,7 +95,10 @@ class ApplyPolicy:
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
 
     def delete(self, names: Sequence[Name], *, dry_run: bool = False) -> Outcome:
-        """Delete objects; names that do not exist are left out of the outcome."""
+        """Delete objects; names that do not exist are left out of the outcome.
+
+        Raises ManifestError when more change than one transaction holds, ConflictError when one moved meanwhile.
+        """
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
         changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
         problems = self._doubts(changes, stored, ())
