@@ -9,7 +9,7 @@ from datetime import datetime
 from shared.core.checking.dear_spot import dear_spot_violations
 from shared.core.checking.facts import Facts
 from shared.core.checking.launches import node_violations
-from shared.core.checking.leftovers import Leftovers
+from shared.core.checking.residual_check import Leftovers
 from shared.core.checking.spread import topology_violations
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import total_violations

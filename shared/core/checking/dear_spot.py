@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from shared.core.checking.facts import Facts, Host, tallied
-from shared.core.checking.offers import in_words
-from shared.core.checking.places import place_of
+from shared.core.checking.offering_facts import in_words
+from shared.core.checking.place_facts import place_of
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType

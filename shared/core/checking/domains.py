@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from shared.core.checking.facts import Facts, Host
-from shared.core.checking.places import Place
+from shared.core.checking.place_facts import Place
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.workload import TopologySpreadConstraint, Workload

@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from shared.core.checking.offers import Listed, Offers, in_words
-from shared.core.checking.places import place_of
+from shared.core.checking.offering_facts import Listed, Offers, in_words
+from shared.core.checking.place_facts import place_of
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
 from shared.core.model.policy import SchedulingPolicy

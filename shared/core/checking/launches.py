@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 
+from shared.core.checking.demand_facts import STRANGER
 from shared.core.checking.facts import Facts, Host, Lot, tallied
-from shared.core.checking.offers import in_words
+from shared.core.checking.offering_facts import in_words
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
-from shared.core.checking.wishes import STRANGER
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, PlannedNodes

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from shared.core.checking.demand_facts import Alike
 from shared.core.checking.facts import Facts
 from shared.core.checking.numbering import Numbering
-from shared.core.checking.wishes import Alike
 from shared.core.model.workload import (
     AffinityTerm,
     LabelSelector,

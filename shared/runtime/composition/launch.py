@@ -4,10 +4,10 @@ from functools import cache
 
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters
+from shared.usecases.launching.apply_outcome import LaunchEffects
+from shared.usecases.launching.gangs import LaunchGangs
 from shared.usecases.launching.launch import Launch
-from shared.usecases.launching.launch_effects import LaunchEffects
-from shared.usecases.launching.launch_gangs import LaunchGangs
-from shared.usecases.launching.launch_reactions import LaunchReactions
+from shared.usecases.launching.record_shortages import LaunchReactions
 
 
 @cache

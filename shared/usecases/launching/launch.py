@@ -54,7 +54,7 @@ from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import launch_failed
 from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
-from shared.usecases.launching.launch_effects import LaunchEffects
+from shared.usecases.launching.apply_outcome import LaunchEffects
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)

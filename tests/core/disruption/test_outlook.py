@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from shared.core.disruption.candidate import Candidate, make_candidate
-from shared.core.disruption.outlook import Outlook
-from shared.core.disruption.rooms import Place, Rooms
+from shared.core.disruption.feasibility_filter import Outlook
+from shared.core.disruption.free_capacity import Place, Rooms
 from shared.core.disruption.simulation import World
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot

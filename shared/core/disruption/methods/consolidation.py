@@ -20,7 +20,7 @@ from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
-from shared.core.disruption.outlook import Outlook
+from shared.core.disruption.feasibility_filter import Outlook
 from shared.core.disruption.price_rule import PriceRule
 from shared.core.disruption.simulation import World
 from shared.core.model.node_pool import DisruptionReason

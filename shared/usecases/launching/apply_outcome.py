@@ -22,8 +22,8 @@ from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, 
 from shared.ports.system import Clock
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import return_all_replicas, settle_claims
-from shared.usecases.launching.launch_gangs import TAKEN_BACK_WITHIN, LaunchGangs
-from shared.usecases.launching.launch_reactions import LaunchReactions
+from shared.usecases.launching.gangs import TAKEN_BACK_WITHIN, LaunchGangs
+from shared.usecases.launching.record_shortages import LaunchReactions
 
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 

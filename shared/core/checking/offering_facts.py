@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from shared.core.checking.numbering import Numbering
-from shared.core.checking.places import Place, Places, place_of
+from shared.core.checking.place_facts import Place, Places, place_of
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, Offering
 from shared.core.model.node_class import NodeClass

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from shared.core.checking.wishes import Wishes
+from shared.core.checking.demand_facts import Wishes
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool

@@ -7,10 +7,10 @@ what cannot be told from leftovers alone (a gang bound by topology, for instance
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from shared.core.checking.checker_room import Room, wants_many
 from shared.core.checking.facts import Facts, Host
-from shared.core.checking.offers import in_words
-from shared.core.checking.places import place_of
+from shared.core.checking.offering_facts import in_words
+from shared.core.checking.open_nodes import Room, wants_many
+from shared.core.checking.place_facts import place_of
 from shared.core.checking.reasons import reason_problem
 from shared.core.checking.spread import admits, domains_of, is_bound
 from shared.core.checking.topology import Topology

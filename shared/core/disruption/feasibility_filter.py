@@ -12,7 +12,7 @@ from operator import le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.disruption.rooms import Place, Rooms
+from shared.core.disruption.free_capacity import Place, Rooms
 from shared.core.disruption.simulation import LADDER_CLIMBED, World
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, Workload

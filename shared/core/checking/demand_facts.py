@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from shared.core.checking.packing import Packing
+from shared.core.checking.packed_vector import Packing
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
