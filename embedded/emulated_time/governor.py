@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class DueWork:
     """What a source has before it: whether something may begin at once, and the next later instant that matters."""
 
     ready: bool = False
@@ -52,7 +52,7 @@ class Source(Protocol):
         """Begin whatever is due; without ``recurring`` leave out what repeats by a schedule."""
         ...
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         """Return what is ready at ``now_us`` and what becomes due later."""
         ...
 
@@ -220,7 +220,7 @@ class Governor:
             for source in self._sources:
                 source.begin_due(recurring=recurring)
             now_us = self.clock.epoch_us()
-            outlooks = [source.outlook(now_us, recurring=recurring) for source in self._sources]
+            outlooks = [source.due_work(now_us, recurring=recurring) for source in self._sources]
             next_us = min((each.next_us for each in outlooks), default=NEVER_US)
             with self._changed:
                 is_quiet = not self._under_way and self._begun == begun and not any(each.ready for each in outlooks)

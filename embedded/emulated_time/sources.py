@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from ministack.services import eventbridge, lambda_svc, scheduler, sqs
 
 from embedded.emulated_time.clock import EPOCH, NEVER_US
-from embedded.emulated_time.governor import Outlook
+from embedded.emulated_time.governor import DueWork
 
 # MiniStack's times are floats: the clock stops this much after one of them, when no rounding makes it seem too early.
 _ROUNDING_US: Final = 100
@@ -39,11 +39,11 @@ class Ec2Agenda:
         del recurring
         self._ec2.tick()
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         """Return when the agenda goes on."""
         del recurring
         due = self._ec2.next_due()
-        return Outlook() if due is None else _at((due - EPOCH) // timedelta(microseconds=1), now_us)
+        return DueWork() if due is None else _at((due - EPOCH) // timedelta(microseconds=1), now_us)
 
 
 class Schedules:
@@ -55,12 +55,12 @@ class Schedules:
             eventbridge._tick_scheduled_rules()
         scheduler._tick_schedules()
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         """Return when a schedule fires next."""
         next_s = [when for when in _timers() if when is not None]
         if recurring:
             next_s += [when for when in _rules() if when is not None]
-        return _at(_after_us(min(next_s)), now_us) if next_s else Outlook()
+        return _at(_after_us(min(next_s)), now_us) if next_s else DueWork()
 
 
 def _rules() -> Iterator[float | None]:
@@ -107,7 +107,7 @@ class QueuedMessages:
     def begin_due(self, *, recurring: bool) -> None:
         """Nothing: the pollers take what they may, once they are woken."""
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         """Return whether a poller may take a message, and when the next one may be taken; wake them if so."""
         del recurring
         now_s, ready, next_us = now_us / 1e6, False, NEVER_US
@@ -118,7 +118,7 @@ class QueuedMessages:
             next_us = min([next_us, *(_after_us(when_s) for when_s in takeable_s if when_s > now_s)])
         if ready:
             lambda_svc.esm_wake.set()
-        return Outlook(ready, next_us)
+        return DueWork(ready, next_us)
 
 
 def _fed_queues() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -148,8 +148,8 @@ def _takeable(queue: dict[str, Any], now_s: float) -> Iterator[float]:
             yield message["visible_at"]
 
 
-def _at(due_us: int, now_us: int) -> Outlook:
-    return Outlook(ready=True) if due_us <= now_us else Outlook(next_us=due_us)
+def _at(due_us: int, now_us: int) -> DueWork:
+    return DueWork(ready=True) if due_us <= now_us else DueWork(next_us=due_us)
 
 
 def _after_us(seconds: float) -> int:

@@ -22,7 +22,7 @@ from ministack.core.arn import parse_arn
 from ministack.services import eventbridge, lambda_svc
 
 from embedded.emulated_time.clock import NEVER_US
-from embedded.emulated_time.governor import Governor, Outlook
+from embedded.emulated_time.governor import DueWork, Governor
 from embedded.functions.runtime import called_by_function
 
 RETRY_AFTER_S: Final = (60, 120)  # before the second and the third attempt
@@ -93,12 +93,12 @@ class AsynchronousInvocations:
                 _, _, waiting = heapq.heappop(self._due)
             self._start(waiting)
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         """Return when an event is tried again."""
         del recurring
         with self._lock:
             due_us = self._due[0][0] if self._due else NEVER_US
-        return Outlook(ready=True) if due_us <= now_us else Outlook(next_us=due_us)
+        return DueWork(ready=True) if due_us <= now_us else DueWork(next_us=due_us)
 
     def _start(self, waiting: _Waiting) -> None:
         self._governor.begin_work()

@@ -7,7 +7,7 @@ from reservoir.console import fail, output, report
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.workload import Workload
-from shared.manifests.crosscheck import World, cross_check, problem_of
+from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files
 
@@ -24,7 +24,7 @@ def validate(filenames: files.Filenames) -> None:
     if errors_of(reading.problems):
         fail("not valid")
     values = [read.manifest.to_core() for read in reading.manifests]
-    world = World(
+    world = ObjectSet(
         [value for value in values if isinstance(value, NodePool)],
         [value for value in values if isinstance(value, NodeClass)],
         [value for value in values if isinstance(value, Workload)],

@@ -9,7 +9,7 @@ from datetime import datetime
 from shared.core.checking.dear_spot import dear_spot_violations
 from shared.core.checking.facts import Facts
 from shared.core.checking.launches import node_violations
-from shared.core.checking.residual_check import Leftovers
+from shared.core.checking.residual_check import ResidualCheck
 from shared.core.checking.spread import topology_violations
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import total_violations
@@ -24,16 +24,16 @@ __all__ = ["Violation", "ViolationCode", "check"]
 def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPolicy) -> tuple[Violation, ...]:
     """Return every rule that the plan breaks, sorted; it may be committed when none of them forbids that.
 
-    What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because the
-    leftovers of a broken plan mean nothing.
+    What a plan leaves over (rule 3, priorities, true refusals) is judged only once everything else holds, because
+    what is left of a broken plan means nothing.
     """
     facts = Facts(snapshot, plan, now, policy)
     topology = Topology(facts)
     found = [*node_violations(facts, topology), *total_violations(facts, topology)]
     if any(violation.code is ViolationCode.UNKNOWN_NAME for violation in found):
-        return tuple(sorted(set(found)))  # topology and leftovers need names that exist
+        return tuple(sorted(set(found)))  # topology and what is left need names that exist
     found.extend(topology_violations(facts, topology))
     if not found:
         found.extend(dear_spot_violations(facts, topology))
-        found.extend(Leftovers(facts, topology).violations())
+        found.extend(ResidualCheck(facts, topology).violations())
     return tuple(sorted(set(found)))

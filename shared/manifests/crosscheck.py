@@ -49,7 +49,7 @@ def problem_of(doubt: Doubt, document: Document | None) -> Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ObjectSet:
     """All objects that would exist. Classes carry in their status what discovery has found, if it has run."""
 
     node_pools: Sequence[NodePool] = ()
@@ -79,27 +79,27 @@ class _Names:
         return labels.closest(name, known)
 
 
-def cross_check(world: World) -> tuple[Doubt, ...]:
+def cross_check(objects: ObjectSet) -> tuple[Doubt, ...]:
     """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred."""
-    doubts = list(islice(_all_doubts(world), _MOST_DOUBTS + 1))
+    doubts = list(islice(_all_doubts(objects), _MOST_DOUBTS + 1))
     if len(doubts) > _MOST_DOUBTS:
         last = doubts.pop()
         doubts.append(Doubt(last.kind, last.name, (), "more", "this object and others raise doubts too"))
     return tuple(sorted(doubts, key=lambda doubt: (doubt.kind, doubt.name, doubt.rule, doubt.message)))
 
 
-def _all_doubts(world: World) -> Iterator[Doubt]:
+def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
     names = _Names()
-    pools = sorted(world.node_pools, key=lambda pool: pool.name)
-    classes = {node_class.name: node_class for node_class in sorted(world.node_classes, key=lambda each: each.name)}
+    pools = sorted(objects.node_pools, key=lambda pool: pool.name)
+    classes = {node_class.name: node_class for node_class in sorted(objects.node_classes, key=lambda each: each.name)}
     for pool in pools:
         yield from _pool_doubts(pool, classes, names)
     for node_class in classes.values():
         yield from _class_doubts(node_class, pools)
-        if world.limits is not None:
-            for excess in excesses(node_class, world.limits):
+        if objects.limits is not None:
+            for excess in excesses(node_class, objects.limits):
                 yield Doubt("EC2NodeClass", node_class.name, *excess)
-    for index, workload in enumerate(sorted(world.workloads, key=lambda workload: workload.key)):
+    for index, workload in enumerate(sorted(objects.workloads, key=lambda workload: workload.key)):
         if index * len(pools) > _MOST_PAIRS:
             message = "this workload and those after it were not checked against the pools: there are too many"
             yield Doubt("Workload", workload.key, (), "not-checked", message)

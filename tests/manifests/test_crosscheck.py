@@ -17,7 +17,7 @@ from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
-from shared.manifests.crosscheck import World, cross_check
+from shared.manifests.crosscheck import ObjectSet, cross_check
 
 RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)
 NODE_CLASS = NodeClass("c", capacity_reservation_selector_terms=RESERVATIONS)
@@ -36,7 +36,7 @@ def only(capacity_type: str, name: str = "p") -> NodePool:
     return pool((labels.CAPACITY_TYPE, Operator.IN, [capacity_type]), name=name)
 
 
-def doubts(world: World) -> list[tuple[str, str]]:
+def doubts(world: ObjectSet) -> list[tuple[str, str]]:
     found = cross_check(world)
     assert all("can never launch because" in doubt.message for doubt in found)
     return [(f"{doubt.kind}/{doubt.name}", doubt.rule) for doubt in found]
@@ -48,18 +48,18 @@ def images(*architectures: str) -> NodeClass:
 
 
 def test_objects_that_fit_raise_no_doubt() -> None:
-    assert doubts(World([pool()], [NODE_CLASS], [WORKLOAD])) == []
+    assert doubts(ObjectSet([pool()], [NODE_CLASS], [WORKLOAD])) == []
 
 
 def test_a_pool_whose_class_does_not_exist() -> None:
-    (doubt,) = cross_check(World([replace(pool(), node_class_name="gpuu")], [NodeClass("gpu")]))
+    (doubt,) = cross_check(ObjectSet([replace(pool(), node_class_name="gpuu")], [NodeClass("gpu")]))
     assert (doubt.rule, doubt.suggestion) == ("no-class", "gpu")
     assert doubt.path == ("spec", "template", "spec", "nodeClassRef", "name")
 
 
 def test_requirements_that_leave_no_value() -> None:
     contradiction = pool((labels.ZONE, Operator.IN, ["a"]), (labels.ZONE, Operator.NOT_IN, ["a"]))
-    assert doubts(World([contradiction], [NODE_CLASS])) == [("NodePool/p", "no-value")]
+    assert doubts(ObjectSet([contradiction], [NODE_CLASS])) == [("NodePool/p", "no-value")]
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_requirements_that_leave_no_value() -> None:
 def test_images_of_the_wrong_architecture(
     allowed: list[str], found: list[str], expected: list[tuple[str, str]]
 ) -> None:
-    assert doubts(World([pool((labels.ARCH, Operator.IN, allowed))], [images(*found)])) == expected
+    assert doubts(ObjectSet([pool((labels.ARCH, Operator.IN, allowed))], [images(*found)])) == expected
 
 
 def test_a_pool_that_says_nothing_about_architectures_takes_what_the_class_has() -> None:
-    assert doubts(World([pool()], [images("amd64")])) == []
+    assert doubts(ObjectSet([pool()], [images("amd64")])) == []
 
 
 @pytest.mark.parametrize(
@@ -97,42 +97,42 @@ def test_before_discovery_the_names_of_images_tell_their_architecture(
     terms: list[SelectorTerm], expected: list[str]
 ) -> None:
     node_class = replace(NODE_CLASS, ami_selector_terms=tuple(terms))
-    world = World([pool((labels.ARCH, Operator.IN, ["arm64"]))], [node_class])
+    world = ObjectSet([pool((labels.ARCH, Operator.IN, ["arm64"]))], [node_class])
     assert [rule for _, rule in doubts(world)] == expected
 
 
 def test_a_reserved_only_pool_whose_class_selects_no_reservation() -> None:
-    assert doubts(World([only("reserved")], [NodeClass("c")])) == [("NodePool/p", "no-reservation")]
-    assert doubts(World([pool()], [NodeClass("c")])) == []
+    assert doubts(ObjectSet([only("reserved")], [NodeClass("c")])) == [("NodePool/p", "no-reservation")]
+    assert doubts(ObjectSet([pool()], [NodeClass("c")])) == []
 
 
 def test_a_pool_that_names_a_reservation_and_excludes_reserved_capacity() -> None:
     contradiction = pool(
         (labels.CAPACITY_TYPE, Operator.IN, ["spot"]), (labels.CAPACITY_RESERVATION_ID, Operator.IN, ["cr-1"])
     )
-    world = World([contradiction, only("reserved", "q")], [NODE_CLASS])
+    world = ObjectSet([contradiction, only("reserved", "q")], [NODE_CLASS])
     assert doubts(world) == [("NodePool/p", "not-reserved")]
 
 
 def test_selected_reservations_that_no_pool_may_use() -> None:
-    assert doubts(World([only("spot")], [NODE_CLASS])) == [("EC2NodeClass/c", "reservations-unused")]
-    assert doubts(World([only("spot"), only("reserved", "q")], [NODE_CLASS])) == []
-    assert doubts(World([], [NODE_CLASS])) == []
+    assert doubts(ObjectSet([only("spot")], [NODE_CLASS])) == [("EC2NodeClass/c", "reservations-unused")]
+    assert doubts(ObjectSet([only("spot"), only("reserved", "q")], [NODE_CLASS])) == []
+    assert doubts(ObjectSet([], [NODE_CLASS])) == []
 
 
 def test_a_ladder_that_names_what_every_pool_excludes() -> None:
     ladder = (FallbackStep(CapacityType.RESERVED, 60), FallbackStep(CapacityType.SPOT))
     workload = replace(WORKLOAD, fallback=ladder)
-    (doubt,) = cross_check(World([only("reserved")], [NODE_CLASS], [workload]))
+    (doubt,) = cross_check(ObjectSet([only("reserved")], [NODE_CLASS], [workload]))
     assert (doubt.rule, doubt.path) == ("ladder", ("spec", "fallback", 1))
-    assert doubts(World([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload])) == []
+    assert doubts(ObjectSet([only("reserved"), only("spot", "q")], [NODE_CLASS], [workload])) == []
 
 
 def test_a_workload_that_no_pool_can_serve_says_why_for_each() -> None:
     tainted = replace(pool(name="gpu"), taints=(Taint("gpu", "", TaintEffect.NO_SCHEDULE),))
     wanted = replace(WORKLOAD, node_selector=Requirements.from_labels({labels.ZONE: "a"}))
     elsewhere = pool((labels.ZONE, Operator.IN, ["b"]), name="other")
-    (doubt,) = cross_check(World([tainted, elsewhere], [NODE_CLASS], [wanted]))
+    (doubt,) = cross_check(ObjectSet([tainted, elsewhere], [NODE_CLASS], [wanted]))
     assert doubt.rule == "no-pool"
     assert "gpu: taint gpu:NoSchedule is not tolerated" in doubt.message
     assert f"other: {labels.ZONE} In [b] does not meet {labels.ZONE} In [a]" in doubt.message
@@ -148,35 +148,37 @@ def test_what_can_be_relaxed_is_no_doubt() -> None:
         ),
     )
     in_a = replace(soft, requirements=requiring((labels.ZONE, Operator.IN, ["a"])))
-    assert doubts(World([in_a], [NODE_CLASS], [one_of_two])) == []
+    assert doubts(ObjectSet([in_a], [NODE_CLASS], [one_of_two])) == []
 
 
 def test_tolerated_taints_are_no_doubt() -> None:
     tainted = replace(pool(), taints=(Taint("a", "b"),), startup_taints=(Taint("booting"),))
-    assert doubts(World([tainted], [NODE_CLASS], [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))])) == []
+    assert (
+        doubts(ObjectSet([tainted], [NODE_CLASS], [replace(WORKLOAD, tolerations=(Toleration("a", value="b"),))])) == []
+    )
 
 
 def test_a_pool_that_misspells_a_label() -> None:
     misspelt = pool(("topology.kubernetes.io/zon", Operator.IN, ["us-west-2a"]), ("team", Operator.EXISTS, []))
-    (doubt,) = cross_check(World([misspelt], [NODE_CLASS]))
+    (doubt,) = cross_check(ObjectSet([misspelt], [NODE_CLASS]))
     assert (doubt.rule, doubt.suggestion) == ("custom-label", "topology.kubernetes.io/zone")
 
 
 def test_a_workload_that_misspells_a_resource() -> None:
     workload = replace(WORKLOAD, requests=Resources.of({"nvidia.com/gpus": 8, "example.com/licence": 1}))
-    (doubt,) = cross_check(World([pool()], [NODE_CLASS], [workload]))
+    (doubt,) = cross_check(ObjectSet([pool()], [NODE_CLASS], [workload]))
     assert (doubt.rule, doubt.suggestion) == ("resource", "nvidia.com/gpu")
     assert "can never launch because no instance type" in doubt.message
 
 
 def test_no_more_than_a_hundred_doubts_are_told() -> None:
     pools = [replace(pool(name=f"p{number:03}"), node_class_name="absent") for number in range(150)]
-    found = cross_check(World(pools, [NODE_CLASS]))
+    found = cross_check(ObjectSet(pools, [NODE_CLASS]))
     assert [doubt.rule for doubt in found] == ["no-class"] * 100 + ["more"]
 
 
 def test_more_workloads_and_pools_than_can_be_compared_are_told_so() -> None:
     pools = [pool(name=f"p{number:03}") for number in range(400)]
     workloads = [replace(WORKLOAD, name=f"w{number:03}") for number in range(400)]
-    found = cross_check(World(pools, [NODE_CLASS], workloads))
+    found = cross_check(ObjectSet(pools, [NODE_CLASS], workloads))
     assert [(doubt.name, doubt.rule) for doubt in found] == [("default/w126", "not-checked")]

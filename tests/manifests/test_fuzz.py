@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.workload import Workload
-from shared.manifests.crosscheck import World, cross_check
+from shared.manifests.crosscheck import ObjectSet, cross_check
 from shared.manifests.messages import parse_demand
 from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import ManifestError, Problem, Severity
@@ -264,7 +264,7 @@ def test_a_mebibyte_of_objects_is_compared_with_bounded_work_and_100_mib(name: s
         values = [read.manifest.to_core() for read in read_files([("crowd", text)]).manifests]
         pools = [value for value in values if isinstance(value, NodePool)]
         classes = [value for value in values if isinstance(value, NodeClass)]
-        cross_check(World(pools, classes, [value for value in values if isinstance(value, Workload)]))
+        cross_check(ObjectSet(pools, classes, [value for value in values if isinstance(value, Workload)]))
 
     call_count, peak_mib = measured(compare)
     assert call_count < CALLS_MAX

@@ -12,7 +12,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final
 
-from shared.core.checking.packed_vector import Packing
+from shared.core.checking.packed_vector import PackedVector
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
@@ -33,14 +33,14 @@ STRANGER: Final = 1
 
 
 @dataclass(slots=True, eq=False)
-class Alike:
+class WorkloadClass:
     """Workloads by key that differ in name, size and labels only; what else is true of one is true of all."""
 
     first: Workload  # one of them
     workloads: Mapping[str, Workload]
 
 
-class Wishes:
+class DemandFacts:
     """Lookups over one snapshot and one plan by name. Unknown names give None; the checks report them."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:
@@ -71,7 +71,7 @@ class Wishes:
         return since
 
     @cached_property
-    def alike(self) -> Sequence[Alike]:
+    def alike(self) -> Sequence[WorkloadClass]:
         """All workloads: thousands may be pending that only a few rules are said of."""
         found: defaultdict[Hashable, dict[str, Workload]] = defaultdict(dict)
         for key, workload in self.workloads.items():
@@ -93,7 +93,7 @@ class Wishes:
                 key if workload.fallback else "",  # a ladder counts from when its workload came
             )
             found[about][key] = workload
-        return [Alike(next(iter(workloads.values())), workloads) for workloads in found.values()]
+        return [WorkloadClass(next(iter(workloads.values())), workloads) for workloads in found.values()]
 
     def needs(self, workload: Workload) -> Resources:
         """Return what one replica takes: its requests, and a pod even where the requests do not say so (R-54)."""
@@ -220,13 +220,13 @@ class Wishes:
         return defaultdict(lambda: (0, STRANGER), known)
 
     @cached_property
-    def packing(self) -> Packing:
+    def packing(self) -> PackedVector:
         """How loads are packed: no node can carry more than the plan counts, each as large as the largest replica."""
         counts = self.counts
         replicas = max(max(counts, default=0), -min(counts, default=0)) * len(counts)
         needs = [self.needs(workload).values() for workload in self._sizes.values()]
         largest = max(map(abs, chain.from_iterable(needs)), default=0)
-        return Packing(largest * replicas, len(self.resource_names))
+        return PackedVector(largest * replicas, len(self.resource_names))
 
     @cached_property
     def counts(self) -> Sequence[int]:

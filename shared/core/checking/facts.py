@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Final
 
-from shared.core.checking.offering_facts import Listed, Offers, in_words
+from shared.core.checking.offering_facts import Listed, OfferingFacts, in_words
 from shared.core.checking.place_facts import place_of
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey, Plan, PlannedNodes
@@ -118,7 +118,7 @@ def tallied(placements: Sequence[PlacedReplicas]) -> dict[str, int]:
     return counts
 
 
-class Facts(Offers):
+class Facts(OfferingFacts):
     """Everything that the checks look up about one snapshot and one plan."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from shared.core.checking.numbering import Numbering
-from shared.core.checking.place_facts import Place, Places, place_of
+from shared.core.checking.place_facts import Place, PlaceFacts, place_of
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, Offering
 from shared.core.model.node_class import NodeClass
@@ -45,7 +45,7 @@ class _Bought(NamedTuple):
     ever: dict[str, list[Place]]
 
 
-class Offers(Places):
+class OfferingFacts(PlaceFacts):
     """Adds the supply side. Answers are remembered by type and by place, because their product is large."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:

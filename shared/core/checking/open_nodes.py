@@ -11,7 +11,7 @@ from shared.core.scheduling_terms.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class OpenNodes:
     """Nodes that a replica might still go to: ``units`` equal ones with ``free`` resources each."""
 
     subject: str

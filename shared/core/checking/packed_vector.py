@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-class Packing:
+class PackedVector:
     """Puts whole numbers side by side into one, in fields of bits, so that adding two of them adds every field.
 
     No sum may be larger than ``largest`` or smaller than its negative; what is there to hold it may be.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from shared.core.checking.demand_facts import Wishes
+from shared.core.checking.demand_facts import DemandFacts
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool
@@ -33,7 +33,7 @@ def place_of(key: OfferingKey) -> Place:
     return Place(key.zone, key.zone_id, key.capacity_type, key.reservation_id)
 
 
-class Places(Wishes):
+class PlaceFacts(DemandFacts):
     """Adds what types and places are, and who accepts them."""
 
     def __init__(self, snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> None:

@@ -1,7 +1,7 @@
 """What the plan leaves over, and whether it may: rule 3, priorities on reserved units, and the truth of every refusal.
 
 These checks only speak up when nobody can object: requirements, taints, limits and topology are read strictly here, and
-what cannot be told from leftovers alone (a gang bound by topology, for instance) is let pass.
+what cannot be told from what is left alone (a gang bound by topology, for instance) is let pass.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.offering_facts import in_words
-from shared.core.checking.open_nodes import Room, wants_many
+from shared.core.checking.open_nodes import OpenNodes, wants_many
 from shared.core.checking.place_facts import place_of
 from shared.core.checking.reasons import reason_problem
 from shared.core.checking.spread import admits, domains_of, is_bound
@@ -28,7 +28,7 @@ from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
 _UNLIMITED = 10**9
 
 
-class Leftovers:
+class ResidualCheck:
     """The final state's free room, and who could use it."""
 
     def __init__(self, facts: Facts, topology: Topology) -> None:
@@ -69,7 +69,7 @@ class Leftovers:
             for name, limit in pool.limits.items()
         )
 
-    def _may_run(self, workload: Workload, room: Room) -> bool:
+    def _may_run(self, workload: Workload, room: OpenNodes) -> bool:
         """Whether one replica may be in the room, size and topology apart."""
         facts = self._facts
         reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
@@ -86,9 +86,9 @@ class Leftovers:
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
         return tolerates_all(taints, workload.tolerations) is None
 
-    # -- rooms
+    # -- nodes with room
 
-    def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[Room]:
+    def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[OpenNodes]:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
@@ -113,10 +113,10 @@ class Leftovers:
             )
         return self._open[pool.name]
 
-    def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> Room:
+    def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> OpenNodes:
         description = self._facts.description(pool, key)
         assert description is not None
-        return Room(
+        return OpenNodes(
             subject=in_words(key),
             units=units,
             free=self._facts.types[key.instance_type].allocatable,
@@ -129,7 +129,7 @@ class Leftovers:
             key=key,
         )
 
-    def _hosting(self, workload: Workload) -> Iterator[Room]:
+    def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
         facts, needs = self._facts, self._facts.needs(workload)
         for host, free in self._free_on_hosts():
@@ -137,9 +137,9 @@ class Leftovers:
                 continue
             node, launch = host.node, host.planned
             if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
-                continue  # whether it may join a node that will drain depends on more than leftovers
+                continue  # whether it may join a node that will drain depends on more than what is left
             if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
-                yield Room(
+                yield OpenNodes(
                     subject=host.subject,
                     units=host.nodes,
                     free=free,
@@ -157,7 +157,7 @@ class Leftovers:
             self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
         return self._free
 
-    def _rooms(self, workload: Workload) -> Iterator[Room]:
+    def _rooms(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield everything that could still take a replica of the workload, topology apart."""
         yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
         for room in self._launchable(reserved=True, workload=workload):
@@ -247,7 +247,7 @@ class Leftovers:
             if all(able[key] for key in host.placed):
                 yield from self._paid(host, units, able)
 
-    def _able(self, workload: Workload, units: Sequence[Room]) -> Iterator[int]:
+    def _able(self, workload: Workload, units: Sequence[OpenNodes]) -> Iterator[int]:
         """Yield the indices of the units on which one replica could run alone."""
         needs = self._facts.needs(workload)
         for index, unit in enumerate(units):
@@ -260,7 +260,7 @@ class Leftovers:
             ):
                 yield index
 
-    def _paid(self, host: Host, units: Sequence[Room], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
+    def _paid(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
         """Report a paid node whose replicas could all run on one free unit, or be split over several."""
         common = frozenset.intersection(*(able[key] for key in host.placed))
         for index in sorted(common):
@@ -276,7 +276,7 @@ class Leftovers:
             message = "could be split over units left free"
             yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
 
-    def _takes_over(self, host: Host, unit: Room) -> bool:
+    def _takes_over(self, host: Host, unit: OpenNodes) -> bool:
         facts = self._facts
         assert unit.pool is not None
         assert unit.key is not None
@@ -292,7 +292,7 @@ class Leftovers:
     def _is_held(self, workload: Workload) -> bool:
         return self._is_bound(workload) or workload.gang is not None
 
-    def _same_place(self, host: Host, unit: Room) -> bool:
+    def _same_place(self, host: Host, unit: OpenNodes) -> bool:
         """Whether moving a whole node there changes no count by zone or host, and no other topology key is in play."""
         facts = self._facts
         keys: set[str] = set()
@@ -313,7 +313,7 @@ class Leftovers:
         floor = self._facts.policy.reserved_floor_percent
         return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
 
-    def _splits(self, host: Host, units: Sequence[Room], able: Mapping[str, frozenset[int]]) -> bool:
+    def _splits(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> bool:
         """Whether first-fit, largest first, puts the node's replicas on free units; a no may be wrong, a yes is not."""
         facts = self._facts
         if facts.policy.reserved_floor_percent:

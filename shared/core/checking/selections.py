@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
-from shared.core.checking.demand_facts import Alike
+from shared.core.checking.demand_facts import WorkloadClass
 from shared.core.checking.facts import Facts
 from shared.core.checking.numbering import Numbering
 from shared.core.model.workload import (
@@ -144,7 +144,7 @@ class Selections:
         return dict(found)
 
 
-def _groups_of(alike: Alike) -> Iterator[Group]:
+def _groups_of(alike: WorkloadClass) -> Iterator[Group]:
     rules = rules_of(alike.first)
     if rules == _NO_RULES:
         return

@@ -24,7 +24,7 @@ from shared.core.disruption.methods.emptiness import kept_reason, paid_empty, re
 from shared.core.disruption.methods.replacement import replace_drifted
 from shared.core.disruption.methods.unit_moves import UnitMoves
 from shared.core.disruption.price_rule import PriceRule
-from shared.core.disruption.simulation import Solve, World
+from shared.core.disruption.simulation import PassState, Solve
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_pool import DisruptionReason, NodePool
@@ -53,7 +53,7 @@ def decide_disruption(
     empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
-    decider = _Pass(given, World.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
+    decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
     decider.expect_pending()
     decider.remove_empty_paid()
     decider.replace_drifted()
@@ -81,7 +81,7 @@ def _closed(given: DisruptionInput, now: datetime) -> Iterator[str]:
 class _Pass:
     """The state of one pass."""
 
-    def __init__(self, given: DisruptionInput, world: World) -> None:
+    def __init__(self, given: DisruptionInput, world: PassState) -> None:
         self._given = given
         self._before = world
         self._waiting: Plan | None = None  # where the demand that waits will go

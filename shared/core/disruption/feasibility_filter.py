@@ -12,8 +12,8 @@ from operator import le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.disruption.free_capacity import Place, Rooms
-from shared.core.disruption.simulation import LADDER_CLIMBED, World
+from shared.core.disruption.free_capacity import FreeCapacity, Place
+from shared.core.disruption.simulation import LADDER_CLIMBED, PassState
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, Workload
 from shared.core.solver.problem.catalogue import Market, Option
@@ -21,8 +21,8 @@ from shared.core.solver.problem.groups import gather
 from shared.core.solver.problem.nodes import NodeFacts, fill_order
 from shared.core.solver.problem.vectors import Vector
 
-# Looks at a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
-LOOKS_MAX: Final = 500_000
+# Evaluations of a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
+EVALUATIONS_MAX: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class _Offer:
     wishes: int
 
 
-class Outlook:
+class FeasibilityFilter:
     """What stays the same during a pass: how large and how choosy workloads are, and what can be launched for them."""
 
-    def __init__(self, world: World, candidates: Iterable[Candidate]) -> None:
+    def __init__(self, world: PassState, candidates: Iterable[Candidate]) -> None:
         keys = sorted({placed.workload_key for candidate in candidates for placed in candidate.claim.placements})
         workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]
         kinds: dict[object, list[Workload]] = {}
@@ -67,14 +67,14 @@ class Outlook:
         self._paid = _undominated(option for option in market.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
         self._units = _undominated(option for option in market.options if option.reservation is not None)
-        self.looks_left = LOOKS_MAX
+        self.evaluations_left = EVALUATIONS_MAX
 
     @property
     def has_free_units(self) -> bool:
         """Whether some reservation had a unit to launch into when the pass began."""
         return bool(self._units)
 
-    def rooms(self, world: World, candidates: Sequence[Candidate]) -> Rooms:
+    def free_capacity(self, world: PassState, candidates: Sequence[Candidate]) -> FreeCapacity:
         """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
         order = {candidate.id: -position for position, candidate in enumerate(candidates)}
         first = -len(candidates)
@@ -84,7 +84,7 @@ class Outlook:
             for node in nodes
             if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
         )
-        return Rooms(places, self._least)
+        return FreeCapacity(places, self._least)
 
     def asks(self, candidate: Candidate) -> list[Ask]:
         """Return what the node's replicas need, the largest first."""
@@ -92,40 +92,40 @@ class Outlook:
         found = [Ask(*ask, count) for ask, count in known if ask is not None]
         return sorted(found, key=lambda ask: ask.size, reverse=True)
 
-    def emptiable(self, rooms: Rooms, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Choose nodes that could go together because those that stay have room; they are gone from ``rooms`` then.
+    def emptiable(self, free_capacity: FreeCapacity, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Choose nodes that could go together because those that stay have room; they then leave ``free_capacity``.
 
         A node that takes replicas stays, and one that cannot be emptied does not stand in the way of the next.
         """
         chosen = []
         for candidate in candidates:
-            if self.looks_left <= 0:
+            if self.evaluations_left <= 0:
                 break
-            if rooms.has_arrivals(candidate.id):
+            if free_capacity.has_arrivals(candidate.id):
                 continue
-            if self._try(rooms, candidate):
-                rooms.take_back()
+            if self._try(free_capacity, candidate):
+                free_capacity.take_back()
             else:
-                rooms.close(candidate.id)
+                free_capacity.close(candidate.id)
                 chosen.append(candidate)
         return chosen
 
-    def refusal(self, rooms: Rooms, candidate: Candidate) -> str | None:
+    def refusal(self, free_capacity: FreeCapacity, candidate: Candidate) -> str | None:
         """Say why simulating the node's removal is not worth it, or None when it is."""
-        if self.looks_left <= 0:
+        if self.evaluations_left <= 0:
             return None
-        left_over = self._try(rooms, candidate)
-        rooms.take_back()
+        left_over = self._try(free_capacity, candidate)
+        free_capacity.take_back()
         if not left_over or self._has_cheaper(candidate, left_over):
             return None
         return "nothing cheaper would hold its replicas, and the nodes that stay have no room for them"
 
-    def _try(self, rooms: Rooms, candidate: Candidate) -> list[Ask]:
+    def _try(self, free_capacity: FreeCapacity, candidate: Candidate) -> list[Ask]:
         """Put the node's replicas elsewhere as far as there is room; return what has none."""
         left_over = []
         for ask in self.asks(candidate):
-            left, looks = rooms.put(ask.size, ask.wishes, ask.count, besides=candidate.id)
-            self.looks_left -= looks
+            left, evaluations = free_capacity.put(ask.size, ask.wishes, ask.count, besides=candidate.id)
+            self.evaluations_left -= evaluations
             if left:
                 left_over.append(replace(ask, count=left))
         return left_over

@@ -26,7 +26,7 @@ class Place:
         self.arrivals += count
 
 
-class Rooms:
+class FreeCapacity:
     """What is free on the nodes of one moment of a pass."""
 
     def __init__(self, places: Iterable[Place], least: Vector) -> None:
@@ -35,7 +35,7 @@ class Rooms:
         self._by_id = {place.claim_id: place for place in places}
         self._places = [place for place in self._by_id.values() if self._has_room(place)]
         # Free room only shrinks, so nothing larger than this in some resource ever fits anywhere.
-        self._roof = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
+        self._max_free = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
         self._tried: list[tuple[Place, Vector, int]] = []
         self._closed = 0
 
@@ -70,12 +70,12 @@ class Rooms:
 
         Return how many found no room, and how many nodes were looked at.
         """
-        if any(asked > most for asked, most in zip(size, self._roof, strict=False)):
+        if any(asked > most for asked, most in zip(size, self._max_free, strict=False)):
             return count, 0
         cpu, memory = size[0], size[1]
-        looks = 0
+        evaluations = 0
         for place in self._places:
-            looks += 1
+            evaluations += 1
             free = place.free
             if free[0] < cpu or free[1] < memory or not place.wishes & wishes:
                 continue
@@ -88,4 +88,4 @@ class Rooms:
                 count -= fitting
                 if not count:
                     break
-        return count, looks
+        return count, evaluations

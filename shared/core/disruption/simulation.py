@@ -25,7 +25,7 @@ Solve = Callable[[Snapshot], Plan]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class PassState:
     """The snapshot that the pass has reached, and the scheduler to ask.
 
     ``closed`` are nodes that receive nothing in a simulation although they run: their room is promised, or they changed
@@ -49,7 +49,7 @@ class World:
         now: datetime,
         closed: Iterable[str] = (),
         effort: Effort | None = None,
-    ) -> "World":
+    ) -> "PassState":
         """Return the world at the beginning of a pass."""
         workloads = (*snapshot.workloads.values(), *(demand.workload for demand in snapshot.demands))
         tied = frozenset(it.key for it in workloads if it.topology_spread or it.affinity or it.anti_affinity)
@@ -110,7 +110,7 @@ class World:
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
         return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if self.tied else asking))
 
-    def after(self, removed: Iterable[Candidate], plan: Plan) -> "World":
+    def after(self, removed: Iterable[Candidate], plan: Plan) -> "PassState":
         """Return the world once the nodes are gone and the replicas are where the plan put them."""
         gone = {candidate.id for candidate in removed}
         arriving = {placement.claim_id: placement.placements for placement in plan.existing}

@@ -4,10 +4,10 @@ from functools import cache
 
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters
-from shared.usecases.launching.apply_outcome import LaunchEffects
+from shared.usecases.launching.apply_outcome import ApplyOutcome
 from shared.usecases.launching.gangs import LaunchGangs
 from shared.usecases.launching.launch import Launch
-from shared.usecases.launching.record_shortages import LaunchReactions
+from shared.usecases.launching.record_shortages import RecordShortages
 
 
 @cache
@@ -18,12 +18,12 @@ def launch() -> Launch:
 
 def launch_from(outside: Adapters) -> Launch:
     """Wire the launch of batches."""
-    effects = LaunchEffects(
+    outcomes = ApplyOutcome(
         claims=outside.node_claims,
         workloads=outside.workloads,
         reservations=outside.reservations,
         offerings=outside.offerings,
-        reactions=LaunchReactions(
+        recorder=RecordShortages(
             reservations=outside.reservations,
             offerings=outside.offerings,
             shortages=outside.shortage_history,
@@ -47,7 +47,7 @@ def launch_from(outside: Adapters) -> Launch:
         fleet=outside.fleet,
         templates=outside.launch_templates,
         instances=outside.instances,
-        effects=effects,
+        outcomes=outcomes,
         queue=outside.queue,
         publisher=outside.publisher,
         clock=outside.clock,

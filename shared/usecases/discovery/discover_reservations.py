@@ -17,7 +17,7 @@ from shared.ports.system import Clock
 from shared.usecases.claims.announce import reservation_exhausted, reservation_idle
 from shared.usecases.discovery.observe_reservation import Change, ReservationObserver
 from shared.usecases.policy.policy_objects import policy_of
-from shared.usecases.policy.resolve_node_classes import NodeClassResolver, Selection
+from shared.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class DiscoverReservations:
         self,
         known: Mapping[str, ReservationRecord],
         observed: Mapping[str, CapacityReservation],
-        selections: Mapping[str, Selection],
+        selections: Mapping[str, SelectedReservations],
         observed_at: datetime,
     ) -> list[Change]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
@@ -165,7 +165,7 @@ def _selection(
     groups: Mapping[str, frozenset[str]],
     unreadable: Mapping[str, str],
     now: datetime,
-) -> Selection:
+) -> SelectedReservations:
     """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
     ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
@@ -173,10 +173,10 @@ def _selection(
     errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
     if errors:
         ids |= set(node_class.status.reservation_ids) & observed.keys()
-    return Selection(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+    return SelectedReservations(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
 
 
-def _as_counted(selection: Selection, current: Mapping[str, CapacityReservation]) -> Selection:
+def _as_counted(selection: SelectedReservations, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
     """Return the selection with the ledger's free units instead of EC2's."""
     counted = tuple(current.get(reservation.id, reservation) for reservation in selection.reservations)
     return replace(selection, reservations=counted)

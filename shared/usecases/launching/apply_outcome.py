@@ -23,7 +23,7 @@ from shared.ports.system import Clock
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import return_all_replicas, settle_claims
 from shared.usecases.launching.gangs import TAKEN_BACK_WITHIN, LaunchGangs
-from shared.usecases.launching.record_shortages import LaunchReactions
+from shared.usecases.launching.record_shortages import RecordShortages
 
 _WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
@@ -37,14 +37,14 @@ class EffectCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchEffects:
+class ApplyOutcome:
     """What a launch changes besides EC2's instances."""
 
     claims: NodeClaimStore
     workloads: WorkloadStore
     reservations: ReservationStore
     offerings: OfferingStore
-    reactions: LaunchReactions
+    recorder: RecordShortages
     gangs: LaunchGangs
     terminator: InstanceTerminator
     tagger: InstanceTagger
@@ -53,14 +53,14 @@ class LaunchEffects:
 
     def apply(self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction) -> EffectCounts:
         """Apply the attempt's recorded outcome."""
-        until = self.reactions.remember(attempt, reaction)
+        until = self.recorder.remember(attempt, reaction)
         launched, unwanted = self._settle(attempt)
         gives_up = len(attempt.assignment()) < len(attempt.claim_ids) and not reaction.retry
         failing = self._without_instance(attempt) if gives_up else []
         undone: Sequence[NodeClaim] = ()
         if attempt.request.all_or_none and (gives_up or self.gangs.is_broken(launched)):
             undone, launched = self.gangs.of_batch(batch), []
-        self.reactions.announce(attempt, reaction, launched, [*failing, *undone], until)
+        self.recorder.announce(attempt, reaction, launched, [*failing, *undone], until)
         failed_count = self.fail([*failing, *undone], reaction.reason)
         taken_back = self._just_launched(attempt, unwanted)
         if taken_back:

@@ -5,7 +5,7 @@ As docs/architecture.md#launching-exactly-once tells it::
     intent            record the attempt (request, token, claims); move its claims to launching
     call              CreateFleet with the attempt's token
     outcome           record what came of it; the first record wins
-    apply             reactions, settle, return, announce, tag        (all of it may be repeated)
+    apply             shortages, settle, return, announce, tag        (all of it may be repeated)
     completed         close the attempt; claims that still wait get the next one
 
 A function that dies anywhere, and a message that comes twice, goes on from what is stored. Between intent and outcome
@@ -54,7 +54,7 @@ from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import launch_failed
 from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
-from shared.usecases.launching.apply_outcome import LaunchEffects
+from shared.usecases.launching.apply_outcome import ApplyOutcome
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
@@ -110,7 +110,7 @@ class Launch:
     fleet: FleetLauncher
     templates: LaunchTemplateStore
     instances: InstanceReader
-    effects: LaunchEffects
+    outcomes: ApplyOutcome
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
@@ -281,7 +281,7 @@ class Launch:
         report.refused_count += bool(kinds & _FOR_OPERATORS)
         reaction = react_to(attempt.request, attempt.result, attempt.number)
         report.blocked_count += reaction.blocked_reason is not None
-        counts = self.effects.apply(batch, attempt, reaction)
+        counts = self.outcomes.apply(batch, attempt, reaction)
         report.launched_count += counts.launched
         report.failed_count += counts.failed
         self.attempts.complete(attempt)
@@ -333,7 +333,7 @@ class Launch:
         """
         market = claim.offering.capacity_type
         pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
-        return self.effects.reactions.rest(pools, now, f"it could not be asked for: {reason}")
+        return self.outcomes.recorder.rest(pools, now, f"it could not be asked for: {reason}")
 
     def _give_up(
         self,
@@ -345,7 +345,7 @@ class Launch:
     ) -> None:
         """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
         self.publisher.publish([launch_failed(waiting, code, message, until)])
-        report.failed_count += self.effects.fail(waiting, message)
+        report.failed_count += self.outcomes.fail(waiting, message)
 
 
 def retry_delay_s(retry_count: int) -> int:

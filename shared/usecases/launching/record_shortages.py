@@ -32,7 +32,7 @@ _QUOTA_REST: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchReactions:
+class RecordShortages:
     """Remembers and announces."""
 
     reservations: ReservationStore

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.manifests.crosscheck import World, cross_check, problem_of
+from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.kinds.workload import WorkloadManifest
@@ -118,7 +118,7 @@ class ApplyPolicy:
                 world[name] = replace(before, manifest=change.after)
         policy = policy_of(world.values())
         documents = {read.identity: read.document for read in reads}
-        doubts = cross_check(World(policy.node_pools, policy.node_classes, limits=self.limits))
+        doubts = cross_check(ObjectSet(policy.node_pools, policy.node_classes, limits=self.limits))
         return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
 
     def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:

@@ -25,7 +25,7 @@ _NO_BLOCK: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class SelectedReservations:
     """What a class selects; ``error`` says why its groups could not be read (then it is what was selected before)."""
 
     reservations: tuple[CapacityReservation, ...] = ()
@@ -40,7 +40,7 @@ class NodeClassResolver:
     policy: PolicyStore
 
     def refresh(
-        self, objects: Sequence[PolicyObject], selections: Mapping[str, Selection], now: datetime
+        self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Write statuses that changed; return the names of classes whose findings changed, and what failed."""
         changed: list[str] = []
@@ -72,7 +72,7 @@ class NodeClassResolver:
                 changed.append(node_class.name)
         for pool in found.node_pools:
             before = stored[PolicyKind.NODE_POOL, pool.name]
-            selection = selections.get(pool.node_class_name, Selection())
+            selection = selections.get(pool.node_class_name, SelectedReservations())
             conditions = node_pool_conditions(
                 pool,
                 class_conditions.get(pool.node_class_name),
@@ -95,7 +95,9 @@ class NodeClassResolver:
             merged = status.node_class
         self.policy.save_status(before.kind, before.name, replace(status, node_class=merged))
 
-    def _status(self, node_class: NodeClass, selection: Selection, errors: dict[ConditionType, str]) -> NodeClassStatus:
+    def _status(
+        self, node_class: NodeClass, selection: SelectedReservations, errors: dict[ConditionType, str]
+    ) -> NodeClassStatus:
         last = node_class.status
 
         def read(kind: ConditionType, call: Callable[[], T], last_good: T) -> T:

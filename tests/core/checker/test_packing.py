@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core.checking.packed_vector import Packing
+from shared.core.checking.packed_vector import PackedVector
 
 LARGEST = 1000
 AMOUNTS = st.integers(-10, 10)
@@ -17,7 +17,7 @@ def test_a_load_fits_where_every_field_does(data: st.DataObject, fields: int) ->
     loads = [sum(row[at] * count for row, count in replicas) for at in range(fields)]
     # Near the load, where one more or less decides, and far beyond what a load may be.
     room = [load + data.draw(st.sampled_from((-(10**9), -1, 0, 1, 10**9))) for load in loads]
-    packing = Packing(LARGEST, fields)
+    packing = PackedVector(LARGEST, fields)
 
     packed = sum(packing.load(row) * count for row, count in replicas)
 
@@ -26,7 +26,7 @@ def test_a_load_fits_where_every_field_does(data: st.DataObject, fields: int) ->
 
 @given(SEVERAL, st.sampled_from((-LARGEST, LARGEST)), st.sampled_from((-LARGEST, LARGEST)))
 def test_the_largest_loads_do_not_reach_into_the_next_field(fields: int, load: int, there: int) -> None:
-    packing = Packing(LARGEST, fields + 1)
+    packing = PackedVector(LARGEST, fields + 1)
     full, empty = [load] * fields, [there] * fields
 
     assert packing.fits(packing.load([*full, 0]), packing.room([*empty, 0])) is (load <= there)
@@ -34,7 +34,7 @@ def test_the_largest_loads_do_not_reach_into_the_next_field(fields: int, load: i
 
 
 def test_nothing_fits_where_something_is_overdrawn() -> None:
-    packing = Packing(0, 2)
+    packing = PackedVector(0, 2)
 
     assert packing.fits(packing.load([0, 0]), packing.room([5, 0]))
     assert not packing.fits(packing.load([0, 0]), packing.room([5, -1]))

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from embedded.emulated_time.clock import NEVER_US, EmulatedClock
-from embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, Governor, Outlook
+from embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, Governor, DueWork
 from tests.embedded.emulated_time.conftest import RealTime
 
 LIMIT_US = LATENESS_LIMIT // timedelta(microseconds=1)
@@ -36,9 +36,9 @@ class Timetable:
             if self.each_is_work:
                 self.governor.begin_work()
 
-    def outlook(self, now_us: int, *, recurring: bool) -> Outlook:
+    def due_work(self, now_us: int, *, recurring: bool) -> DueWork:
         del now_us
-        return Outlook(self.ready, min((due for due, recurs in self.due if recurring or not recurs), default=NEVER_US))
+        return DueWork(self.ready, min((due for due, recurs in self.due if recurring or not recurs), default=NEVER_US))
 
 
 @pytest.fixture

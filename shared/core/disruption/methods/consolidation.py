@@ -20,9 +20,9 @@ from typing import Final
 
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
-from shared.core.disruption.feasibility_filter import Outlook
+from shared.core.disruption.feasibility_filter import FeasibilityFilter
 from shared.core.disruption.price_rule import PriceRule
-from shared.core.disruption.simulation import World
+from shared.core.disruption.simulation import PassState
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan
 
@@ -48,12 +48,12 @@ class Consolidation:
     """What one pass of consolidation found: commands in order, the world after them, and why the rest stays."""
 
     commands: tuple[DisruptionCommand, ...]
-    world: World
+    world: PassState
     removed: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
 
 
-def consolidate(world: World, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
+def consolidate(world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
     """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may."""
     search = _Search(world, candidates, rule)
     if candidates:
@@ -71,7 +71,7 @@ def consolidate(world: World, candidates: Sequence[Candidate], rule: PriceRule) 
 class _Search:
     """The state of one pass of consolidation."""
 
-    def __init__(self, world: World, candidates: Sequence[Candidate], rule: PriceRule) -> None:
+    def __init__(self, world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> None:
         self.world = world
         self.commands: list[DisruptionCommand] = []
         self.removed: list[Candidate] = []
@@ -81,13 +81,13 @@ class _Search:
         self._waste_max = world.effort.left // _WASTE_PARTS
         self._wasted = 0
         self._rule = rule
-        self._outlook = Outlook(world, candidates)
+        self._feasibility = FeasibilityFilter(world, candidates)
 
     def run(self, reserved: bool) -> None:
         """Try every kind of move for the paid or the reserved nodes."""
         moves = [self._empty_nodes, self._replace_groups]
         # Work that goes to prepaid units anyway is not moved onto paid nodes first.
-        for move in reversed(moves) if self._outlook.has_free_units else moves:
+        for move in reversed(moves) if self._feasibility.has_free_units else moves:
             move(reserved)
         self._replace_single_nodes(reserved)
 
@@ -95,7 +95,9 @@ class _Search:
 
     def _empty_nodes(self, reserved: bool) -> None:
         self._wasted = 0
-        chosen = self._outlook.emptiable(self._outlook.rooms(self.world, self._left), self._group(reserved))
+        chosen = self._feasibility.emptiable(
+            self._feasibility.free_capacity(self.world, self._left), self._group(reserved)
+        )
         refused = 0
         waiting = list(self._chunks(chosen))
         while waiting and refused < _REFUSED_GROUPS_MAX and self._may_go_on():
@@ -125,10 +127,10 @@ class _Search:
 
     def _replace_single_nodes(self, reserved: bool) -> None:
         self._wasted = 0
-        rooms = self._outlook.rooms(self.world, self._left)
+        free = self._feasibility.free_capacity(self.world, self._left)
         hopeful = []
         for candidate in self._group(reserved):
-            reason = self._rule.hopeless(candidate) or self._outlook.refusal(rooms, candidate)
+            reason = self._rule.hopeless(candidate) or self._feasibility.refusal(free, candidate)
             if reason is None:
                 hopeful.append(candidate)
             else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from shared.core.disruption.candidate import Candidate, Refusal
 from shared.core.disruption.command import DisruptionCommand, command_of
 from shared.core.disruption.headroom import Headroom
-from shared.core.disruption.simulation import World
+from shared.core.disruption.simulation import PassState
 from shared.core.launching.claim_nodes import fills_freed_slot
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_pool import DisruptionReason
@@ -23,13 +23,13 @@ class Replacement:
     """What one pass of drift found."""
 
     commands: tuple[DisruptionCommand, ...]
-    world: World
+    world: PassState
     removed: tuple[Candidate, ...]
     refusals: tuple[Refusal, ...]
 
 
 def replace_drifted(
-    world: World, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
+    world: PassState, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
 ) -> Replacement:
     """Decide one command a drifted node: empty nodes first, then the oldest (R-156).
 
@@ -86,7 +86,7 @@ def _drift_order(item: tuple[Candidate, str]) -> tuple[bool, float, str]:
 
 
 def _replacement(
-    world: World, candidate: Candidate, reason: str, waits: str | None
+    world: PassState, candidate: Candidate, reason: str, waits: str | None
 ) -> tuple[DisruptionCommand, Plan] | str:
     plan = world.without((candidate,))
     if not plan.unplaced:

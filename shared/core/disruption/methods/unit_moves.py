@@ -14,7 +14,7 @@ from typing import Final
 
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.price_rule import PriceRule
-from shared.core.disruption.simulation import World
+from shared.core.disruption.simulation import PassState
 from shared.core.disruption.unit_move import UnitMove
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.plan import Plan
@@ -52,7 +52,7 @@ def spare_units(source: CapacityReservation) -> int:
     return min(source.free_units, source.total_count - leased - 1)
 
 
-def shifted(world: World, move: UnitMove) -> World:
+def shifted(world: PassState, move: UnitMove) -> PassState:
     """Return the world as it will be once EC2 has moved the units."""
     change = {move.source_id: -move.count, move.destination_id: move.count}
     reservations = tuple(
@@ -81,7 +81,7 @@ class UnitMoves:
         self._glimpses_left = _GLIMPSES_MAX
         self._tried = False
 
-    def for_demand(self, before: World, had: Plan, after: World) -> tuple[tuple[UnitMove, ...], World]:
+    def for_demand(self, before: PassState, had: Plan, after: PassState) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves that give waiting demand reserved units, and the world with them.
 
         ``before``: the world in which the demand waits, ``had``: what it gets there; ``after``: what this pass leaves.
@@ -103,7 +103,7 @@ class UnitMoves:
                 before, after, had = shifted(before, found), shifted(after, found), plan
         return tuple(moves), after
 
-    def for_nodes(self, world: World, candidates: Sequence[Candidate]) -> tuple[tuple[UnitMove, ...], World]:
+    def for_nodes(self, world: PassState, candidates: Sequence[Candidate]) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves into which paid nodes can be consolidated by the next pass, and the world after both."""
         moves: dict[tuple[str, str], UnitMove] = {}
         for candidate in candidates:
@@ -126,15 +126,15 @@ class UnitMoves:
                 break
         return tuple(moves.values()), world
 
-    def _may_glimpse(self, world: World) -> bool:
+    def _may_glimpse(self, world: PassState) -> bool:
         self._glimpses_left -= 1
         return self._glimpses_left >= (0 if world.effort.left > 0 else _GLIMPSES_MAX - _GLIMPSES_MIN)
 
-    def _may_try(self, world: World) -> bool:
+    def _may_try(self, world: PassState) -> bool:
         may, self._tried = not self._tried or world.effort.left > 0, True
         return may
 
-    def _glimpse(self, world: World, move: UnitMove) -> World:
+    def _glimpse(self, world: PassState, move: UnitMove) -> PassState:
         """Return a world in which only the units that would move can be launched into, by these pools."""
         snapshot = shifted(world, move).snapshot
         (destination,) = (it for it in snapshot.reservations if it.id == move.destination_id)
@@ -146,7 +146,7 @@ class UnitMoves:
         )
         return replace(world, snapshot=small)
 
-    def _moves_in(self, candidate: Candidate, move: UnitMove, glimpse: World) -> bool:
+    def _moves_in(self, candidate: Candidate, move: UnitMove, glimpse: PassState) -> bool:
         plan = glimpse.without((candidate,))
         return not plan.unplaced and self._units_in(move.destination_id, plan) > 0
 
@@ -155,7 +155,7 @@ class UnitMoves:
         mine = (it for it in plan.launches if it.node_pool_name in self._pools)
         return sum(it.count for it in mine if it.offering.reservation_id == reservation_id)
 
-    def _improved(self, world: World, candidate: Candidate) -> Plan | None:
+    def _improved(self, world: PassState, candidate: Candidate) -> Plan | None:
         plan = world.without((candidate,))
         if plan.unplaced:
             return None
@@ -164,7 +164,7 @@ class UnitMoves:
         return None if refused else capped
 
 
-def _possible(world: World) -> Iterator[UnitMove]:
+def _possible(world: PassState) -> Iterator[UnitMove]:
     """Yield moves of all spare units into reservations that are full, by ids."""
     movable = sorted(
         (it for it in world.snapshot.reservations if _is_movable(it, world.now)), key=lambda it: (_likeness(it), it.id)

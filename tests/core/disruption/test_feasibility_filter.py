@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from shared.core.disruption.candidate import Candidate, make_candidate
-from shared.core.disruption.feasibility_filter import Outlook
-from shared.core.disruption.free_capacity import Place, Rooms
-from shared.core.disruption.simulation import World
+from shared.core.disruption.feasibility_filter import FeasibilityFilter
+from shared.core.disruption.free_capacity import FreeCapacity, Place
+from shared.core.disruption.simulation import PassState
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms import labels
@@ -54,17 +54,17 @@ def candidates(it: Fleet) -> list[Candidate]:
 
 def emptiable(it: Fleet) -> list[str]:
     everyone = candidates(it)
-    world = World.of(it.snapshot(), no_solve, NOW)
-    outlook = Outlook(world, everyone)
-    return [candidate.id for candidate in outlook.emptiable(outlook.rooms(world, everyone), everyone)]
+    world = PassState.of(it.snapshot(), no_solve, NOW)
+    feasibility = FeasibilityFilter(world, everyone)
+    return [candidate.id for candidate in feasibility.emptiable(feasibility.free_capacity(world, everyone), everyone)]
 
 
 def hopeless(it: Fleet, claim_id: str) -> bool:
     everyone = candidates(it)
-    world = World.of(it.snapshot(), no_solve, NOW)
-    outlook = Outlook(world, everyone)
+    world = PassState.of(it.snapshot(), no_solve, NOW)
+    feasibility = FeasibilityFilter(world, everyone)
     candidate = next(candidate for candidate in everyone if candidate.id == claim_id)
-    return outlook.refusal(outlook.rooms(world, everyone), candidate) is not None
+    return feasibility.refusal(feasibility.free_capacity(world, everyone), candidate) is not None
 
 
 def test_a_node_that_cannot_be_emptied_does_not_stand_in_the_way() -> None:
@@ -124,16 +124,16 @@ def test_a_free_unit_is_a_hope_for_paid_nodes_and_for_larger_reserved_ones() -> 
 
 
 def test_a_try_is_taken_back_and_a_closed_node_takes_nothing() -> None:
-    rooms = Rooms([Place("a", 1, [4, 4, 9]), Place("b", 1, [4, 4, 9])], least=(1, 1, 1))
+    free = FreeCapacity([Place("a", 1, [4, 4, 9]), Place("b", 1, [4, 4, 9])], least=(1, 1, 1))
 
-    assert rooms.put((2, 2, 1), 1, 3, besides="b") == (1, 2)
-    rooms.take_back()
-    assert not rooms.has_arrivals("a")
-    assert rooms.put((2, 2, 1), 1, 2, besides="b")[0] == 0
-    rooms.close("b")
-    assert rooms.has_arrivals("a")
-    assert rooms.put((2, 2, 1), 1, 1, besides="x")[0] == 1  # a is full, b is gone
-    assert rooms.put((1, 1, 1), 2, 1, besides="x")[0] == 1  # nobody meets that wish
+    assert free.put((2, 2, 1), 1, 3, besides="b") == (1, 2)
+    free.take_back()
+    assert not free.has_arrivals("a")
+    assert free.put((2, 2, 1), 1, 2, besides="b")[0] == 0
+    free.close("b")
+    assert free.has_arrivals("a")
+    assert free.put((2, 2, 1), 1, 1, besides="x")[0] == 1  # a is full, b is gone
+    assert free.put((1, 1, 1), 2, 1, besides="x")[0] == 1  # nobody meets that wish
 
 
 def test_looks_are_counted_and_bounded() -> None:
@@ -141,12 +141,14 @@ def test_looks_are_counted_and_bounded() -> None:
     it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
     it.add_node("b", "large", ON_DEMAND, {"default/tiny": 2})
     everyone = candidates(it)
-    world = World.of(it.snapshot(), no_solve, NOW)
-    outlook = Outlook(world, everyone)
-    outlook.looks_left = 0
+    world = PassState.of(it.snapshot(), no_solve, NOW)
+    feasibility = FeasibilityFilter(world, everyone)
+    feasibility.evaluations_left = 0
 
-    assert outlook.emptiable(outlook.rooms(world, everyone), everyone) == []
-    assert outlook.refusal(outlook.rooms(world, everyone), everyone[0]) is None  # not looked at: worth a simulation
+    assert feasibility.emptiable(feasibility.free_capacity(world, everyone), everyone) == []
+    assert (
+        feasibility.refusal(feasibility.free_capacity(world, everyone), everyone[0]) is None
+    )  # not looked at: worth a simulation
 
 
 def test_work_that_is_no_longer_known_needs_nothing() -> None:
@@ -154,6 +156,8 @@ def test_work_that_is_no_longer_known_needs_nothing() -> None:
     claim = it.add_node("a", "large", ON_DEMAND, {"default/tiny": 1})
     it.workloads = {}
     everyone = [make_candidate(replace(it.node(replace(claim, placements=()))), claim, it.pools[0], {})]
-    world = World.of(Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW)
+    world = PassState.of(
+        Snapshot(tuple(it.types), nodes=(everyone[0].node,), node_pools=tuple(it.pools)), no_solve, NOW
+    )
 
-    assert Outlook(world, everyone).asks(everyone[0]) == []
+    assert FeasibilityFilter(world, everyone).asks(everyone[0]) == []
