@@ -199,6 +199,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.DISCOVER_RESERVATIONS: Duty(
         writes=(Table.RESERVATIONS, Table.NODE_CLAIMS, Table.POLICY),
+        reads=(Table.OFFERINGS,),  # which classes rest
         # Only a block itself says that it is an UltraServer, whose instances EC2 reclaims earlier.
         describes=(
             "AvailabilityZones",
@@ -263,10 +264,10 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(keep_snapshots, end_instances, ec2_permissions.move_units),
     ),
     Function.COLLECT: Duty(
-        writes=(*_CLAIMS, Table.OFFERINGS),
+        writes=_CLAIMS,
         reads=(Table.POLICY,),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
-        describes=("CapacityBlockStatus", "Instances", "LaunchTemplates"),
+        describes=("Instances", "LaunchTemplates"),
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
     Function.APPLY: Duty(writes=(Table.POLICY,)),

@@ -30,7 +30,7 @@ PASS_S: Final[Mapping[Function, float]] = {
     Function.COLLECT: 0.15,
 }
 READ_UNITS_A_PASS: Final[Mapping[Function, float]] = {
-    Function.DISCOVER_RESERVATIONS: 8.5,
+    Function.DISCOVER_RESERVATIONS: 9,
     Function.DISCOVER_OFFERINGS: 1_300,
     Function.PROVISION: 3,
     Function.EXPIRE: 3,

@@ -2,14 +2,15 @@
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from shared.core.capacity.shortage import Shortage
 from shared.core.capacity.unavailable_offerings import Remembered
 from shared.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import OfferingKey
+
+R = TypeVar("R", bound=Remembered)
 
 
 class LaunchAttemptStore(Protocol):
@@ -43,10 +44,11 @@ class ShortageHistory(Protocol):
         """Remember shortages."""
         ...
 
-    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
         """Let the batch probe those of the offerings that were short; return the ones that others are probing.
 
-        A repeat by the same batch changes nothing. Offerings that were not short lately are nobody's probe.
+        A repeat by the same batch changes nothing. Offerings that were not short lately are nobody's probe. Of a class
+        it is not a batch that probes but a single claim.
         """
         ...
 

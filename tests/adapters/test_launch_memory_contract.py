@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from shared.core.capacity.shortage import PROBE_TIME, Shortage
-from shared.core.capacity.unavailable_offerings import SubnetKey
+from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey
 from shared.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
@@ -151,6 +151,16 @@ def test_one_batch_probes_an_offering_at_a_time(memory: Memory) -> None:
     memory.shortages.forget([spot, never_short])
     assert denied("b-3", until + PROBE_TIME) == frozenset()
     assert memory.shortages.get_many([spot]) == {}
+
+
+def test_one_claim_probes_a_class_at_a_time(memory: Memory) -> None:
+    resting = NodeClassKey("default", "h1")
+    memory.shortages.put({resting: Shortage(START)})
+    memory.clock.set(START)
+    assert memory.shortages.begin_probes([resting], "nc-1", START) == frozenset()
+    assert memory.shortages.begin_probes([resting], "nc-2", START) == {resting}
+    memory.shortages.put({resting: Shortage(START, tolerated=True)})
+    assert memory.shortages.begin_probes([resting], "nc-2", START) == frozenset()
 
 
 def test_the_largest_batch_fits_into_a_row() -> None:

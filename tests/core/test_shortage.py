@@ -10,6 +10,7 @@ from shared.core.capacity.shortage import (
     PROBE_TIME,
     Shortage,
     after_failure,
+    after_tolerated_failure,
     forgotten_at,
     is_probed_by_other,
     needs_probe,
@@ -49,6 +50,17 @@ def test_long_after_its_rest_a_failure_is_a_new_shortage() -> None:
     seventh = Shortage(START, 7)
     assert after_failure(seventh, forgotten_at(seventh)).failure_count == 8
     assert after_failure(seventh, forgotten_at(seventh) + timedelta(seconds=1)).failure_count == 1
+
+
+def test_what_is_tolerated_needs_no_probe_until_it_happens_once_too_often() -> None:
+    tolerated: Shortage | None = None
+    minutes = []
+    for number in range(4):
+        now = START + timedelta(minutes=10 * number)
+        tolerated = after_tolerated_failure(tolerated, now)
+        minutes.append((tolerated.tolerated, (tolerated.until - now) // timedelta(minutes=1)))
+        assert needs_probe(tolerated, tolerated.until) is not tolerated.tolerated
+    assert minutes == [(True, 1), (True, 1), (False, 2), (False, 4)]
 
 
 def test_a_probe_lasts_until_its_answer_or_for_a_minute() -> None:

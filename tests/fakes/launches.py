@@ -9,7 +9,7 @@ from shared.core.capacity.unavailable_offerings import Remembered
 from shared.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
-from shared.core.model.plan import OfferingKey
+from shared.ports.launches import R
 
 
 class MemoryLaunchAttempts:
@@ -51,7 +51,7 @@ class MemoryShortageHistory:
     def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         self.rows.update(shortages)
 
-    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
         known = {offering: self.rows[offering] for offering in offerings if offering in self.rows}
         short = {offering: shortage for offering, shortage in known.items() if needs_probe(shortage, now)}
         taken = {offering for offering, shortage in short.items() if is_probed_by_other(shortage, batch_id, now)}

@@ -109,6 +109,7 @@ def test_an_instance_that_lost_our_tag_is_not_ended(world: World) -> None:
     world.ec2.change(claim.instance_id or "", owner=None)
     world.clock.advance(minutes=20)
     world.collect().run()
+    world.expire().run()
     assert claim.instance_id in ids(world)
     assert world.placed() == 0
 
@@ -227,11 +228,13 @@ def test_an_instance_of_an_open_attempt_is_left_for_adoption(world: World) -> No
     assert len(world.ec2.all()) == 2
 
 
-def test_a_claim_without_an_instance_gives_its_replicas_back(world: World) -> None:
+def test_a_claim_without_an_instance_is_left_to_the_sweep_which_alarms(world: World) -> None:
     (claim,) = world.running(1, on_demand("m5.large"))
     world.ec2.forget(claim.instance_id or "")
     world.clock.advance(minutes=10)
     world.collect().run()
+    assert world.claims() == [claim]
+    world.expire().run()
     assert world.claims()[0].state is ClaimState.TERMINATED
     assert world.placed() == 0
 

@@ -350,30 +350,36 @@ def test_a_class_learns_what_it_selects() -> None:
     assert {condition.type: condition.status for condition in pool.status.conditions}["Ready"] == "True"  # type: ignore[index] # StrEnum
 
 
+def block_class(world: PlanningWorld) -> None:
+    StoredPolicy(world.policy, world.clock).block_launches("default", "UnauthorizedOperation")
+
+
+def block_after(world: PlanningWorld, **passed: float) -> str | None:
+    world.clock.advance(**passed)
+    world.discover()
+    return class_status(world).status.node_class.launch_blocked_reason
+
+
 def test_a_blocked_class_is_released_by_a_change_or_after_a_rest() -> None:
     world = PlanningWorld().ready(reservation(tags=TEAM))
-
-    def block() -> None:
-        stored = class_status(world)
-        node_class = replace(
-            stored.status.node_class,
-            launch_blocked_reason="UnauthorizedOperation",
-            launch_blocked_at=world.clock.now(),
-            launch_blocked_generation=stored.generation,
-        )
-        world.policy.save_status(stored.kind, stored.name, replace(stored.status, node_class=node_class))
-
-    def reason_after(**passed: float) -> str | None:
-        world.clock.advance(**passed)
-        world.discover()
-        return class_status(world).status.node_class.launch_blocked_reason
-
-    block()
-    assert reason_after(minutes=1) == "UnauthorizedOperation"
-    assert reason_after(minutes=14) is None
-    block()
+    block_class(world)
+    assert block_after(world, minutes=1) == "UnauthorizedOperation"
+    assert block_after(world, minutes=14) is None
+    block_class(world)
     world.apply(node_class_manifest(role="others"))
-    assert reason_after(minutes=1) is None
+    assert block_after(world, minutes=1) is None
+
+
+def test_other_subnets_release_a_blocked_class_and_other_counts_of_their_addresses_do_not() -> None:
+    """Every launch of anybody in a subnet changes the count: the class would be asked for each minute."""
+    world = PlanningWorld().ready(reservation(tags=TEAM))
+    block_class(world)
+    for free in (11, 10, 0, 250):
+        world.environment.found_subnets = tuple(replace(each, available_ip_count=free) for each in SUBNETS)
+        assert block_after(world, minutes=1) == "UnauthorizedOperation"
+    assert {subnet.available_ip_count for subnet in class_status(world).status.node_class.subnets} == {250}
+    world.environment.found_subnets = SUBNETS[:-1]
+    assert block_after(world, minutes=1) is None
 
 
 def test_a_block_by_a_launch_shows_in_the_conditions_and_outlives_the_next_discovery() -> None:

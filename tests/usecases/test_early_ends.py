@@ -6,12 +6,18 @@ from datetime import timedelta
 import pytest
 
 from shared.core.capacity.unavailable_offerings import NodeClassKey
+from shared.core.model.conditions import ConditionStatus, ConditionType
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
+from shared.core.model.workload import Gang
 from shared.core.node_life.early_end import Cause, cause_of
+from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.policy import PolicyKind
+from shared.usecases.node_life.expire import ExpireReport
+from shared.usecases.node_life.react import ReactReport
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import World, on_demand, spot
+from tests.usecases.mishaps import FleetWorld
 
 KMS = "Client.InternalError"
 
@@ -80,6 +86,111 @@ def test_a_class_that_is_mended_launches_at_once() -> None:
     world.apply({**stored.manifest, "spec": {**stored.manifest["spec"], "tags": {"mended": "yes"}}})
     world.minutes(2)
     assert [claim.state for claim in world.live()] == [ClaimState.RUNNING]
+
+
+def mended_after_a_rest(*workloads: tuple[str, int]) -> DisruptWorld:
+    """A world in which a class rested for a key that may be used again, and these replicas wait, a node each."""
+    world = dying("on-demand")
+    world.submit("first", 1, cpus=16)
+    world.minutes(2)
+    assert world.live() == []
+    for name, replicas in workloads:
+        world.submit(name, replicas, cpus=16)
+    world.clock.advance(minutes=3)
+    return world
+
+
+def test_after_a_rest_one_claim_goes_first_and_the_others_when_its_instance_runs() -> None:
+    world = mended_after_a_rest(("more", 4))
+    world.ec2.early_ends = {}
+    world.plan_and_launch()
+    assert len(world.ec2.live()) == 1, "of the batch, and of all other batches"
+    assert len(world.live()) == 5
+    world.clock.advance(seconds=20)
+    world.plan_and_launch()
+    assert len(world.ec2.live()) == 1, "that it was launched says nothing"
+    world.ec2.start_all()
+    world.expire().run()
+    world.clock.advance(minutes=1)
+    world.plan_and_launch()
+    assert len(world.ec2.live()) == 5
+    assert not world.bus.of("Launch Failed")[1:], "nobody gave up"
+
+
+def test_when_the_one_that_went_first_ends_too_the_class_rests_longer_and_the_others_were_spared() -> None:
+    world = mended_after_a_rest(("more", 4))
+    world.minutes(2)
+    assert len(world.ec2.all()) == 2  # the first, and the one that tried again
+    (rest,) = world.state.offerings.list_unavailable(world.clock.now()).values()
+    assert timedelta(minutes=4) < rest.until - world.clock.now() <= timedelta(minutes=6)
+    assert world.live() == []
+
+
+def test_a_gang_tries_again_as_a_whole() -> None:
+    world = mended_after_a_rest()
+    world.ec2.early_ends = {}
+    world.submit("gang", 3, cpus=16, gang=Gang())
+    world.scale("first", 0)
+    world.plan_and_launch()
+    assert len(world.ec2.live()) == 3
+
+
+def test_one_unexplained_end_holds_nobody_back() -> None:
+    """A person ended a node that was booting: neither does the class rest, nor must others wait for each other."""
+    world = dying("on-demand", reason="Client.UserInitiatedShutdown")
+    world.submit("first", 1, cpus=16)
+    world.minutes(2)
+    world.ec2.early_ends = {}
+    world.submit("more", 4, cpus=1)
+    world.clock.advance(minutes=4)
+    world.plan_and_launch()
+    assert {claim.state for claim in world.live()} == {ClaimState.LAUNCHED}
+
+
+def test_the_conditions_of_a_class_say_that_it_rests_and_until_when() -> None:
+    world = FleetWorld()
+    world.ec2.early_ends = dict.fromkeys(("m5.large", "m5.xlarge", "m5.4xlarge", "p5.48xlarge"), KMS)
+    world.submit("train", 1, cpus=1)
+    for _ in range(2):
+        world.every_function()
+    stored = world.store.get(PolicyKind.NODE_CLASS, "default")
+    assert stored is not None
+    conditions = {condition.type: condition for condition in stored.status.conditions}
+    permitted, ready = conditions[ConditionType.LAUNCHES_PERMITTED], conditions[ConditionType.READY]
+    assert (permitted.status, permitted.reason) == (ConditionStatus.FALSE, "NothingStarts")
+    assert KMS in permitted.message
+    assert "launched again from 12:0" in permitted.message
+    assert ready.status is ConditionStatus.FALSE
+    world.ec2.early_ends = {}
+    world.clock.advance(minutes=3)
+    world.every_function()
+    stored = world.store.get(PolicyKind.NODE_CLASS, "default")
+    assert stored is not None
+    assert {c.status for c in stored.status.conditions if c.type is ConditionType.READY} == {ConditionStatus.TRUE}
+
+
+@pytest.mark.parametrize("capacity_type", ["on-demand", "spot", "reserved"])
+def test_an_early_end_whose_event_was_lost_is_found_by_the_sweep_with_the_same_consequences(capacity_type: str) -> None:
+    def after(told: bool) -> tuple[list[str], list[str], int, int]:
+        world = dying(capacity_type)
+        world.add_reservation("cr-1", total_count=4)
+        world.submit("train", 1, gpus=8)
+        world.plan_and_launch()
+        world.ec2.start_all()
+        report: ReactReport | ExpireReport
+        if told:
+            ids = tuple(instance.id for instance in world.ec2.all())
+            report = world.react().run([Notice(NoticeKind.STATE_CHANGED, world.clock.now(), ids)])
+        else:
+            assert world.collect().run().orphan_count == 0, "the collector leaves claims to the sweep"
+            assert not world.bus.of("Launch Failed")
+            report = world.expire().run()
+        events = [f"{event['nodeClass']} {event['reason']}" for event in world.bus.of("Launches Blocked")]
+        rests = sorted(map(str, world.state.offerings.list_unavailable(world.clock.now()).items()))
+        return events, rests, report.early_count, report.blocked_count
+
+    assert after(told=True) == after(told=False)
+    assert after(told=False)[2:] == (1, 1)  # what the alarms count
 
 
 def test_batches_that_were_planned_before_are_not_launched_into_a_class_that_rests() -> None:

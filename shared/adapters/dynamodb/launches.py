@@ -26,9 +26,9 @@ from shared.adapters.dynamodb.table import (
 from shared.core.capacity.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
 from shared.core.capacity.unavailable_offerings import BootKey, MoveKey, NodeClassKey, Remembered, SubnetKey
 from shared.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
-from shared.core.model.plan import OfferingKey
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
+from shared.ports.launches import R
 from shared.ports.state import ConflictError
 from shared.ports.system import Clock
 
@@ -117,10 +117,10 @@ class DynamoDbShortageHistory:
             with map_client_errors():
                 self._client.put_item(TableName=self._table.name, Item=_shortage_row(offering, shortages[offering]))
 
-    def begin_probes(self, offerings: Collection[OfferingKey], batch_id: str, now: datetime) -> frozenset[OfferingKey]:
+    def begin_probes(self, offerings: Collection[R], batch_id: str, now: datetime) -> frozenset[R]:
         """Take the probes that are free; whoever writes first has them."""
         wanted = {_shortage_key(offering): offering for offering in offerings}
-        taken: set[OfferingKey] = set()
+        taken: set[R] = set()
         for row in self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now):
             key, shortage = text(row, KEY), loads(Shortage, data(row))
             if key not in wanted or not needs_probe(shortage, now) or shortage.probe_batch_id == batch_id:
@@ -129,7 +129,7 @@ class DynamoDbShortageHistory:
                 taken.add(wanted[key])
         return frozenset(taken)
 
-    def _take_probe(self, offering: OfferingKey, row: Attributes, batch_id: str, now: datetime) -> bool:
+    def _take_probe(self, offering: Remembered, row: Attributes, batch_id: str, now: datetime) -> bool:
         expression = Expression()
         probing = probed(loads(Shortage, data(row)), batch_id, now)
         write = self._table.put(_shortage_row(offering, probing), expression, expression.at(DATA, data(row)))

@@ -3,7 +3,8 @@
 EC2 answers "insufficient" for a pool that is empty at this moment. Asking again at once creates and deletes NodeClaims
 in a loop; never asking again wastes the cheap pool. So an offering rests for 3 minutes (Karpenter's figure, R-132);
 the next launch after that is a probe, and each probe that fails doubles the rest. One batch probes at a time: others
-leave the offering out or wait, so that EC2 is asked once an offering and not once a claim.
+leave the offering out or wait, so that EC2 is asked once an offering and not once a claim. A class that rested because
+its instances end before they run is probed by one claim a minute, until an instance runs that was launched after that.
 
 ::
 
@@ -34,13 +35,15 @@ PROBE_TIME: Final = timedelta(minutes=1)
 class Shortage:
     """An offering rests until ``until``; ``failure_count`` failures in a row led to it.
 
-    ``probe_batch_id`` is the launch batch that has been asking again since ``probed_at``.
+    ``probe_batch_id`` is who has been asking again since ``probed_at``: a launch batch, or a claim (of a class).
+    ``tolerated``: it is remembered, and nothing rests for it yet.
     """
 
     until: datetime
     failure_count: int = 1
     probe_batch_id: str | None = None
     probed_at: datetime | None = None
+    tolerated: bool = False
 
 
 def rest_of(failure_count: int) -> timedelta:
@@ -72,22 +75,17 @@ def after_tolerated_failure(previous: Shortage | None, now: datetime) -> Shortag
     reason. Failures of one minute count once: they met the same observation.
     """
     if previous is None or now > forgotten_at(previous):
-        return Shortage(now + _FIRST_RESERVED_REST)
+        return Shortage(now + _FIRST_RESERVED_REST, tolerated=True)
     if now < previous.until:
         return previous
     count = previous.failure_count + 1
     rest = _FIRST_RESERVED_REST * (1 << min(max(0, count - _REFUSALS_TOLERATED), 10))
-    return Shortage(now + min(LONGEST_REST, rest), count)
-
-
-def exceeds_tolerance(shortage: Shortage) -> bool:
-    """Whether that has failed too often in a row: it is left alone until ``until``."""
-    return shortage.failure_count > _REFUSALS_TOLERATED
+    return Shortage(now + min(LONGEST_REST, rest), count, tolerated=count <= _REFUSALS_TOLERATED)
 
 
 def needs_probe(shortage: Shortage, now: datetime) -> bool:
     """Whether the next launch would be a probe."""
-    return shortage.until <= now <= forgotten_at(shortage)
+    return not shortage.tolerated and shortage.until <= now <= forgotten_at(shortage)
 
 
 def is_probed_by_other(shortage: Shortage, batch_id: str, now: datetime) -> bool:

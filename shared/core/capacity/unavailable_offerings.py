@@ -50,6 +50,11 @@ class NodeClassKey:
     static_hash: str
 
 
+def class_rests(rest: Unavailable) -> str:
+    """Return for users why a class launches nothing, and until when."""
+    return f"{rest.reason}; launched again from {rest.until:%H:%M} UTC, or when the class changes"
+
+
 @dataclass(frozen=True, slots=True)
 class BootKey:
     """Instances of an offering that ended before they ran: EC2 has capacity, so a launch says nothing about it."""

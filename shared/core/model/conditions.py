@@ -59,9 +59,11 @@ def node_class_conditions(
     discovery_errors: Mapping[ConditionType, str],
     previous: Sequence[Condition],
     now: datetime,
+    rests: str | None = None,
 ) -> tuple[Condition, ...]:
     """Compute a class's conditions from what was found for it.
 
+    ``rests`` says why it launches nothing for now, and until when.
     ``reservations`` are those that the class selects. ``discovery_errors`` say what could not be looked up; what was
     found before is then still in use, so the condition is Unknown and not False, and the class stays ready. Where
     nothing was found before either, ``Ready`` is Unknown too: nothing can be launched yet.
@@ -72,7 +74,7 @@ def node_class_conditions(
         for condition_type, count, what in _lookups(node_class)
     ]
     found.append(_reservations_ready(make, node_class, reservations, discovery_errors))
-    found.append(_permitted(make, node_class.status.launch_blocked_reason))
+    found.append(_permitted(make, node_class.status.launch_blocked_reason, rests))
     ready = _all_ready(make, found)
     limit = _limit(make, reservations, now)
     return tuple(sorted((*found, *limit, ready), key=_order))
@@ -172,10 +174,13 @@ def _reservations_ready(
     return make(kind, ConditionStatus.TRUE, "Found" if reservations else "NoneFound", f"{len(reservations)} found")
 
 
-def _permitted(make: Callable[..., Condition], blocked: str | None) -> Condition:
-    if blocked is None:
-        return make(ConditionType.LAUNCHES_PERMITTED, ConditionStatus.TRUE, "NotRefused")
-    return make(ConditionType.LAUNCHES_PERMITTED, ConditionStatus.FALSE, "LaunchesBlocked", blocked)
+def _permitted(make: Callable[..., Condition], blocked: str | None, rests: str | None = None) -> Condition:
+    kind = ConditionType.LAUNCHES_PERMITTED
+    if blocked is not None:
+        return make(kind, ConditionStatus.FALSE, "LaunchesBlocked", blocked)
+    if rests is not None:
+        return make(kind, ConditionStatus.FALSE, "NothingStarts", rests)
+    return make(kind, ConditionStatus.TRUE, "NotRefused")
 
 
 def _limit(

@@ -3,7 +3,6 @@
 from functools import cache
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.node_life import node_life_from
 from shared.runtime.composition.outside import adapters
 from shared.runtime.composition.safety import envelope_from
 from shared.usecases.node_life.collect import Collect
@@ -27,7 +26,6 @@ def collect_from(outside: Adapters) -> Collect:
         terminator=outside.instances,
         tagger=outside.instances,
         templates=outside.launch_templates,
-        life=node_life_from(outside),
         envelope=envelope_from(outside),
         queue=outside.queue,
         clock=outside.clock,

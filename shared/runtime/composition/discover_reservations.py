@@ -21,7 +21,7 @@ def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
     """Wire the discovery of reservations."""
     return DiscoverReservations(
         reader=outside.reservation_reader,
-        resolver=NodeClassResolver(outside.launch_environment, outside.policy),
+        resolver=NodeClassResolver(outside.launch_environment, outside.policy, outside.offerings),
         policy=outside.policy,
         reservations=outside.reservations,
         observer=ReservationObserver(outside.reservations, outside.node_claims),

@@ -33,7 +33,6 @@ def node_life_from(outside: Adapters) -> NodeLife:
         reservations=outside.reservations,
         offerings=outside.offerings,
         policy=outside.launch_policy,
-        instances=outside.instances,
         draining=draining_from(outside),
         early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken, outside.publisher),
         publisher=outside.publisher,

@@ -25,6 +25,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from shared.core.capacity.shortage import needs_probe
 from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey, resting
 from shared.core.launching.launch_outcome import (
     LaunchAttempt,
@@ -177,31 +178,47 @@ class Launch:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None
+        going = self._going(waiting, node_class, now)
         # Their addresses are taken, whether or not EC2's count of them was read since.
         launched = () if previous is None else self.claims.get_many(batch.claim_ids).values()
-        request = self._request(waiting, launched, node_class, now, report)
+        request = self._request(going, waiting, launched, node_class, now, report)
         if request is None:
             return None
         number = 1 if previous is None else previous.number + 1
         token = client_token(batch.batch_id, number, request)
-        claim_ids = tuple(claim.id for claim in waiting[: request.count])
+        claim_ids = tuple(claim.id for claim in going[: request.count])
         return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+
+    def _going(self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime) -> Sequence[NodeClaim]:
+        """Return who may launch now: of a class that has rested one claim, to find out for all others.
+
+        The others wait until its instance runs, or does not: EC2 accepts launches of which nothing starts. A gang goes
+        as a whole.
+        """
+        key = NodeClassKey(node_class.name, node_class.static_hash)
+        shortage = self.shortages.get_many([key]).get(key)
+        if shortage is None or not needs_probe(shortage, now):
+            return waiting
+        if self.shortages.begin_probes([key], waiting[0].id, now):
+            raise _UnsettledError("NodeClassProbed", "launch")
+        return waiting if waiting[0].gang_key is not None else waiting[:1]
 
     def _request(
         self,
+        going: Sequence[NodeClaim],
         waiting: Sequence[NodeClaim],
         launched: Iterable[NodeClaim],
         node_class: NodeClass,
         now: datetime,
         report: LaunchReport,
     ) -> LaunchRequest | None:
-        """Build the request and make its launch templates; None when EC2 will not be asked.
+        """Build the request for those ``going``, make its launch templates; None when EC2 will not be asked.
 
         Templates come before the attempt is recorded: where EC2 refuses one, nothing can have been launched yet.
         """
         probed = self._probed_by_others(waiting[0], now)
         try:
-            request = build_launch_request(waiting, self._facts(waiting[0], node_class, now, probed, launched))
+            request = build_launch_request(going, self._facts(waiting[0], node_class, now, probed, launched))
             for config in request.configs:
                 self.templates.ensure(config.template)
         except NoLaunchablePoolError as error:

@@ -10,7 +10,6 @@ from shared.core.capacity.shortage import (
     Shortage,
     after_failure,
     after_tolerated_failure,
-    exceeds_tolerance,
     needs_probe,
 )
 from shared.core.capacity.unavailable_offerings import Market, Remembered, Rested, Unavailable
@@ -52,7 +51,7 @@ class RecordShortages:
         if rests:
             self.shortages.put(dict[Remembered, Shortage](rests.items()))
         # A reservation that EC2 refused counts as exhausted until its next observation, and mostly that is enough.
-        resting = {key: rest for key, rest in rests.items() if not _is_reserved(key) or exceeds_tolerance(rest)}
+        resting = {key: rest for key, rest in rests.items() if not rest.tolerated}
         ends = self._mark(resting)
         markets = _resting_markets(reaction, at)
         for market, rest in markets.items():

@@ -1,4 +1,6 @@
-"""Collect what fell between two lines: lost messages, orphans of either side, templates that nothing needs.
+"""Collect what fell between two lines: lost messages, instances without a claim, templates that nothing needs.
+
+Claims whose instances are gone are for the minute's sweep (``expire``), the one place that follows them without events.
 
 Only instances that carry our owner tag are ever seen here (the reader returns no others). To be terminated, one needs
 our batch tag too, a proof beside its tags that we launched it (``shared.core.safety.orphans``), tables that are known
@@ -21,7 +23,6 @@ from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
 from shared.ports.messaging import LaunchBatch, WorkQueue
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
-from shared.usecases.node_life.node_life import NodeLife
 from shared.usecases.safety.envelope import Envelope
 
 # A batch that still waits after this lost its message; launches take seconds.
@@ -62,7 +63,6 @@ class Collect:
     terminator: InstanceTerminator
     tagger: InstanceTagger
     templates: LaunchTemplateStore
-    life: NodeLife
     envelope: Envelope
     queue: WorkQueue
     clock: Clock
@@ -75,7 +75,6 @@ class Collect:
         live = self.claims.list_live()
         tables = self.envelope.tables.mark_if_new(owned, lambda: self._explained_ids(owned), now)
         resent = self._resend(live, now)
-        self.life.follow([claim for claim in live if claim.state not in _WAITING], now)
         templates = self.templates.list_owned()
         orphans, spared = self._orphans(owned, templates, tables, now)
         admission = self.envelope.admit(

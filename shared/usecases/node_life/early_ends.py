@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from shared.core.capacity.shortage import Shortage, after_failure, after_tolerated_failure, exceeds_tolerance
-from shared.core.capacity.unavailable_offerings import BootKey, NodeClassKey, Remembered, Rested
+from shared.core.capacity.shortage import Shortage, after_failure, after_tolerated_failure
+from shared.core.capacity.unavailable_offerings import (
+    BootKey,
+    NodeClassKey,
+    Remembered,
+    Rested,
+    Unavailable,
+    class_rests,
+)
 from shared.core.model.node_claim import NodeClaim
 from shared.core.node_life.early_end import Cause, cause_of, explanation
 from shared.manifests.events import LaunchesBlocked
@@ -77,6 +84,14 @@ class EarlyEnds:
         blocked = sum(isinstance(place, NodeClassKey) for place in rests)
         return EarlyEndReport(len(ends), blocked, suspected)
 
+    def ran(self, claims: Sequence[NodeClaim]) -> None:
+        """Forget the early ends of classes whose instances run again; those launched before the rest show nothing."""
+        known = self.shortages.get_many({_class_of(claim) for claim in claims}) if claims else {}
+        since = {key: shortage.until for key, shortage in known.items()}
+        proven = {_class_of(c) for c in claims if _class_of(c) in since and _launched_at(c) >= since[_class_of(c)]}
+        if proven:
+            self.shortages.forget(proven)
+
     def _of_hosts(self, ends: Iterable[EarlyEnd], now: datetime) -> dict[Rested, datetime]:
         """Return until when offerings rest; units of reservations are suspected one by one instead."""
         bought = sorted({it.claim.offering for it in ends if it.claim.offering.reservation_id is None}, key=str)
@@ -99,7 +114,7 @@ class EarlyEnds:
         }
         if after:
             self.shortages.put(dict[Remembered, Shortage](after.items()))
-        return {key: it.until for key, it in after.items() if key in at_once or exceeds_tolerance(it)}
+        return {key: it.until for key, it in after.items() if not it.tolerated}
 
     def _rest(self, ends: Sequence[EarlyEnd], rests: Mapping[Rested, datetime]) -> None:
         reasons: dict[Rested, str] = {}
@@ -121,9 +136,13 @@ class EarlyEnds:
             events.append(launch_failed([end.claim], code, f"{end.claim.instance_id}: {why}", until))
             if place in rests and place not in told:
                 told.add(place)
-                message = f"{why}; launched again from {rests[place]:%H:%M} UTC, or when the class changes"
+                message = class_rests(Unavailable(rests[place], why))
                 events.append(LaunchesBlocked(node_class=place.name, reason=code, message=message))
         self.publisher.publish(events)
+
+
+def _launched_at(claim: NodeClaim) -> datetime:
+    return claim.launched_at or claim.created_at
 
 
 def _class_of(claim: NodeClaim) -> NodeClassKey:

@@ -10,7 +10,6 @@ from shared.core.model.instance import Instance
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.node_life.observation import Meaning, meaning, rebought
 from shared.core.safety.endings import EndingKind
-from shared.ports.ec2 import InstanceReader
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
@@ -41,24 +40,15 @@ class LifeReport:
 
 @dataclass(frozen=True, slots=True)
 class NodeLife:
-    """Re-reads instances and moves their claims."""
+    """Moves claims as their instances were read."""
 
     claims: NodeClaimStore
     reservations: ReservationStore
     offerings: OfferingStore
     policy: LaunchPolicy
-    instances: InstanceReader
     draining: Draining
     early_ends: EarlyEnds
     publisher: EventPublisher
-
-    def follow(self, claims: Sequence[NodeClaim], now: datetime) -> LifeReport:
-        """Read the claims' instances in bulk and do what they mean."""
-        with_instance = [claim for claim in claims if claim.instance_id is not None and claim.is_live]
-        if not with_instance:
-            return LifeReport()
-        shown = self.instances.get_many([claim.instance_id for claim in with_instance if claim.instance_id is not None])
-        return self.apply(with_instance, shown, now)
 
     def apply(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> LifeReport:
         """Do what instances that were just read mean for their claims."""
@@ -70,6 +60,7 @@ class NodeLife:
             what = Meaning.NOTHING if claim.id in held else meanings[claim.id]
             found.setdefault(what, []).append(claim)
             report.by_meaning[what] = report.count(what) + 1
+        self.early_ends.ran(found.get(Meaning.RUNNING, ()))
         for claim in found.get(Meaning.RUNNING, ()):
             try:
                 save_claim(self.claims, claim, partial(_running, now))

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from shared.core.capacity.unavailable_offerings import NodeClassKey, class_rests
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import Condition, ConditionType, node_class_conditions, node_pool_conditions
 from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.ports.discovery import LaunchEnvironmentReader
 from shared.ports.errors import AwsError
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStatus, PolicyStore
+from shared.ports.state import OfferingStore
 from shared.usecases.policy.policy_objects import policy_of
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class NodeClassResolver:
 
     environment: LaunchEnvironmentReader
     policy: PolicyStore
+    offerings: OfferingStore
 
     def refresh(
         self, objects: Sequence[PolicyObject], selections: Mapping[str, SelectedReservations], now: datetime
@@ -46,6 +49,7 @@ class NodeClassResolver:
         changed: list[str] = []
         failures: list[str] = []
         found = policy_of(objects)
+        rests = self.offerings.list_unavailable(now)
         stored = {(item.kind, item.name): item for item in objects}
         class_conditions: dict[str, tuple[Condition, ...]] = {}
         for node_class in found.node_classes:
@@ -58,12 +62,14 @@ class NodeClassResolver:
             # Then what could not be launched was something else. Free addresses change with every launch.
             found_else = _without_counts(status) != _without_counts(node_class.status)
             status = replace(status, **_NO_BLOCK) if found_else else unblocked(status, generation, now)
+            rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
             conditions = node_class_conditions(
                 replace(node_class, status=status),
                 selection.reservations,
                 discovery_errors=errors,
                 previous=stored[PolicyKind.NODE_CLASS, node_class.name].status.conditions,
                 now=now,
+                rests=None if rest is None else class_rests(rest),
             )
             class_conditions[node_class.name] = conditions
             failures += [f"{node_class.name}: {kind}: {error}" for kind, error in sorted(errors.items())]

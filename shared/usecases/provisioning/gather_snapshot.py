@@ -7,7 +7,7 @@ from typing import Final
 
 from shared.core.capacity.boot_failure import without_suspected
 from shared.core.capacity.full_subnets import with_full_zones
-from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, without_resting
+from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
 from shared.core.launching.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import NodeClaim
@@ -143,8 +143,7 @@ def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> 
     rest = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
     if rest is None or node_class.status.launch_blocked_reason is not None:
         return node_class
-    reason = f"{rest.reason}; launched again from {rest.until:%H:%M} UTC, or when the class changes"
-    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=reason))
+    return replace(node_class, status=replace(node_class.status, launch_blocked_reason=class_rests(rest)))
 
 
 def _as_ready(node_class: NodeClass) -> NodeClass:
