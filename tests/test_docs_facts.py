@@ -79,6 +79,26 @@ def test_benches_are_called_by_their_names() -> None:
         assert only == "name" or only in known, only
 
 
+def test_every_bench_is_described() -> None:
+    page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+    families = {name: {"-".join(case.split("-")[:2]) for case in module.cases()} | {name} for name, module in benches()}
+    assert [name for name, told in families.items() if not any(each in page for each in told)] == []
+
+
+def test_every_warning_about_manifests_is_told() -> None:
+    modules = [ROOT / "shared" / "manifests" / name for name in ("crosscheck.py", "kinds/launch_limits.py")]
+    place_of_rule = {"Doubt": 3, "Excess": 1}
+    rules = set()
+    for call in (node for module in modules for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in place_of_rule:
+            arguments = call.args[place_of_rule[call.func.id] :][:1]
+            rules |= {argument.value for argument in arguments if isinstance(argument, ast.Constant)}
+    page = (ROOT / "docs" / "manifests.md").read_text(encoding="utf-8")
+    table = page.split("| rule | a pool, class or workload")[1].split("\n\n")[0]
+    assert len(rules) > 10
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)) == rules
+
+
 def test_rules_that_comments_name_are_told() -> None:
     told = set(re.findall(r"^\| (R-\d+|rule \d+) \|", (ROOT / "docs" / "rules.md").read_text(), flags=re.MULTILINE))
     named = {
