@@ -1,5 +1,6 @@
 """The adapters of a function, made when first used: a cold start pays only for the clients that it touches."""
 
+import time
 from functools import cached_property
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ class Adapters:
         self.settings = settings
         self.clock = SystemClock()
         self.ids = RandomIds()
+        self.monotonic_s = time.monotonic
+        self.pause = time.sleep
 
     # clients
 

@@ -10,15 +10,14 @@ from functions.intake.handler import handler
 from shared import names
 from shared.names import Queue, Table
 from shared.ports.policy import PolicyKind, PutPolicy
-from shared.runtime.composition.intake import intake, rejections
-from shared.runtime.composition.outside import adapters
-from shared.runtime.settings import REGION
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.outside import Process, adapters, running_in
+from shared.runtime.settings import REGION, Settings
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded
-CACHED = (adapters, intake, rejections)
 
 
 @pytest.fixture
@@ -41,9 +40,8 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        yield url
-        for made in CACHED:
-            made.cache_clear()
+        with running_in(Process(Adapters(Settings.from_environment()))):
+            yield url
 
 
 def received(url: str, queue: str) -> list[dict[str, Any]]:

@@ -1,14 +1,13 @@
 """The apply function."""
 
 import time
-from functools import cache
 
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.deploy_policy import DeployPolicy
 
 
-@cache
+@once
 def deploy_policy() -> DeployPolicy:
     """Return the application of a deployment's manifests folder."""
     outside = adapters()

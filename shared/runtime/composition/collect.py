@@ -1,14 +1,12 @@
 """The collect function."""
 
-from functools import cache
-
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.runtime.composition.safety import envelope_from
 from shared.usecases.node_life.collect import Collect
 
 
-@cache
+@once
 def collect() -> Collect:
     """Return the collector."""
     return collect_from(adapters())

@@ -1,12 +1,10 @@
 """The discover_offerings function."""
 
-from functools import cache
-
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.discovery.discover_offerings import DiscoverOfferings
 
 
-@cache
+@once
 def discover_offerings() -> DiscoverOfferings:
     """Return the discovery of instance types and prices."""
     outside = adapters()

@@ -1,17 +1,14 @@
 """The discover_reservations function."""
 
-import time
-from functools import cache
-
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 
 
-@cache
+@once
 def discover_reservations() -> DiscoverReservations:
     """Return the discovery of reservations."""
     return discover_reservations_from(adapters())
@@ -32,8 +29,8 @@ def discover_reservations_from(outside: Adapters) -> DiscoverReservations:
     )
 
 
-@cache
+@once
 def discover_on_event() -> DiscoverOnEvent:
     """Return the discovery of reservations that events wake."""
     outside = adapters()
-    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=time.sleep)
+    return DiscoverOnEvent(discover_reservations(), outside.discovery_turns, outside.clock, pause=outside.pause)

@@ -1,10 +1,8 @@
 """The disrupt function."""
 
-from functools import cache
-
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.runtime.composition.planning import snapshot_gatherer_from, solve_within
 from shared.runtime.composition.safety import envelope_from
 from shared.usecases.disruption.disrupt import Disrupt
@@ -13,11 +11,11 @@ from shared.usecases.disruption.replace_nodes import ReplaceNodes
 from shared.usecases.provisioning.provision import Solve
 
 
-@cache
+@once
 def disrupt() -> Disrupt:
     """Return the pass of voluntary disruption."""
     outside = adapters()
-    return disrupt_from(outside, solve_within(outside.settings.solve_budget))
+    return disrupt_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
 
 
 def disrupt_from(outside: Adapters, solve: Solve) -> Disrupt:

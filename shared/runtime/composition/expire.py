@@ -1,18 +1,16 @@
 """The expire function."""
 
-from functools import cache
-
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.node_life import block_drains_from, broken_capacity_from, node_life_from
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.drain_deadlines import DrainDeadlines
 from shared.usecases.node_life.expire import Expire
 
 
-@cache
+@once
 def expire() -> Expire:
     """Return the minute's sweep."""
     return expire_from(adapters())

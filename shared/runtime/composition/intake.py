@@ -1,16 +1,14 @@
 """The intake function."""
 
-from functools import cache
-
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.demand.intake import Intake
 from shared.usecases.demand.reject_demand import RejectDemand
 
 
-@cache
+@once
 def intake() -> Intake:
     """Return the intake."""
     return intake_from(adapters())
@@ -21,7 +19,7 @@ def intake_from(outside: Adapters) -> Intake:
     return Intake(outside.workloads, draining_from(outside).release, outside.queue, outside.clock)
 
 
-@cache
+@once
 def rejections() -> RejectDemand:
     """Return the way of messages that cannot be understood."""
     outside = adapters()

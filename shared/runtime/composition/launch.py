@@ -1,16 +1,14 @@
 """The launch function."""
 
-from functools import cache
-
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.launching.apply_outcome import ApplyOutcome
 from shared.usecases.launching.gangs import LaunchGangs
 from shared.usecases.launching.launch import Launch
 from shared.usecases.launching.record_shortages import RecordShortages
 
 
-@cache
+@once
 def launch() -> Launch:
     """Return the launch of batches."""
     return launch_from(adapters())

@@ -1,6 +1,6 @@
 """What planning and disruption share."""
 
-import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -25,12 +25,12 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
     )
 
 
-def solve_within(budget: timedelta) -> Solve:
+def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
     """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
 
     def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-        deadline_s = time.monotonic() + budget.total_seconds()
-        policy = replace(policy, expired=lambda: time.monotonic() >= deadline_s)
+        deadline_s = monotonic_s() + budget.total_seconds()
+        policy = replace(policy, expired=lambda: monotonic_s() >= deadline_s)
         return scheduler.solve(snapshot, now=now, policy=policy)
 
     return solve

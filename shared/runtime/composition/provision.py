@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime
-from functools import cache
 
 from shared.core import checker
 from shared.core.model.plan import Plan
@@ -10,7 +9,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.runtime.composition.planning import snapshot_gatherer_from, solve_within
 from shared.usecases.provisioning.commit_plan import PlanCommitter
 from shared.usecases.provisioning.provision import Provision, Solve
@@ -22,11 +21,11 @@ def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolic
     return checker.check(snapshot, plan, now=now, policy=policy)
 
 
-@cache
+@once
 def provision() -> Provision:
     """Return the planner."""
     outside = adapters()
-    return provision_from(outside, solve_within(outside.settings.solve_budget))
+    return provision_from(outside, solve_within(outside.settings.solve_budget, outside.monotonic_s))
 
 
 def provision_from(outside: Adapters, solve: Solve) -> Provision:

@@ -1,18 +1,16 @@
 """The react function."""
 
-from functools import cache
-
 from shared.ports.messaging import Redelivery
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.node_life import block_drains_from, node_life_from
-from shared.runtime.composition.outside import adapters
+from shared.runtime.composition.outside import adapters, once
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.node_life.react import React
 
 
-@cache
+@once
 def react() -> React:
     """Return the reaction to AWS's events."""
     return react_from(adapters())
@@ -41,7 +39,7 @@ def react_from(outside: Adapters) -> React:
     )
 
 
-@cache
+@once
 def redelivery() -> Redelivery:
     """Return what brings failed reactions back within seconds."""
     return adapters().reactions
