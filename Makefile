@@ -29,13 +29,14 @@ RING_exhaustive := tests/core/oracle tests/core/polish tests/manifests/test_fuzz
 RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir \
 	$(addprefix --ignore=,$(RING_exhaustive))
 RING_component := tests/adapters tests/upgrades
+RING_simulation := tests/simulation
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
 RING_bench := tests/bench
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit exhaustive component template emulator deployed bench site style
+RINGS := unit exhaustive component simulation template emulator deployed bench site style
 # A file is one worker's, because what is expensive is made once a module.
 PYTEST := python -m pytest -n auto --dist loadfile --durations=20
 
@@ -43,7 +44,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play test check synth docs bench bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play sim test check synth docs bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,9 @@ demo: setup ## deploy the stack to an embedded AWS and watch workloads fill rese
 
 play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=folder keeps its state
 	@python -m embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
+
+sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of each
+	@python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
 
 test: check ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; $(PYTEST)

@@ -33,6 +33,7 @@ class FakeEc2:
         self._token_lifetime = timedelta(seconds=token_lifetime_s)
         self._tokens: dict[str, tuple[LaunchRequest, LaunchOutcome, datetime]] = {}
         self._launched: dict[str, _Launched] = {}
+        self._started_count = 0
         self.reservations: dict[str, CapacityReservation] = {}
         self.pool_sizes: dict[tuple[str, str, CapacityType], int] = {}
         self.subnet_sizes: dict[str, int] = {}  # subnet id -> addresses in all, of those that run out
@@ -118,7 +119,8 @@ class FakeEc2:
 
     def _start(self, request: LaunchRequest, override: LaunchOverride) -> LaunchedInstance:
         # Ids are not in the order of launches on EC2 either.
-        instance_id = f"i-{(len(self._launched) * 7919 + 104_729) % 1_000_003:017x}"
+        instance_id = f"i-{(self._started_count * 7919 + 104_729) % 1_000_003:017x}"
+        self._started_count += 1
         now = self._clock.now()
         target = request.target
         lifecycle = LIFECYCLES.get(target.kind.value, "") if target else ""

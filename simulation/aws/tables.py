@@ -1,0 +1,159 @@
+"""DynamoDB: the state in memory with indexes that lag behind their tables, and rows that tell when they are written."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from shared.core.capacity.ledger import holds_open_lease
+from shared.core.model.node_claim import NodeClaim
+from shared.ports.state import ReservationRecord, WorkloadRecord
+from simulation.faults import Faults
+from simulation.kernel import SECOND, Chance, Kernel
+from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
+
+Row = TypeVar("Row")
+_LAG_MAX: Final = 5 * SECOND  # AWS says: usually within a fraction of a second
+
+
+class Rows(dict[str, Row]):
+    """The rows of a table. ``wrote`` hears of each write: the key, the row before and the row after."""
+
+    def __init__(self, wrote: Callable[[str, Row | None, Row | None], None]) -> None:
+        super().__init__()
+        self._wrote = wrote
+
+    def __setitem__(self, key: str, after: Row) -> None:
+        before = self.get(key)
+        super().__setitem__(key, after)
+        self._wrote(key, before, after)
+
+    def replace_all(self, rows: Mapping[str, Row]) -> None:
+        """Put other rows in the place of all that there are, as a restore does."""
+        self.clear()
+        self.update(rows)
+
+
+class Index:
+    """A secondary index: changes come in the order of their writes, most at once, some after seconds."""
+
+    def __init__(self, kernel: Kernel, chance: Chance, faults: Callable[[], Faults]) -> None:
+        self._kernel = kernel
+        self._chance = chance
+        self._faults = faults
+        self._coming: deque[tuple[int, str, Any]] = deque()
+        self._rows: dict[str, Any] = {}
+
+    def wrote(self, key: str, row: Any) -> None:
+        """Take up a write."""
+        lag = 0
+        if self._chance.hits("index_lags", self._faults().index_lags):
+            lag = self._chance.between("index", SECOND // 10, _LAG_MAX)
+        visible_us = self._kernel.now_us + lag
+        if self._coming:
+            visible_us = max(visible_us, self._coming[-1][0])
+        self._coming.append((visible_us, key, row))
+
+    def rows(self) -> Mapping[str, Any]:
+        """Return what the index shows now."""
+        while self._coming and self._coming[0][0] <= self._kernel.now_us:
+            _, key, row = self._coming.popleft()
+            self._rows[key] = row
+        return self._rows
+
+    def replace_all(self, rows: Mapping[str, Any]) -> None:
+        """Show other rows, as the index of a restored table does."""
+        self._coming.clear()
+        self._rows = dict(rows)
+
+
+class IndexedNodeClaims(MemoryNodeClaims):
+    """Claims whose listings lag; those by instance and by lease name claims whose rows are then read themselves."""
+
+    def __init__(self, state: "SimulatedState") -> None:
+        super().__init__(state)
+        self._simulated = state
+
+    def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
+        return tuple(claim for _, claim in sorted(self._simulated.claim_index.rows().items()) if wanted(claim))
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        """Return claims by EC2 instance id."""
+        found = self.get_many([claim.id for claim in super().find_by_instance(instance_ids).values()])
+        return {claim.instance_id: claim for claim in found.values() if claim.instance_id is not None}
+
+    def list_leased(self, reservation_id: str) -> tuple[NodeClaim, ...]:
+        """Return claims with an open lease."""
+        found = self.get_many([claim.id for claim in super().list_leased(reservation_id)])
+        return tuple(filter(holds_open_lease, found.values()))
+
+    def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
+        """Write claims, some of them perhaps not."""
+        return super().save_many([claim for claim in claims if not self._simulated.leaves_out()])
+
+
+class IndexedWorkloads(MemoryWorkloads):
+    """Workloads whose listing lags."""
+
+    def __init__(self, state: "SimulatedState") -> None:
+        super().__init__(state)
+        self._simulated = state
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        """Return the listed records, by key."""
+        rows = self._simulated.workload_index.rows()
+        return tuple(rows[key] for key in sorted(rows) if rows[key].needs_planning)
+
+
+class IndexedReservations(MemoryReservations):
+    """Reservations whose listing lags."""
+
+    def __init__(self, state: "SimulatedState") -> None:
+        super().__init__(state)
+        self._simulated = state
+
+    def list_current(self) -> tuple[ReservationRecord, ...]:
+        """Return the listed records, by id."""
+        rows = self._simulated.reservation_index.rows()
+        return tuple(rows[key] for key in sorted(rows) if rows[key].is_current)
+
+
+class SimulatedState(MemoryState):
+    """All tables of the state. ``changed`` hears of each write of a claim, a workload or a reservation."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        chance: Chance,
+        faults: Callable[[], Faults],
+        changed: Callable[[str, Any, Any], None],
+    ) -> None:
+        super().__init__(kernel)
+        self._chance = chance
+        self._faults = faults
+        self.claim_index, self.workload_index, self.reservation_index = (
+            Index(kernel, chance, faults) for _ in range(3)
+        )
+
+        def heard(index: Index) -> Callable[[str, Any, Any], None]:
+            def wrote(key: str, before: Any, after: Any) -> None:
+                index.wrote(key, after)
+                changed(key, before, after)
+
+            return wrote
+
+        self.claim_rows = Rows[NodeClaim](heard(self.claim_index))
+        self.workload_rows = Rows[WorkloadRecord](heard(self.workload_index))
+        self.reservation_rows = Rows[ReservationRecord](heard(self.reservation_index))
+        self.node_claims = IndexedNodeClaims(self)
+        self.workloads = IndexedWorkloads(self)
+        self.reservations = IndexedReservations(self)
+
+    def leaves_out(self) -> bool:
+        """Whether a row of a batch stays unwritten this time."""
+        return self._chance.hits("partly_saved", self._faults().partly_saved)
+
+    def indexed(self) -> Iterator[tuple[Any, Index]]:
+        """Yield the tables with their indexes."""
+        yield self.claim_rows, self.claim_index
+        yield self.workload_rows, self.workload_index
+        yield self.reservation_rows, self.reservation_index

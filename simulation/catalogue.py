@@ -1,0 +1,73 @@
+"""What the simulated account may buy: three types in two zones, and the policy that says how."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.model.instance_type import CapacityType, InstanceType
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.ports.discovery import ZoneOfferings
+
+ZONES: Final = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
+TEAM: Final = {"team": "research"}
+_GIB: Final = 1 << 30
+_SIZES: Final = {"m5.large": (2, 8, 0), "m5.4xlarge": (16, 64, 0), "p5.48xlarge": (192, 2048, 8)}
+ON_DEMAND: Final = {"m5.large": 96_000, "m5.4xlarge": 768_000, "p5.48xlarge": 55_040_000}
+SPOT: Final = {(name, zone): price * 3 // 10 for name, price in ON_DEMAND.items() for zone, _ in ZONES}
+OFFERED: Final = ZoneOfferings(
+    dict.fromkeys(_SIZES, tuple(zone_id for _, zone_id in ZONES)), {zone_id: zone for zone, zone_id in ZONES}
+)
+
+
+def _type(name: str, cpu: int, memory_gib: int, gpus: int) -> DiscoveredType:
+    known = {labels.INSTANCE_TYPE: name, labels.ARCH: "amd64", labels.OS: "linux", labels.REGION: "us-east-1"}
+    capacity = {"cpu": cpu * 1000, "memory": memory_gib * _GIB, "pods": 110}
+    capacity |= {"nvidia.com/gpu": gpus} if gpus else {}
+    return DiscoveredType(
+        InstanceType(name, Requirements.from_labels(known), Resources.of(capacity), Resources.of({})),
+        frozenset({CapacityType.ON_DEMAND, CapacityType.SPOT}),
+    )
+
+
+TYPES: Final = tuple(_type(name, *_SIZES[name]) for name in sorted(_SIZES))
+
+
+def node_class_manifest() -> dict[str, Any]:
+    """Return a class that selects the team's reservations."""
+    return {
+        "apiVersion": "karpenter.k8s.aws/v1",
+        "kind": "EC2NodeClass",
+        "metadata": {"name": "default"},
+        "spec": {
+            "role": "nodes",
+            "amiSelectorTerms": [{"alias": "al2023@latest"}],
+            "subnetSelectorTerms": [{"tags": TEAM}],
+            "securityGroupSelectorTerms": [{"tags": TEAM}],
+            "capacityReservationSelectorTerms": [{"tags": TEAM}],
+        },
+    }
+
+
+def node_pool_manifest(
+    name: str, capacity_types: Sequence[str], disruption: Mapping[str, Any], **spec: Any
+) -> dict[str, Any]:
+    """Return a pool that may use these capacity types; ``spec`` is of its template."""
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {
+            "disruption": dict(disruption),
+            "template": {
+                "spec": {
+                    "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+                    "requirements": [
+                        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": list(capacity_types)},
+                    ],
+                    **spec,
+                }
+            },
+        },
+    }

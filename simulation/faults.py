@@ -1,0 +1,59 @@
+"""Which mishaps a run has, and how likely each is. A seed has some of them only, so that each is met alone too."""
+
+from dataclasses import dataclass, fields, replace
+from random import Random
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """Probabilities of mishaps: of a call, of an event, of a minute. 0: never."""
+
+    # calls of a function to the outside
+    killed_before: float = 0.004
+    killed_after: float = 0.004
+    throttled: float = 0.01
+    answer_lost: float = 0.006
+    partly_saved: float = 0.05  # save_many leaves rows out
+    slow_call: float = 0.02
+    # functions
+    slow_run: float = 0.08
+    cold_start: float = 0.1
+    clock_off: float = 0.3  # of an environment: its clock is up to two seconds off
+    # messages and events
+    message_doubled: float = 0.05
+    message_late: float = 0.05
+    event_lost: float = 0.1
+    event_doubled: float = 0.1
+    event_late: float = 0.1
+    timer_lost: float = 0.1
+    # DynamoDB and EC2
+    index_lags: float = 0.2
+    count_lags: float = 0.3
+    view_lags: float = 0.2
+    # each minute
+    schedule_stops: float = 0.02
+    no_capacity: float = 0.08
+    spot_reclaimed: float = 0.08
+    outsider_takes: float = 0.08
+    reservation_changes: float = 0.05
+    denied: float = 0.01
+    # each launched instance
+    never_runs: float = 0.04
+    becomes_unhealthy: float = 0.04
+
+
+NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})
+_KEPT_SHARE: Final = 0.4
+
+
+def drawn(random: Random, usual: Faults | None = None) -> Faults:
+    """Return the mishaps of a seed: each kind with some probability, and then seldom, as usual or often."""
+    given = Faults() if usual is None else usual
+    chosen = {
+        each.name: min(0.5, getattr(given, each.name) * random.choice((0.5, 1, 3)))
+        if random.random() < _KEPT_SHARE
+        else 0.0
+        for each in fields(Faults)
+    }
+    return replace(NO_FAULTS, **chosen)

@@ -1,0 +1,75 @@
+"""What must come about when mishaps stop, and how quiet it must be then."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from shared.core.model.node_claim import ClaimState
+from simulation.invariants import Violation
+from simulation.kernel import HOUR, MINUTE
+from simulation.world import World
+
+# An offering that was short rests for up to an hour, and so does a class; everything else comes within minutes.
+SETTLED_WITHIN: Final = 100 * MINUTE
+QUIET_FOR: Final = 10 * MINUTE
+# Schedules alone make some thirty calls a minute: sweeps, discovery, disruption, and the collector's every fifth.
+CALLS_PER_HOUR_MAX: Final = 3600
+_STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+
+
+def unsettled(world: World) -> Iterator[str]:
+    """Yield what is still to come about."""
+    for key, wanted in world.users.wanted.items():
+        record = world.state.workload_rows.get(key)
+        if record is None or record.generation < wanted.generation or record.withdrawn != wanted.withdrawn:
+            yield f"demand for {key} is not as its users want it: {record}"
+        elif record.surplus_count:
+            yield f"{key} has {record.surplus_count} replicas too many"
+        elif record.pending_count and not wanted.reserved_only:
+            yield f"{key} has {record.pending_count} replicas waiting: {[str(u.code) for u in record.unplaced]}"
+    yield from _nodes(world)
+    for stored in world.state.reservation_rows.values():
+        if stored.balance.outstanding_count:
+            yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
+
+
+def _nodes(world: World) -> Iterator[str]:
+    claims = {claim.instance_id: claim for claim in world.state.claim_rows.values() if claim.is_live}
+    for claim in claims.values():
+        if claim.state not in _STEADY:
+            yield f"{claim.id} is {claim.state}"
+    for instance in world.ec2.live():
+        if instance.owner is not None and instance.id not in claims:
+            yield f"{instance.id} has no claim"
+
+
+def settle(world: World) -> None:
+    """Let mishaps stop and see everything come about."""
+    world.calm()
+    began = world.kernel.now_us
+    left = ["not looked yet"]
+    while left:
+        if world.kernel.now_us - began > SETTLED_WITHIN:
+            raise Violation(
+                "EverythingComesAbout", f"{SETTLED_WITHIN // MINUTE} minutes after the last mishap {left[0]}"
+            )
+        _pass(world, MINUTE)
+        left = list(unsettled(world))
+
+
+def stay_quiet(world: World) -> None:
+    """See that nothing is done but what schedules ask for."""
+    before = Counter(world.lambdas.calls)
+    _pass(world, QUIET_FOR)
+    made = Counter(world.lambdas.calls)
+    made.subtract(before)
+    count = sum(made.values())
+    if count * HOUR // QUIET_FOR > CALLS_PER_HOUR_MAX:
+        most = ", ".join(f"{number} {place[0]} {place[1]}" for place, number in made.most_common(5))
+        raise Violation("IdlenessIsQuiet", f"{count} calls in {QUIET_FOR // MINUTE} idle minutes, most of them {most}")
+
+
+def _pass(world: World, us: int) -> None:
+    until = world.kernel.now_us + us
+    while world.kernel.now_us < until:
+        world.kernel.step()

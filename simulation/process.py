@@ -1,0 +1,77 @@
+"""What one execution environment reaches: the adapters of the composition root, with stand-ins behind them."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from fractions import Fraction
+from typing import Any, Final, cast
+
+from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.scheduler_timers import SchedulerDrainTimers
+from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
+from shared.names import Queue, Table
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.outside import Process
+from shared.runtime.settings import Settings
+from shared.usecases.policy.stored_policy import StoredPolicy
+from simulation.lambdas import Environment, Port
+from tests.fakes.ec2 import FakeTemplates
+
+DEPLOYMENT: Final = "simulation"
+REJECTED: Final = "rejected"  # the queue of what nobody could read
+SETTINGS: Final = Settings(
+    tables=dict.fromkeys(Table, ""),
+    queue_urls={queue: queue.name for queue in Queue},
+    event_bus="reservoir",
+    demand_dead_letter_queue_url=REJECTED,
+    snapshots_bucket="",
+    drain_schedule_group="drain",
+    drain_schedule_role_arn="role",
+    drain_schedule_target_arn="expire",
+    deployment=DEPLOYMENT,
+    region="us-east-1",
+    vm_memory_overhead=Fraction(0),
+    solve_budget=timedelta(seconds=10),  # no time passes while it solves: the same plan on any machine
+)
+
+
+class SimulatedAdapters:
+    """Stands in the place of ``shared.runtime.adapters.Adapters``, attribute by attribute.
+
+    ``behind`` are the stand-ins that all environments share, by the names of their ports. The adapters of queues, of
+    the bus and of timers are the real ones, over clients that stand for boto3's.
+    """
+
+    def __init__(self, environment: Environment, behind: Mapping[str, Any]) -> None:
+        self._environment = environment
+        self._behind = behind
+        self.settings = SETTINGS
+        self.clock = environment
+        self.monotonic_s = environment.monotonic_s
+        self.pause = environment.pause
+        self.ids = behind["ids"]
+        sqs = self._port("sqs")
+        urls = SETTINGS.queue_urls
+        self.queue = SqsWorkQueue(
+            sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], clock=environment
+        )
+        self.dead_letters = SqsDeadLetters(sqs, REJECTED)
+        self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])
+        self.publisher = EventBridgePublisher(self._port("events"), SETTINGS.event_bus)
+        self.timers = SchedulerDrainTimers(self._port("scheduler"), group="drain", role_arn="role", target_arn="expire")
+        self.launch_policy = StoredPolicy(self._port("policy"), environment)
+        ec2 = self._port("ec2")
+        self.fleet = self.instances = self.reservation_reader = ec2
+        self.launch_templates = FakeTemplates(ec2)  # a warm process remembers what it made
+
+    def __getattr__(self, name: str) -> Any:
+        return self._port(name)
+
+    def _port(self, name: str) -> Any:
+        port = Port(name, self._behind[name], self._environment)
+        self.__dict__[name] = port
+        return port
+
+
+def process_of(environment: Environment, behind: Mapping[str, Any]) -> Process:
+    """Return the process of an environment."""
+    return Process(cast("Adapters", SimulatedAdapters(environment, behind)))

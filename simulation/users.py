@@ -1,0 +1,121 @@
+"""Workload systems: they submit, change and withdraw demand, and answer drains, more or less well."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from shared.core.scheduling_terms import labels
+from simulation.aws.bus import Detail
+from simulation.kernel import MINUTE, SECOND, Chance, Kernel
+
+NAMESPACE: Final = "research"
+_LIVE_MAX: Final = 5
+_SMALL: Final = {"requests": {"cpu": "1500m", "memory": "4Gi"}}
+_LARGE: Final = {"requests": {"cpu": "7", "memory": "24Gi"}}
+_GPU: Final = {"requests": {"nvidia.com/gpu": 8}}
+_RESERVED_ONLY: Final = {labels.CAPACITY_TYPE: "reserved"}
+# What workloads of these kinds ask for beside replicas.
+KINDS: Final[tuple[Mapping[str, Any], ...]] = (
+    {"resources": _SMALL},
+    {"resources": _SMALL, "priority": 10},
+    {"resources": _LARGE},
+    {"resources": _LARGE, "gang": True},
+    {"resources": _LARGE, "checkpointPeriod": "20m"},
+    {"resources": _GPU},
+    {"resources": _GPU, "nodeSelector": _RESERVED_ONLY},
+    {"resources": _GPU, "duration": "30m"},
+    {"resources": _SMALL, "fallback": [{"capacityType": "reserved", "for": "3m"}, {"capacityType": "on-demand"}]},
+    {"resources": _LARGE, "nodeSelector": _RESERVED_ONLY},
+)
+
+
+@dataclass
+class Wanted:
+    """What its users want of a workload now."""
+
+    name: str
+    spec: Mapping[str, Any]
+    replicas: int
+    generation: int = 1
+    withdrawn: bool = False
+
+    @property
+    def key(self) -> str:
+        """The identity: ``namespace/name``."""
+        return f"{NAMESPACE}/{self.name}"
+
+    @property
+    def reserved_only(self) -> bool:
+        """Whether only reservations may serve it."""
+        return "nodeSelector" in self.spec
+
+    def message(self) -> str:
+        """Return the message that says so."""
+        metadata = {"namespace": NAMESPACE, "name": self.name, "generation": self.generation}
+        workload: dict[str, Any] = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
+        if self.withdrawn:
+            return json.dumps({"action": "withdraw", "workload": workload})
+        workload["spec"] = {**self.spec, "replicas": self.replicas}
+        return json.dumps({"action": "submit", "workload": workload})
+
+
+@dataclass
+class Users:
+    """All users. ``send`` puts a message into the demand queue."""
+
+    kernel: Kernel
+    chance: Chance
+    send: Callable[[str], None]
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+    resting: bool = False  # nothing new is wanted from now on
+
+    def act(self) -> None:
+        """Do something now, and again after a while."""
+        if self.resting:
+            return
+        live = [each for each in self.wanted.values() if not each.withdrawn]
+        choice = self.chance.between("users", 0, 9)
+        if len(live) < 2 or (choice < 4 and len(live) < _LIVE_MAX):
+            self._submit()
+        elif choice < 6:
+            self._resize(live[self.chance.between("users", 0, len(live) - 1)])
+        elif choice < 8:
+            self._withdraw(live[self.chance.between("users", 0, len(live) - 1)])
+        elif self.sent:
+            self.send(self.sent[self.chance.between("users", 0, len(self.sent) - 1)])  # an old message again
+        self.kernel.after(self.chance.between("users", 10 * SECOND, 5 * MINUTE), self.act)
+
+    def _submit(self) -> None:
+        name = f"job-{len(self.wanted) + 1}"
+        spec = KINDS[self.chance.between("users", 0, len(KINDS) - 1)]
+        most = 2 if spec["resources"] is _GPU else 6
+        self._say(Wanted(name, spec, self.chance.between("users", 1, most)))
+
+    def _resize(self, workload: Wanted) -> None:
+        most = 2 if workload.spec["resources"] is _GPU else 6
+        workload.generation += 1
+        workload.replicas = self.chance.between("users", 0, most)
+        self._say(workload)
+
+    def _withdraw(self, workload: Wanted) -> None:
+        workload.generation += self.chance.between("users", 0, 1)  # the same generation withdraws, too
+        workload.withdrawn = True
+        self._say(workload)
+
+    def _say(self, workload: Wanted) -> None:
+        self.wanted[workload.key] = workload
+        self.sent.append(workload.message())
+        self.send(self.sent[-1])
+
+    def hear(self, detail_type: str, detail: Detail) -> None:
+        """Answer a drain: most replicas leave in time and say so, others never do."""
+        if detail_type != "Node Draining" or self.chance.between("release", 0, 9) < 3:
+            return
+        for workload in detail["workloads"]:
+            metadata = {"namespace": workload["namespace"], "name": workload["name"]}
+            body = {"action": "release", "workload": {"metadata": metadata}, "nodeClaim": detail["node"]["nodeClaim"]}
+            answered_after = self.chance.between("release", SECOND, 4 * MINUTE)
+            self.kernel.after(answered_after, partial(self.send, json.dumps(body)))

@@ -1,0 +1,246 @@
+"""The simulated account with the stack in it: functions, queues, schedules, tables, EC2, and whoever acts on them."""
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from infra.config import CONSUMERS, FUNCTIONS
+from shared.core.model.instance import Instance
+from shared.core.model.node_class import Subnet
+from shared.names import PLANNING_DELAY_S, Function
+from shared.names import Queue as QueueName
+from shared.ports.policy import PolicyKind, PutPolicy
+from simulation.aws.bus import Detail, EventsIn, EventsOut
+from simulation.aws.ec2 import SimulatedEc2
+from simulation.aws.scheduler import Scheduler
+from simulation.aws.sqs import Message, Queue, Sqs
+from simulation.aws.tables import SimulatedState
+from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, ZONES, node_class_manifest, node_pool_manifest
+from simulation.faults import NO_FAULTS, Faults, drawn
+from simulation.kernel import MINUTE, SECOND, Chance, Kernel
+from simulation.lambdas import Environment, Lambdas, Run
+from simulation.outsiders import Outsiders
+from simulation.process import REJECTED, process_of
+from simulation.users import Users
+from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
+from tests.fakes.discovery import IMAGES, MemoryInstanceTypes, MemoryLaunchEnvironment, MemoryPrices
+from tests.fakes.discovery_turns import MemoryDiscoveryTurns
+from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.safety import MemoryTableMarks, MemoryTallies
+from tests.fakes.system import SequentialIds
+from tests.fakes.unit_moves import FakeUnitMover
+
+POOL: Final = "pool"
+_SUBNETS: Final = tuple(Subnet(f"subnet-{zone[-1]}", zone, zone_id, 4000) for zone, zone_id in ZONES)
+_CAPACITY_TYPES: Final = (
+    ("reserved", "on-demand"),
+    ("reserved", "spot", "on-demand"),
+    ("reserved", "spot", "on-demand"),
+)
+_DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
+    {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "2m"},
+    {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
+    {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m", "budgets": [{"nodes": "1"}]},
+    {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
+)
+_TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
+
+
+class World:
+    """One seed's world. ``watcher`` hears of everything that invariants look at."""
+
+    def __init__(self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()) -> None:
+        self.kernel = Kernel()
+        self.chance = Chance(seed, left_out)
+        self.drawn = drawn(self.chance.stream("faults"))
+        self._now = NO_FAULTS
+        self.watchers: list[Any] = []
+        kernel, chance = self.kernel, self.chance
+        self.state = SimulatedState(kernel, chance, self.faults, self._row_written)
+        self.policy = MemoryPolicyStore()
+        self.tallies = MemoryTallies()
+        self.marks = MemoryTableMarks()
+        self.attempts = MemoryLaunchAttempts()
+        self.sqs = Sqs(kernel, chance, self.faults)
+        self.events = EventsIn(kernel, chance, self.faults, self._react, self._discover)
+        self.scheduler = Scheduler(kernel, chance, self.faults, self._fire)
+        self.ec2 = SimulatedEc2(kernel, chance, self.faults, self.events.emit)
+        self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
+        self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2)
+        self.queues = {name: self._queue(name) for name in QueueName}
+        self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
+        self.lambdas = Lambdas(
+            kernel,
+            chance,
+            self.faults,
+            partial(process_of, behind=self._behind()),
+            self._called,
+            self._ended,
+            keeps_concurrency=chance.between("setup", 0, 1) == 1,
+        )
+        self.stopped_until: dict[Function, int] = {}
+        self._minutes = itertools.count(1)
+        self._apply(node_class_manifest())
+        self._apply(self._pool_manifest())
+
+    def faults(self) -> Faults:
+        """Return the mishaps of this moment."""
+        return self._now
+
+    # --- setting up
+
+    def _behind(self) -> dict[str, Any]:
+        state = self.state
+        return {
+            "ids": SequentialIds(),
+            "workloads": state.workloads,
+            "reservations": state.reservations,
+            "node_claims": state.node_claims,
+            "offerings": state.offerings,
+            "decisions": state.decisions,
+            "policy": self.policy,
+            "discovery_turns": MemoryDiscoveryTurns(),
+            "launch_attempts": self.attempts,
+            "shortage_history": MemoryShortageHistory(),
+            "boot_failures": MemoryBootFailures(self.kernel),
+            "tallies": self.tallies,
+            "table_marks": self.marks,
+            "sqs": self.sqs,
+            "events": EventsOut(self._heard),
+            "scheduler": self.scheduler,
+            "ec2": self.ec2,
+            "unit_mover": FakeUnitMover(self.ec2),
+            "capacity_blocks": MemoryBlocks(),
+            "launch_environment": MemoryLaunchEnvironment(_SUBNETS, ("sg-1",), IMAGES[:1]),
+            "instance_types": MemoryInstanceTypes(TYPES, OFFERED),
+            "prices": MemoryPrices(ON_DEMAND, SPOT),
+        }
+
+    def _queue(self, name: QueueName) -> Queue:
+        settings = FUNCTIONS[CONSUMERS[name]]
+        queue = Queue(
+            name.name,
+            hidden_us=settings.hidden_timeouts * settings.timeout_s * SECOND,
+            receives_max=settings.max_receive_count,
+            delay_us=PLANNING_DELAY_S * SECOND if name is QueueName.PLANNING else 0,
+            fifo=name is QueueName.PLANNING,
+        )
+        queue.look = partial(self._poll, queue, CONSUMERS[name])
+        self.sqs.queues[queue.name] = queue
+        return queue
+
+    def _apply(self, manifest: dict[str, Any]) -> None:
+        kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
+        self.policy.commit([PutPolicy(kind, name, manifest, 1, None)])
+
+    def _pool_manifest(self) -> dict[str, Any]:
+        def one_of(choices: tuple[Any, ...]) -> Any:
+            return choices[self.chance.between("setup", 0, len(choices) - 1)]
+
+        return node_pool_manifest(POOL, one_of(_CAPACITY_TYPES), one_of(_DISRUPTIONS), **one_of(_TEMPLATES))
+
+    def begin(self) -> None:
+        """Let the new deployment find its feet without mishaps, then let everybody loose."""
+        self.outsiders.begin()
+        for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS, Function.COLLECT):
+            self.lambdas.invoke_async(function, {"source": "aws.events"})
+            while self.lambdas.running or self.kernel.step_count == 0:
+                self.kernel.step()
+        self._now = self.drawn
+        for function, settings in FUNCTIONS.items():
+            if settings.every_min is not None and settings.every_min < 60:
+                self._begin_schedule(function, partial(self.lambdas.invoke_async, function), settings.every_min)
+        self._begin_schedule(Function.PROVISION, self._wake, 1)
+        self.kernel.after(SECOND, self.users.act)
+
+    def calm(self) -> None:
+        """No mishaps from now on; nobody wants anything new; what waits in dead letters is sent again."""
+        self._now = NO_FAULTS
+        self.stopped_until.clear()
+        self.users.resting = True
+        self.outsiders.rest()
+        for queue in self.queues.values():
+            dead, queue.dead = queue.dead, []
+            for message in dead:
+                self.sqs.put(queue, message.body, message.id)
+
+    # --- what there is
+
+    def instance(self, instance_id: str | None) -> Instance | None:
+        """Return an instance as it is."""
+        return self.ec2.truth(instance_id or "")
+
+    def is_launched(self, claim_id: str) -> bool:
+        """Whether EC2 has been asked for the claim's instance already, and has it or not."""
+        claim = self.state.claim_rows[claim_id]
+        attempt = self.attempts.rows.get(claim.batch_id)
+        return attempt is not None and claim_id in attempt.claim_ids and self.ec2.knows(attempt.client_token)
+
+    # --- what feeds the functions
+
+    def _begin_schedule(self, function: Function, fire: Callable[[dict[str, Any]], None], every_min: int) -> None:
+        def tick() -> None:
+            now = self.kernel.now_us
+            if self.chance.hits("schedule_stops", self.faults().schedule_stops):
+                self.stopped_until[function] = now + self.chance.between("schedule", MINUTE, 15 * MINUTE)
+            if self.stopped_until.get(function, 0) <= now:
+                fire({"source": "aws.events", "id": f"minute-{next(self._minutes)}"})
+            self.kernel.after(every_min * MINUTE, tick)
+
+        self.kernel.after(self.chance.between("schedule", SECOND, every_min * MINUTE), tick)
+
+    def _wake(self, event: dict[str, Any]) -> None:
+        self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event))
+
+    def _react(self, body: str) -> None:
+        self.sqs.put(self.queues[QueueName.REACTIONS], body)
+
+    def _discover(self, event: dict[str, Any]) -> None:
+        self.lambdas.invoke_async(Function.DISCOVER_RESERVATIONS, event)
+
+    def _fire(self, asked: str) -> None:
+        self.lambdas.invoke_async(Function.EXPIRE, json.loads(asked))
+
+    def _poll(self, queue: Queue, function: Function) -> None:
+        while self.lambdas.has_room(function):
+            taken = self.sqs.take(queue, FUNCTIONS[function].batch_size)
+            if not taken:
+                return
+            self.lambdas.invoke(function, {"Records": [_record(m) for m in taken]}, partial(self._worked, queue, taken))
+
+    def _worked(self, queue: Queue, taken: Sequence[Message], run: Run) -> None:
+        if run.outcome == "done":
+            failed = {failure["itemIdentifier"] for failure in run.answer["batchItemFailures"]}
+            self.sqs.delete(queue, [message.receipt for message in taken if message.id not in failed])
+        queue.look()
+
+    # --- what is heard of
+
+    def _row_written(self, key: str, before: Any, after: Any) -> None:
+        for watcher in self.watchers:
+            watcher.row_written(key, before, after)
+
+    def _called(self, environment: Environment, point: str, answer: Any) -> None:
+        for watcher in self.watchers:
+            watcher.called(environment, point, answer)
+
+    def _ended(self, run: Run) -> None:
+        for watcher in self.watchers:
+            watcher.ended(run)
+
+    def _heard(self, detail_type: str, detail: Detail) -> None:
+        for watcher in self.watchers:
+            watcher.heard(detail_type, detail)
+        self.users.hear(detail_type, detail)
+
+
+def _record(message: Message) -> dict[str, Any]:
+    return {
+        "messageId": message.id,
+        "receiptHandle": message.receipt,
+        "body": message.body,
+        "attributes": {"ApproximateReceiveCount": str(message.received_count)},
+    }

@@ -1,0 +1,178 @@
+"""Each invariant can fail: a world in which it does not hold is found out."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance import Instance
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.names import Function
+from shared.ports.ec2 import TerminationReceipt
+from simulation import invariants
+from simulation.invariants import INVARIANTS, Invariant, Violation, Watcher
+from simulation.kernel import HOUR, MINUTE, START
+from simulation.lambdas import Run
+from simulation.world import World
+from tests.fakes.values import node_claim, reservation, workload_record
+
+CLAIM: NodeClaim = node_claim("nc-1")
+REPLICAS = (PlacedReplicas("research/train", 1),)
+
+
+class Scene:
+    """A world with one reservation, one instance in it and one claim."""
+
+    def __init__(self) -> None:
+        self.world = World(1)
+        self.world.ec2.reserve(reservation("cr-1", total_count=1))
+        self.watcher = Watcher(self.world)
+
+    def see(self, invariant: type[Invariant]) -> Any:
+        """Return the invariant alone."""
+        return invariant(self.world)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def drain(deadline: timedelta) -> Drain:
+    return Drain("drain-nc-1", DrainReason.DRIFT, START, START + deadline, REPLICAS)
+
+
+def test_replicas_that_are_placed_and_not_counted(scene: Scene) -> None:
+    scene.world.state.workload_rows["research/train"] = replace(workload_record(), placed_count=1)
+    with pytest.raises(Violation, match="counts 1 placed replicas, 0 are on claims"):
+        scene.see(invariants.EveryPlacedReplicaIsCounted).holds()
+
+
+@pytest.mark.parametrize("state", [ClaimState.TERMINATING, ClaimState.FAILED, ClaimState.DRAINING])
+def test_replicas_on_an_ended_claim(scene: Scene, state: ClaimState) -> None:
+    with pytest.raises(Violation):
+        scene.see(invariants.EndedClaimsHoldNothing).row_written("nc-1", None, replace(CLAIM, state=state))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"state": ClaimState.RUNNING}, {"state": ClaimState.LAUNCHED, "revision": 2}),
+        ({}, {"revision": 3}),
+        ({"drain": drain(timedelta(0))}, {"drain": drain(timedelta(minutes=1)), "revision": 2}),
+        ({"drain": drain(timedelta(0))}, {"drain": None, "revision": 2}),
+    ],
+)
+def test_a_claim_that_moves_back(scene: Scene, before: dict[str, Any], after: dict[str, Any]) -> None:
+    with pytest.raises(Violation):
+        scene.see(invariants.ClaimsOnlyMoveForward).row_written(
+            "nc-1", replace(CLAIM, **before), replace(CLAIM, **after)
+        )
+
+
+def test_a_lease_that_nobody_counts(scene: Scene) -> None:
+    state = scene.world.state
+    state.reservations.save_observation(reservation("cr-1"), observed_at=START, absorbed=(), expected=None)
+    state.claim_rows["nc-1"] = CLAIM
+    with pytest.raises(Violation, match="counts 0 leases, claims hold 1"):
+        scene.see(invariants.LeasesEqualWhatTheyStandFor).holds()
+
+
+def test_two_promises_of_one_unit(scene: Scene) -> None:
+    seen = scene.see(invariants.NoUnitIsPromisedTwice)
+    for name in ("nc-1", "nc-2"):
+        scene.world.state.claim_rows[name] = replace(CLAIM, id=name, batch_id=name)
+    with pytest.raises(Violation, match="has 1 units, 0 are used"):
+        seen.row_written("nc-2", None, scene.world.state.claim_rows["nc-2"])
+    scene.world.ec2.touched.add("cr-1")
+    seen.row_written("nc-2", None, scene.world.state.claim_rows["nc-2"])
+
+
+def test_an_instance_of_two_claims(scene: Scene) -> None:
+    claims = [replace(CLAIM, id=name, instance_id="i-1") for name in ("nc-1", "nc-2")]
+    for claim in claims:
+        scene.world.state.claim_rows[claim.id] = claim
+    with pytest.raises(Violation, match="i-1 belongs to nc-2 and to nc-1"):
+        scene.see(invariants.NothingIsLaunchedTwice).row_written("nc-2", None, claims[1])
+
+
+def block(scene: Scene, **times: timedelta) -> None:
+    ends = {name: START + after for name, after in times.items()}
+    scene.world.ec2.reserve(reservation("cr-1", kind=ReservationKind.CAPACITY_BLOCK, **ends))
+
+
+def test_replicas_in_a_block_that_drains(scene: Scene) -> None:
+    block(scene, end_at=timedelta(hours=1))
+    late = replace(CLAIM, created_at=START + timedelta(minutes=21))
+    with pytest.raises(Violation, match="its block drains from"):
+        scene.see(invariants.NothingIsPlacedInABlockThatDrains).row_written("nc-1", None, late)
+
+
+def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
+    scene.world.ec2.add(_instance())
+    before = replace(
+        CLAIM, state=ClaimState.DRAINING, instance_id="i-1", placements=(), drain=drain(timedelta(minutes=9))
+    )
+    with pytest.raises(Violation, match="was to live until"):
+        scene.see(invariants.NobodyIsEndedBeforeItsDeadline).row_written(
+            "nc-1", before, replace(before, state=ClaimState.TERMINATING)
+        )
+
+
+def test_a_drain_past_the_envelope(scene: Scene) -> None:
+    drained = replace(CLAIM, state=ClaimState.DRAINING, drain=drain(timedelta(minutes=9)))
+    with pytest.raises(Violation, match="is in no tally of disruption"):
+        scene.see(invariants.WhatEndsByChoicePassesTheEnvelope).row_written("nc-1", CLAIM, drained)
+
+
+def test_a_termination_that_no_claim_knows_of(scene: Scene) -> None:
+    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, instance_id="i-1")
+    with pytest.raises(Violation, match="was terminated while nc-1 is running"):
+        scene.see(invariants.NothingIsTerminatedWithoutIntent).called(
+            None, "ec2.terminate", TerminationReceipt(frozenset({"i-1"}))
+        )
+
+
+def test_events_that_are_not_so(scene: Scene) -> None:
+    scene.world.ec2.add(_instance())
+    seen = scene.see(invariants.EventsTellWhatIsSo)
+    with pytest.raises(Violation, match="i-2 was announced and does not exist"):
+        seen.heard("Node Launched", {"node": {"instanceId": "i-2"}})
+    with pytest.raises(Violation, match="i-1 was announced to be gone and is running"):
+        seen.heard("Node Terminated", {"node": {"instanceId": "i-1"}})
+
+
+def test_a_block_that_was_not_drained(scene: Scene) -> None:
+    block(scene, end_at=timedelta(hours=1))
+    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, drain_at=START, launched_at=START)
+    seen = scene.see(invariants.BlocksAreDrainedInTime)
+    seen.ended(Run(1, Function.EXPIRE, 20 * MINUTE, 0, outcome="done"))
+    with pytest.raises(Violation, match="nc-1 is running; its block drains since"):
+        seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, outcome="done"))
+
+
+def test_an_instance_that_nobody_has(scene: Scene) -> None:
+    scene.world.ec2.add(replace(_instance(), owner="simulation"))
+    seen, run = scene.see(invariants.NoInstanceStaysWithoutAClaim), Run(1, Function.COLLECT, 0, 0, outcome="done")
+    seen.ended(run)
+    scene.world.kernel.now_us = HOUR
+    with pytest.raises(Violation, match="i-1 has had no claim"):
+        seen.ended(run)
+
+
+def test_more_instances_than_claims(scene: Scene) -> None:
+    scene.world.ec2.add(replace(_instance(), batch_id="b-1"))
+    with pytest.raises(Violation, match="b-1 has 0 claims and 1 instances"):
+        scene.see(invariants.NothingIsLaunchedTwice).called(None, "ec2.launch", None)
+
+
+@pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda each: each.__name__)
+def test_each_has_a_sentence(invariant: type[Invariant]) -> None:
+    assert invariant.sentence().endswith(".")
+
+
+def _instance() -> Instance:
+    return Instance("i-1", "running", "p5.48xlarge", "us-east-1a", "use1-az1", START)

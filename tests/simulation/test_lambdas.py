@@ -1,0 +1,73 @@
+"""Functions die, overlap, are too slow, and find their processes again."""
+
+from dataclasses import replace
+
+import pytest
+
+from shared.names import Function
+from simulation.faults import NO_FAULTS, Faults
+from simulation.kernel import MINUTE, SECOND
+from simulation.lambdas import Run
+from simulation.play import hushed
+from simulation.world import World
+
+
+def world(faults: Faults = NO_FAULTS) -> World:
+    made = World(1)
+    made.drawn = faults
+    made._now = faults
+    return made
+
+
+def ran(made: World, function: Function) -> Run:
+    """Run a function to its end."""
+    ended = list[Run]()
+    with hushed():
+        made.lambdas.invoke(function, {"source": "aws.events"}, ended.append)
+        while not ended:
+            made.kernel.step()
+    return ended[0]
+
+
+def test_a_handler_runs_on_the_stand_ins() -> None:
+    made = world()
+    run = ran(made, Function.DISCOVER_OFFERINGS)
+    assert (run.outcome, run.answer) == ("done", {"type_count": 3, "written_count": 3})
+    assert len(made.state.offerings.load_catalogue()) == 3
+
+
+@pytest.mark.parametrize(("fault", "written"), [("killed_before", 0), ("killed_after", 0)])
+def test_a_function_dies_at_its_first_call(fault: str, written: int) -> None:
+    made = world(replace(NO_FAULTS, **{fault: 1.0}))
+    run = ran(made, Function.DISCOVER_OFFERINGS)
+    assert (run.outcome, len(made.state.offerings.load_catalogue())) == ("killed", written)
+    assert run.error == f"{fault.removeprefix('killed_')} instance_types.list_types"
+
+
+def test_what_fails_is_reported_and_the_process_goes_on() -> None:
+    made = world(replace(NO_FAULTS, throttled=1.0))
+    run = ran(made, Function.DISCOVER_OFFERINGS)
+    assert (run.outcome, run.error.partition(":")[0]) == ("failed", "ThrottledError")
+
+
+def test_a_function_that_takes_too_long_dies() -> None:
+    made = world(replace(NO_FAULTS, slow_call=1.0))
+    made.kernel.at(2 * MINUTE, lambda: None)
+    run = ran(made, Function.EXPIRE)
+    assert run.ended_us - run.began_us <= 60 * SECOND
+    assert run.outcome in ("done", "timed out")
+
+
+def test_runs_overlap_and_a_warm_process_is_found_again() -> None:
+    made = world()
+    ended = list[Run]()
+    with hushed():
+        for _ in range(2):
+            made.lambdas.invoke(Function.DISCOVER_RESERVATIONS, {"source": "aws.events"}, ended.append)
+        assert len(made.lambdas.running) == 2
+        while len(ended) < 2:
+            made.kernel.step()
+        first, second = sorted(ended, key=lambda run: run.number)
+        assert second.began_us < first.ended_us
+        ran(made, Function.DISCOVER_RESERVATIONS)
+    assert made.lambdas._environment_count == 2
