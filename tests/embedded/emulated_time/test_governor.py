@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from embedded.emulated_time.clock import NEVER_US, EmulatedClock
-from embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, Governor, DueWork
+from embedded.emulated_time.governor import FINISHED_PER_LIMIT, LATENESS_LIMIT, DueWork, Governor
 from tests.embedded.emulated_time.conftest import RealTime
 
 LIMIT_US = LATENESS_LIMIT // timedelta(microseconds=1)
