@@ -61,5 +61,4 @@ CONSUMERS: Final[dict[Queue, Function]] = {
     settings.queue: function for function, settings in FUNCTIONS.items() if settings.queue is not None
 }
 
-LOG_RETENTION_DAYS: Final = 30
 SNAPSHOT_RETENTION_DAYS: Final = 30

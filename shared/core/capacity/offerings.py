@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
@@ -114,8 +113,3 @@ def reservation_labels(
 def price_atto_usd(micro_usd: int) -> int:
     """Convert a price of the outside world."""
     return micro_usd * ATTO_USD_PER_MICRO_USD
-
-
-def is_usable(reservation: CapacityReservation, now: datetime) -> bool:
-    """Whether units of it can be promised at ``now``."""
-    return reservation.is_active(now) and reservation.free_units > 0

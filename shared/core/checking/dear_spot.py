@@ -1,8 +1,9 @@
 """Spot is bought to save: no spot node, nor what it may be launched as instead, costs more than on demand (R-115)."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
-from shared.core.checking.facts import Facts, Host, tallied
+from shared.core.checking.facts import Facts, Host, Lot, tallied
 from shared.core.checking.offering_facts import in_words
 from shared.core.checking.place_facts import place_of
 from shared.core.checking.topology import Topology
@@ -21,18 +22,14 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
     on_demand: dict[str, Sequence[_Priced]] = {}
     dearest: dict[int, _Priced] = {}
     judged: dict[tuple[int, int, int], OfferingKey | None] = {}
-    for host in facts.changed:
-        lot, pool = host.lot, host.pool
-        if lot is None or pool is None or lot.launch.offering.capacity_type is not CapacityType.SPOT:
-            continue
+    for host, lot, pool in _on_spot(facts):
         if pool.name not in on_demand:
             on_demand[pool.name] = () if facts.min_values(pool) else _on_demand(facts, pool)
         if id(lot) not in dearest:
             dearest[id(lot)] = _dearest(facts, lot.launch)
         price, key = dearest[id(lot)]
-        if not on_demand[pool.name] or on_demand[pool.name][0][0] >= price:
-            continue
-        if topology.hold_to_zone(host.placed):
+        is_cheapest = not on_demand[pool.name] or price <= on_demand[pool.name][0][0]
+        if is_cheapest or topology.hold_to_zone(host.placed):
             continue
         load, manners = facts.carried(host.placed)
         about = (id(lot), load, manners)
@@ -42,6 +39,13 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
         if cheaper is not None:
             message = f"{in_words(key)} costs more than {in_words(cheaper)}, which would do"
             yield Violation(ViolationCode.DEAR_SPOT, host.subject, message, tuple(sorted(host.placed)))
+
+
+def _on_spot(facts: Facts) -> Iterator[tuple[Host, Lot, NodePool]]:
+    for host in facts.changed:
+        lot, pool = host.lot, host.pool
+        if lot is not None and pool is not None and lot.launch.offering.capacity_type is CapacityType.SPOT:
+            yield host, lot, pool
 
 
 def _on_demand(facts: Facts, pool: NodePool) -> Sequence[_Priced]:
@@ -65,15 +69,12 @@ def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Pric
     load = facts.load(tallied(host.planned.placements))
     limits = [name for name in pool.limits or () if name != NODES]
     capacity = facts.types[host.planned.offering.instance_type].capacity
-    for cost, key in on_demand:
-        if cost >= price:
-            return None
-        kind = facts.types[key.instance_type]
-        if (
-            load.fits_in(kind.allocatable)
-            and all(kind.capacity[name] <= capacity[name] for name in limits)
-            and all(facts.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
-        ):
+    for _, key in takewhile(lambda priced: priced[0] < price, on_demand):
+        instance_type = facts.types[key.instance_type]
+        if not load.fits_in(instance_type.allocatable):
+            continue
+        within_limits = all(instance_type.capacity[name] <= capacity[name] for name in limits)
+        if within_limits and all(facts.accepts(pool, key.instance_type, (place_of(key),), each) for each in carried):
             return key
     return None
 

@@ -24,7 +24,7 @@ class Domains:
 
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
-        self._existing: dict[str, frozenset[str | None]] = {}
+        self._existing: dict[str, frozenset[str]] = {}
         self._universes: dict[tuple[object, ...], frozenset[str]] = {}
         self._all_offered: dict[str, frozenset[str]] = {}
         self._open_pools: dict[tuple[Toleration, ...], Sequence[NodePool]] = {}
@@ -42,19 +42,27 @@ class Domains:
         wishes = (facts.terms(carrier), facts.markets(carrier), facts.needs(carrier), carrier.tolerations)
         known = (key, wishes, only_hosting, is_wide)
         if known not in self._universes:
-            terms = facts.terms(carrier)
-            if key not in self._existing:
-                staying = [node for node in facts.snapshot.nodes if not node.deleting]
-                self._existing[key] = frozenset([node.labels.get(key) for node in staying])  # never asked of hosts
-            existing = self._existing[key]
-            self._universes[known] = frozenset(
-                value
-                for value in sorted(self._offered(key) | {value for value in existing if value is not None})
-                if (is_wide or any(term[key].has(value) for term in terms))
-                and (is_wide or key != labels.CAPACITY_TYPE or value in facts.markets(carrier))
-                and (not only_hosting or value in existing or self._hosts(carrier, key, value))
-            )
+            existing = self._of_nodes(key)
+            values = sorted(self._offered(key) | existing)
+            if not is_wide:
+                values = [value for value in values if self._accepts(carrier, key, value)]
+            if only_hosting:
+                values = [value for value in values if value in existing or self._hosts(carrier, key, value)]
+            self._universes[known] = frozenset(values)
         return self._universes[known]
+
+    def _of_nodes(self, topology_key: str) -> frozenset[str]:
+        """Return the values that nodes have which stay; never asked of hosts."""
+        if topology_key not in self._existing:
+            staying = [node.labels.get(topology_key) for node in self._facts.snapshot.nodes if not node.deleting]
+            self._existing[topology_key] = frozenset([value for value in staying if value is not None])
+        return self._existing[topology_key]
+
+    def _accepts(self, carrier: Workload, topology_key: str, value: str) -> bool:
+        """Whether some alternative of the carrier's requirements, and its markets, allow the value."""
+        if topology_key == labels.CAPACITY_TYPE and value not in self._facts.markets(carrier):
+            return False
+        return any(term[topology_key].has(value) for term in self._facts.terms(carrier))
 
     def _offered(self, topology_key: str) -> frozenset[str]:
         """Return the values that new nodes of any pool could have."""

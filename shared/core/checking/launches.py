@@ -1,6 +1,7 @@
 """Rules about one node: what it is, what it costs, and whether all replicas on it may be there together."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 
 from shared.core.checking.demand_facts import STRANGER
 from shared.core.checking.facts import Facts, Host, Lot, tallied
@@ -141,18 +142,27 @@ def _replicas(facts: Facts, host: Host, key: str) -> Iterator[Violation]:
     workload = facts.workloads[key]
     if not facts.tolerates(facts.site(host).taints, workload):
         yield Violation(ViolationCode.TAINT, host.subject, f"{key} does not tolerate its taints", (key,))
-    launch, node = host.planned, host.node
-    market = launch.offering.capacity_type if launch is not None else node.capacity_type if node is not None else None
+    market = _market(host)
     if market not in facts.markets(workload):
         yield Violation(ViolationCode.FALLBACK, host.subject, f"the ladder of {key} has not reached {market}", (key,))
-    reservation = None if launch is None else facts.reservations.get(launch.offering.reservation_id or "")
-    drain_at = host.drain_at if reservation is None else reservation.drain_at()
+    drain_at = _drain_at(facts, host)
     if facts.outlasts(workload, drain_at):
         message = f"{key} would outlast the start of draining {drain_at}"
         yield Violation(ViolationCode.DURATION, host.subject, message, (key,))
     avoids = facts.policy.no_duration_policy is NoDurationPolicy.AVOID and workload.duration_s is None
     if drain_at is not None and avoids:
         yield Violation(ViolationCode.DURATION, host.subject, f"{key} has no duration, the capacity an end", (key,))
+
+
+def _market(host: Host) -> CapacityType | None:
+    if host.planned is not None:
+        return host.planned.offering.capacity_type
+    return None if host.node is None else host.node.capacity_type
+
+
+def _drain_at(facts: Facts, host: Host) -> datetime | None:
+    reservation = None if host.planned is None else facts.reservations.get(host.planned.offering.reservation_id or "")
+    return host.drain_at if reservation is None else reservation.drain_at()
 
 
 def _existing(facts: Facts) -> Iterator[Violation]:

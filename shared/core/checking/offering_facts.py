@@ -153,7 +153,7 @@ class OfferingFacts(PlaceFacts):
 
     def _find_bought(self, pool: NodePool, node_class: NodeClass) -> "_Bought":
         found = _Bought({}, {})
-        allowed: dict[tuple[str, str, CapacityType], Place | None] = {}
+        places: dict[tuple[str, str, CapacityType], Place | None] = {}
         for instance_type in self.snapshot.instance_types:
             name = instance_type.name
             if not self.allows_type(pool, name) or self._type_problem(node_class, name) is not None:
@@ -161,17 +161,18 @@ class OfferingFacts(PlaceFacts):
             ever, now = found.ever.setdefault(name, []), found.open.setdefault(name, [])
             for offering in instance_type.offerings:
                 where = (offering.zone, offering.zone_id, offering.capacity_type)
-                if where not in allowed:
-                    place = Place(*where, None)
-                    is_allowed = self.place_allows(pool.requirements, place)
-                    is_allowed = is_allowed and self._place_problem(node_class, place) is None
-                    allowed[where] = place if is_allowed else None
-                known = allowed[where]
-                if known is not None:
-                    ever.append(known)
-                    if offering.is_available(self.now) and known.zone_id not in node_class.status.zones_full_until:
-                        now.append(known)
+                if where not in places:
+                    places[where] = self._allowed_place(pool, node_class, Place(*where, None))
+                place = places[where]
+                if place is not None:
+                    ever.append(place)
+                    if offering.is_available(self.now) and place.zone_id not in node_class.status.zones_full_until:
+                        now.append(place)
         return found
+
+    def _allowed_place(self, pool: NodePool, node_class: NodeClass, place: Place) -> Place | None:
+        is_allowed = self.place_allows(pool.requirements, place) and self._place_problem(node_class, place) is None
+        return place if is_allowed else None
 
     def open_reserved(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return the reservations that have units free and can be launched into for the pool now."""

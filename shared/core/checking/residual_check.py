@@ -5,13 +5,14 @@ what cannot be told from what is left alone (a gang bound by topology, for insta
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shared.core.checking.facts import Facts, Host
 from shared.core.checking.offering_facts import in_words
 from shared.core.checking.open_nodes import OpenNodes, wants_many
 from shared.core.checking.place_facts import place_of
 from shared.core.checking.reasons import reason_problem
+from shared.core.checking.splitting import can_split, copies_that_fit
 from shared.core.checking.spread import admits, domains_of, is_bound
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import pool_use, used_units
@@ -208,44 +209,52 @@ class ResidualCheck:
             return None
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
-        limited: set[str] = set()
         taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
-        for room in self._rooms(workload):
-            if room.pool is not None and room.pool.limits is not None:
-                if room.pool.name in limited:
-                    continue  # the first node may have used the limit up
-                limited.add(room.pool.name)
+        for room in self._once_where_limited(self._rooms(workload)):
             domain = room.domains.get(key, "") if key is not None else "all"
-            each = min(room.free[name] // amount for name, amount in needs.items() if amount)
             units = room.units
             if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
                 about = domain, room.key.reservation_id
                 units = min(units, self._free_units[room.key.reservation_id] - taken[about])
                 taken[about] += units
-            total[domain] += units * each if domain else 0
+            total[domain] += units * copies_that_fit(room.free, needs) if domain else 0
             if total[domain] >= self._facts.pending[workload.key]:
                 return f"{total[domain]} replicas, the last on {room.subject}"
         return None
+
+    @staticmethod
+    def _once_where_limited(rooms: Iterable[OpenNodes]) -> Iterator[OpenNodes]:
+        """Yield one new node of each pool with limits: the first may have used them up."""
+        limited: set[str] = set()
+        for room in rooms:
+            if room.pool is None or room.pool.limits is None:
+                yield room
+            elif room.pool.name not in limited:
+                limited.add(room.pool.name)
+                yield room
 
     # -- rule 3
 
     def _paid_while_free(self) -> Iterator[Violation]:
         facts = self._facts
-        units = [
-            self._new_room(pool, key, self._free_units[key.reservation_id or ""])
-            for pool in facts.snapshot.node_pools
-            for key in facts.open_reserved(pool)
-            if self._free_units[key.reservation_id or ""] > 0
-        ]
+        units = list(self._units_left())
         able: dict[str, frozenset[int]] = {}
         for host in facts.changed if units else ():
-            if host.planned is None or host.planned.offering.reservation_id is not None or not host.placed:
+            if not _is_bought(host) or not host.placed:
                 continue
             for key in host.placed:
                 if key not in able:
                     able[key] = frozenset(self._able(facts.workloads[key], units))
             if all(able[key] for key in host.placed):
                 yield from self._paid(host, units, able)
+
+    def _units_left(self) -> Iterator[OpenNodes]:
+        """Yield the free units of reservations, once for each pool that may launch into them."""
+        for pool in self._facts.snapshot.node_pools:
+            for key in self._facts.open_reserved(pool):
+                free_units = self._free_units[key.reservation_id or ""]
+                if free_units > 0:
+                    yield self._new_room(pool, key, free_units)
 
     def _able(self, workload: Workload, units: Sequence[OpenNodes]) -> Iterator[int]:
         """Yield the indices of the units on which one replica could run alone."""
@@ -268,11 +277,8 @@ class ResidualCheck:
                 message = f"could run on free {units[index].subject}"
                 yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
                 return
-        is_free = not any(
-            self._is_bound(self._facts.workloads[key]) or self._facts.workloads[key].gang is not None
-            for key in host.placed
-        )
-        if is_free and self._splits(host, units, able):
+        is_free = not any(self._is_held(self._facts.workloads[key]) for key in host.placed)
+        if is_free and can_split(self._facts, host, units, able, self._free_units):
             message = "could be split over units left free"
             yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
 
@@ -313,35 +319,6 @@ class ResidualCheck:
         floor = self._facts.policy.reserved_floor_percent
         return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
 
-    def _splits(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> bool:
-        """Whether first-fit, largest first, puts the node's replicas on free units; a no may be wrong, a yes is not."""
-        facts = self._facts
-        if facts.policy.reserved_floor_percent:
-            return False
-        slots: list[tuple[int, dict[str, int], Counter[str]]] = []
-        left = dict(self._free_units)
-        for index, unit in enumerate(units):
-            assert unit.key is not None
-            assert unit.pool is not None
-            reservation_id = unit.key.reservation_id or ""
-            while unit.pool.limits is None and left[reservation_id] > 0 and len(slots) < 64:
-                left[reservation_id] -= 1
-                slots.append((index, dict(unit.free), Counter()))
-        workloads = sorted(host.placed, key=lambda key: (-facts.needs(facts.workloads[key])["cpu"], key))
-        for key in workloads:
-            needs, rest = facts.needs(facts.workloads[key]), host.placed[key]
-            for index, free, carried in slots:
-                if index not in able[key]:
-                    continue
-                count = min([rest, *(free.get(name, 0) // amount for name, amount in needs.items() if amount)])
-                if count and facts.together(units[index].description, units[index].undefined, (*carried, key)):
-                    carried[key] += count
-                    rest -= count
-                    free.update({name: free.get(name, 0) - amount * count for name, amount in needs.items()})
-            if rest:
-                return False
-        return True
-
     # -- priority
 
     def _priority_inversions(self) -> Iterator[Violation]:
@@ -352,8 +329,7 @@ class ResidualCheck:
             return
         waiting = self._waiting()
         for host in facts.changed:
-            launch = host.planned
-            if launch is None or launch.offering.reservation_id is None or not host.placed:
+            if host.planned is None or _is_bought(host) or not host.placed:
                 continue
             lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
             for workload in waiting:
@@ -366,7 +342,7 @@ class ResidualCheck:
         facts = self._facts
         keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
         for host in facts.changed:
-            if host.planned is not None and host.planned.offering.reservation_id is None:
+            if _is_bought(host):
                 keys.update(host.placed)
         found = (facts.workloads[key] for key in sorted(keys) if key in facts.workloads)
         return [item for item in found if item.gang is None and not self._is_bound(item)]
@@ -391,3 +367,8 @@ class ResidualCheck:
 def _market(host: Host) -> CapacityType:
     assert host.planned is not None
     return host.planned.offering.capacity_type
+
+
+def _is_bought(host: Host) -> bool:
+    """Whether it is a new node outside all reservations."""
+    return host.planned is not None and host.planned.offering.reservation_id is None

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shared.core.checking.domains import Domains, domain_of
 from shared.core.checking.facts import Facts, Host
-from shared.core.checking.selections import Selected, Selections
+from shared.core.checking.selections import Group, Selected, Selections
 from shared.core.model.workload import TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms import labels
 
@@ -213,15 +213,19 @@ class Topology(Selections):
             if gang is not None and gang.single_topology_key in _OF_A_ZONE:
                 yield from alike.workloads
         for group in self.groups:
-            rules, first = group.rules, group.first
-            constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
-            terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in _OF_A_ZONE]
-            if constraints or terms:
-                yield from group.workloads
-            for constraint in constraints:
-                yield from self.spread_selected(first, constraint).keys
-            for term in terms:
-                yield from self.selected(first, term).keys
+            yield from self._held_to_zone_by(group)
+
+    def _held_to_zone_by(self, group: Group) -> Iterator[str]:
+        """Yield who has the group's rules by zone, and whom those rules are about."""
+        rules = group.rules
+        constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
+        terms = [one for one in (*rules.affinity, *rules.anti_affinity) if one.topology_key in _OF_A_ZONE]
+        if constraints or terms:
+            yield from group.workloads
+        for constraint in constraints:
+            yield from self.spread_selected(group.first, constraint).keys
+        for term in terms:
+            yield from self.selected(group.first, term).keys
 
     # -- how even it is
 

@@ -165,28 +165,33 @@ def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int
     is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX
     errors = [_as_shortage(error) for error in outcome.errors] if is_given_up else outcome.errors
     kinds = {error.kind for error in errors}
-    short = len(outcome.instances) < request.count
-    blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
-    reason = ", ".join(sorted({error.code for error in outcome.errors})) or "EC2 launched nothing and gave no reason"
-    reserved = request.target is not None
-    scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
-    return LaunchReaction(
-        resting=() if reserved else _resting(request, errors),
-        resting_markets={} if reserved else _markets(request, errors),
+    is_short = len(outcome.instances) < request.count
+    is_silent = not kinds and not outcome.adopted
+    # The slot that the request refills is scrubbed after its last instance: EC2 will have it soon.
+    is_scrubbed = request.refills_slot and bool(kinds) and kinds <= _RESTS_RESERVATION
+    reaction = LaunchReaction(
         full_subnets=_full_subnets(request, errors),
-        unsupported=() if reserved else _named(request, errors, LaunchErrorKind.UNSUPPORTED),
-        exhausted_reservation_id=(
-            request.target.reservation_id
-            if request.target is not None and kinds & _RESTS_RESERVATION and not scrubbed
-            else None
-        ),
-        # One bad pool of many (an AMI for one architecture) must not stop a class whose other pools still launch.
-        blocked_reason="; ".join(blocking) if blocking and not outcome.instances else None,
+        blocked_reason=_blocked_reason(outcome),
         spot_not_permitted=LaunchErrorKind.SPOT_NOT_PERMITTED in kinds,
-        retry=short and (kinds <= _RETRIED or scrubbed),
-        pause=bool(kinds & _PAUSED) or (not kinds and not outcome.adopted) or scrubbed,
-        reason=reason,
+        retry=is_short and (kinds <= _RETRIED or is_scrubbed),
+        pause=bool(kinds & _PAUSED) or is_silent or is_scrubbed,
+        reason=", ".join(sorted({error.code for error in outcome.errors})) or "EC2 launched nothing and gave no reason",
     )
+    if request.target is None:
+        return replace(
+            reaction,
+            resting=_resting(request, errors),
+            resting_markets=_markets(request, errors),
+            unsupported=_named(request, errors, LaunchErrorKind.UNSUPPORTED),
+        )
+    is_exhausted = bool(kinds & _RESTS_RESERVATION) and not is_scrubbed
+    return replace(reaction, exhausted_reservation_id=request.target.reservation_id if is_exhausted else None)
+
+
+def _blocked_reason(outcome: LaunchOutcome) -> str | None:
+    """Say what blocks the class. One bad pool of many (an AMI for one architecture) must not while others launch."""
+    blocking = sorted({f"{error.kind}: {error.code}" for error in outcome.errors if error.kind in _BLOCKING})
+    return None if outcome.instances or not blocking else "; ".join(blocking)
 
 
 def _resting(request: LaunchRequest, errors: Sequence[LaunchError]) -> tuple[OfferingKey, ...]:

@@ -117,14 +117,19 @@ def _without_exotic(pools: list[LaunchPool]) -> list[LaunchPool]:
 
 def _without_dear_spot(pools: list[LaunchPool], known: Iterable[LaunchPool]) -> list[LaunchPool]:
     """Drop spot pools dearer than the cheapest on-demand alternative; the planner then takes on-demand (R-115)."""
-    on_demand = [p.price_micro_usd_per_hour for p in known if p.offering.capacity_type is CapacityType.ON_DEMAND]
-    ceiling = min((price for price in on_demand if price is not None), default=None)
+    on_demand = [p for p in known if p.offering.capacity_type is CapacityType.ON_DEMAND]
+    ceiling = min(_prices(on_demand), default=None)
     if ceiling is None or pools[0].offering.capacity_type is not CapacityType.SPOT:
         return pools
-    cheap = [p for p in pools if p.price_micro_usd_per_hour is None or p.price_micro_usd_per_hour <= ceiling]
+    cheap = [pool for pool in pools if all(price <= ceiling for price in _prices([pool]))]
     if not cheap:
         raise NoLaunchablePoolError("every spot offering is dearer than on-demand")
     return cheap
+
+
+def _prices(pools: Iterable[LaunchPool]) -> list[int]:
+    """Return the prices that are known, in millionths of a USD an hour."""
+    return [pool.price_micro_usd_per_hour for pool in pools if pool.price_micro_usd_per_hour is not None]
 
 
 def _cut(pools: list[LaunchPool], min_values: Mapping[str, int]) -> tuple[LaunchPool, ...]:

@@ -175,20 +175,20 @@ def _configs(
         overrides.setdefault((image.id, efa_cards), []).append(
             LaunchOverride(pool.offering.instance_type, subnet.zone, subnet.zone_id, subnet.id, priority)
         )
-    if not overrides and _would_have_subnets(pools, facts):
-        raise AllRestError("every subnet of the zone is out of addresses")
     if not overrides:
-        raise NoLaunchablePoolError("the class has no subnet in the zone, or no AMI for the architecture")
+        raise _nowhere(pools, facts)
     return tuple(
         LaunchConfig(launch_template(facts.node_class, image_id, facts.deployment, target, efa_cards), tuple(group))
         for (image_id, efa_cards), group in overrides.items()
     )
 
 
-def _would_have_subnets(pools: Sequence[LaunchPool], facts: LaunchFacts) -> bool:
-    """Whether some pool could be launched if subnets that are full had addresses."""
+def _nowhere(pools: Sequence[LaunchPool], facts: LaunchFacts) -> AllRestError | NoLaunchablePoolError:
+    """Say why no pool has a subnet and an AMI: it passes if subnets that are full could serve one."""
     full = {s.zone_id for s in facts.node_class.status.subnets if SubnetKey(s.id) in facts.full_subnets}
-    return any(pool.offering.zone_id in full for pool in pools)
+    if any(pool.offering.zone_id in full for pool in pools):
+        return AllRestError("every subnet of the zone is out of addresses")
+    return NoLaunchablePoolError("the class has no subnet in the zone, or no AMI for the architecture")
 
 
 def roomiest_subnets(facts: LaunchFacts) -> Mapping[str, Subnet]:

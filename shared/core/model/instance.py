@@ -7,7 +7,6 @@ from typing import Final
 
 from shared.core.model.instance_type import CapacityType
 
-PENDING: Final = "pending"
 RUNNING: Final = "running"
 TERMINATED: Final = "terminated"
 GONE_STATES: Final = frozenset({"shutting-down", "terminated"})

@@ -44,6 +44,8 @@ ALLOWED_TRANSITIONS: Final[Mapping[ClaimState, frozenset[ClaimState]]] = {
 }
 
 LIVE_STATES: Final = frozenset(ClaimState) - {ClaimState.TERMINATED, ClaimState.FAILED}
+# No instance yet, as far as we know.
+AWAITING_LAUNCH: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
 class LeaseState(StrEnum):

@@ -53,7 +53,11 @@ class Lift:
 
     def holds(self, now: datetime) -> bool:
         """Whether anything of it is left."""
-        return self.used_count < self.count and now < self.until
+        return self.covers(1, now)
+
+    def covers(self, more_count: int, now: datetime) -> bool:
+        """Whether so many more may end by it."""
+        return self.used_count + more_count <= self.count and now < self.until
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +106,19 @@ def admit(
     wanted = max(len(fresh), wanted_count)
     if not tally.is_shut and passed_count + wanted <= limit:
         return Verdict(replace(tally, passed=_with(recent, Passed(now, tuple(fresh)))), frozenset(ids))
-    if tally.lift is not None and tally.lift.holds(now) and tally.lift.used_count + len(fresh) <= tally.lift.count:
+    if tally.lift is not None and tally.lift.covers(len(fresh), now):
         used = replace(tally.lift, used_count=tally.lift.used_count + len(fresh))
         passed = _with(recent, Passed(now, tuple(fresh), lifted=True))
         return Verdict(replace(tally, passed=passed, lift=used, held=None), frozenset(ids))
-    began = not tally.is_holding(now)
-    since = now if tally.held is None or began else tally.held.since
-    held = Held(since, now, wanted, limit, passed_count, fleet_count)
+    held = Held(_holds_since(tally, now), now, wanted, limit, passed_count, fleet_count)
     shut = tally.is_shut or bound.latches
-    return Verdict(
-        replace(tally, held=held, is_shut=shut), known.intersection(ids), _why(tally.kind, held, is_shut=shut), began
-    )
+    stored = replace(tally, held=held, is_shut=shut)
+    why = _why(tally.kind, held, is_shut=shut)
+    return Verdict(stored, known.intersection(ids), why, began=not tally.is_holding(now))
+
+
+def _holds_since(tally: Tally, now: datetime) -> datetime:
+    return now if tally.held is None or not tally.is_holding(now) else tally.held.since
 
 
 def lifted(tally: Tally, lift: Lift) -> Tally:

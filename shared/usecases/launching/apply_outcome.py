@@ -10,7 +10,7 @@ from typing import Final
 
 from shared.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
 from shared.core.model.instance_type import InstanceType
-from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from shared.core.model.plan import OfferingKey
 from shared.core.node_life.drain import block_drain
 from shared.core.scheduling_terms import labels
@@ -24,8 +24,6 @@ from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import return_all_replicas, settle_claims
 from shared.usecases.launching.gangs import TAKEN_BACK_WITHIN, LaunchGangs
 from shared.usecases.launching.record_shortages import RecordShortages
-
-_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class ApplyOutcome:
         now = self.clock.now()
 
         def failed(claim: NodeClaim) -> NodeClaim | None:
-            return replace(claim, state=ClaimState.FAILED, failure=reason) if claim.state in _WAITING else None
+            return replace(claim, state=ClaimState.FAILED, failure=reason) if claim.state in AWAITING_LAUNCH else None
 
         count = self.gangs.undo(claims, now)
         for claim in claims:
@@ -132,7 +130,7 @@ class ApplyOutcome:
     def _without_instance(self, attempt: LaunchAttempt) -> list[NodeClaim]:
         rest = attempt.claim_ids[len(attempt.assignment()) :]
         found = self.claims.get_many(rest)
-        return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in _WAITING]
+        return [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in AWAITING_LAUNCH]
 
 
 def _launched(
@@ -142,7 +140,7 @@ def _launched(
     drain_at: datetime | None,
     claim: NodeClaim,
 ) -> NodeClaim | None:
-    if claim.state not in _WAITING:
+    if claim.state not in AWAITING_LAUNCH:
         return None
     return replace(
         with_instance(claim, launched_offering(attempt.request, instance), catalogue),

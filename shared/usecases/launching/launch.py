@@ -43,7 +43,7 @@ from shared.core.launching.launch_request import (
     launch_key,
 )
 from shared.core.launching.launch_template import NodeClassUnlaunchableError
-from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from shared.core.model.node_class import NodeClass
 from shared.core.model.plan import OfferingKey
 from shared.manifests.events import LaunchesBlocked
@@ -68,7 +68,6 @@ LONGEST_RETRY_DELAY_S: Final = 240
 # spans one adoption and a new attempt).
 LAUNCH_DEADLINE: Final = timedelta(minutes=15)
 
-_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 _QUOTAS: Final = frozenset({LaunchErrorKind.QUOTA, LaunchErrorKind.TYPE_QUOTA})
 _FOR_OPERATORS: Final = frozenset({LaunchErrorKind.SPOT_NOT_PERMITTED, LaunchErrorKind.UNKNOWN})
 
@@ -154,7 +153,7 @@ class Launch:
     def _waiting(self, batch: LaunchBatch) -> list[NodeClaim]:
         """Return claims without an instance; one odd claim cannot spoil a batch, its like go first."""
         found = self.claims.get_many(batch.claim_ids)
-        waiting = [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in _WAITING]
+        waiting = [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in AWAITING_LAUNCH]
         waiting = [claim for claim in waiting if claim.batch_id == batch.batch_id]
         return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
 
@@ -244,7 +243,7 @@ class Launch:
         """
 
         def superfluous(claim: NodeClaim) -> NodeClaim | None:
-            if claim.state not in _WAITING or claim.placements or claim.replaces:
+            if claim.state not in AWAITING_LAUNCH or claim.placements or claim.replaces:
                 return None
             return replace(claim, state=ClaimState.FAILED, failure="nothing wants it any more")
 
@@ -308,7 +307,7 @@ class Launch:
         found = self.claims.get_many(attempt.claim_ids)
 
         def launching(claim: NodeClaim) -> NodeClaim | None:
-            if claim.state not in _WAITING:
+            if claim.state not in AWAITING_LAUNCH:
                 return None
             if claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number:
                 return None

@@ -14,7 +14,7 @@ from typing import Final
 
 from shared.core.launching.launch_template import StoredTemplate, superfluous_templates
 from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from shared.core.safety.endings import EndingKind
 from shared.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
 from shared.core.safety.table_mark import Recognition
@@ -28,7 +28,6 @@ from shared.usecases.safety.envelope import Envelope
 # A batch that still waits after this lost its message; launches take seconds.
 RESEND_AFTER: Final = timedelta(minutes=1)
 _TAGS_MAX: Final = 250  # calls of one run; at the rate that EC2 allows they take less than a minute
-_WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Collect:
         old = [
             claim
             for claim in live
-            if claim.state in _WAITING and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
+            if claim.state in AWAITING_LAUNCH and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
         ]
         broken = self._broken_gangs(old)
         waiting: dict[str, list[str]] = {}
