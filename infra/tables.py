@@ -63,9 +63,7 @@ class StateTables(Construct):
                 index_name=index,
                 partition_key=_string(names.INDEX_KEYS[index]),
                 sort_key=_string(names.KEY),
-                projection_type=(
-                    dynamodb.ProjectionType.ALL if index == names.LISTING_INDEX else dynamodb.ProjectionType.KEYS_ONLY
-                ),
+                projection_type=dynamodb.ProjectionType[names.INDEX_PROJECTIONS[index]],
             )
         return result
 

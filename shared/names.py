@@ -1,7 +1,8 @@
 """Names on which infrastructure and code must agree; the only product module that ``infra`` imports."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 DEFAULT_STACK: Final = "Reservoir"
 
@@ -52,8 +53,13 @@ MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, 
 ENDINGS_ROW_PREFIX: Final = "#endings "
 
 
-# The partition key of each index.
+# The partition key of each index, and what DynamoDB is told to copy into it.
 INDEX_KEYS: Final = {LISTING_INDEX: LISTING_KEY, INSTANCE_INDEX: INSTANCE_KEY, LEASE_INDEX: LEASE_KEY}
+INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY"]]] = {
+    LISTING_INDEX: "ALL",
+    INSTANCE_INDEX: "KEYS_ONLY",
+    LEASE_INDEX: "KEYS_ONLY",
+}
 
 
 def indexes(table: Table) -> tuple[str, ...]:

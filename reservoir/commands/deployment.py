@@ -92,6 +92,9 @@ def restore(
         list[str] | None,
         typer.Option("--table", help="As in the settings: nodeClaims. Default: all six, which belong together."),
     ] = None,
+    empty: Annotated[
+        bool, typer.Option("--empty", help="Make an empty table, where there is no backup; needs --table.")
+    ] = False,
 ) -> None:
     """Restore the tables into new ones, and say what to write into the settings to adopt them."""
     from reservoir.deployment.account import Account
@@ -100,6 +103,8 @@ def restore(
     from shared.adapters.system import SystemClock
     from shared.deployment.deployment import table_field
 
+    if empty and (at is not None or not only):
+        fail("an empty table is made in the place of one that is named: say --table, and not --at")
     account, deployment = Account(make_client), _deployment(context)
     instant = None if at is None else at.replace(tzinfo=UTC)
 
@@ -110,8 +115,9 @@ def restore(
         if not chosen:
             fail(f"no table to restore: there is no stack {deployment.stack}, or --table names none of its tables")
         suffix = f"{instant or SystemClock().now():%Y%m%dT%H%M%S}"
+        action = Restore(account, _say, time.sleep)
         try:
-            restored = Restore(account, _say, time.sleep).run(chosen, instant, suffix)
+            restored = action.make_empty(chosen, suffix) if empty else action.run(chosen, instant, suffix)
         except RestoreError as error:
             fail(str(error))
         _say(f"now write into {deployment.path}, and deploy:")

@@ -1,9 +1,9 @@
-"""Tables restored into new ones, fit to be adopted: what DynamoDB leaves out is set, and the ledger is recounted."""
+"""New tables that are fit to be adopted: restored ones, of which the ledger is recounted, or empty ones."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from reservoir.deployment.account import Account
@@ -18,12 +18,12 @@ _NAME_MAX: Final = 255
 
 
 class RestoreError(Exception):
-    """A table cannot be restored; nothing is adopted yet."""
+    """A table cannot be restored; nothing was made."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Restores tables of one deployment."""
+    """Makes tables of one deployment anew."""
 
     account: Account
     report: Report
@@ -38,49 +38,75 @@ class Restore:
         Raises
         ------
         RestoreError
-            A source was neither kept nor backed up.
+            A source cannot be restored to that instant, or was neither kept nor backed up.
         """
-        targets = {table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}" for table, name in sources.items()}
+        targets = _named(sources, suffix)
         standing = {table: name for table, name in sources.items() if self.account.has_table(name)}
-        self._restore_standing(standing, targets, at)
+        # All that can be refused is asked for before anything is made.
+        instant = self._instant(standing.values(), at)
+        backups = {table: self._backup_of(name) for table, name in sources.items() if table not in standing}
         for table, source in sources.items():
-            if table not in standing:
-                self._restore_deleted(source, targets[table])
+            if table in backups:
+                self.report(f"{source} as it was when it was deleted -> {targets[table]}")
+                self._dynamodb.restore_table_from_backup(TargetTableName=targets[table], BackupArn=backups[table])
+            else:
+                self.report(f"{source} as of {instant:%Y-%m-%dT%H:%M:%SZ} -> {targets[table]}")
+                self._dynamodb.restore_table_to_point_in_time(
+                    SourceTableName=source, TargetTableName=targets[table], RestoreDateTime=instant
+                )
         for name in targets.values():
             self._finish(name)
         if Table.RESERVATIONS in targets and Table.NODE_CLAIMS in targets:
             self._recount(targets[Table.RESERVATIONS], targets[Table.NODE_CLAIMS])
         return targets
 
-    def _restore_standing(
-        self, sources: Mapping[Table, str], targets: Mapping[Table, str], at: datetime | None
-    ) -> None:
-        latest = self._latest(sources)
-        for table, source in sources.items():
-            instant = at or latest
-            self.report(f"{source} as of {instant:%Y-%m-%dT%H:%M:%SZ} -> {targets[table]}")
-            self._dynamodb.restore_table_to_point_in_time(
-                SourceTableName=source, TargetTableName=targets[table], RestoreDateTime=instant
+    def make_empty(self, sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
+        """Make an empty table in place of each source, named after it with a suffix; return their names."""
+        targets = _named(sources, suffix)
+        for table, name in targets.items():
+            self.report(f"an empty table -> {name}")
+            keys = [names.KEY, *(names.INDEX_KEYS[index] for index in names.indexes(table))]
+            self._dynamodb.create_table(
+                TableName=name,
+                BillingMode="PAY_PER_REQUEST",
+                KeySchema=[{"AttributeName": names.KEY, "KeyType": "HASH"}],
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+                GlobalSecondaryIndexes=[
+                    {
+                        "IndexName": index,
+                        "KeySchema": [
+                            {"AttributeName": names.INDEX_KEYS[index], "KeyType": "HASH"},
+                            {"AttributeName": names.KEY, "KeyType": "RANGE"},
+                        ],
+                        "Projection": {"ProjectionType": names.INDEX_PROJECTIONS[index]},
+                    }
+                    for index in names.indexes(table)
+                ],
             )
-
-    def _restore_deleted(self, source: str, target: str) -> None:
-        backup = self._backup_of(source)
-        self.report(f"{source} as it was when it was deleted -> {target}")
-        self._dynamodb.restore_table_from_backup(TargetTableName=target, BackupArn=backup)
+        for name in targets.values():
+            self._finish(name)
+        return targets
 
     @property
     def _dynamodb(self) -> Any:
         return self.account.clients("dynamodb")
 
-    def _latest(self, standing: Mapping[Table, str]) -> datetime | None:
-        found: list[datetime] = []
-        for name in standing.values():
+    def _instant(self, standing: Iterable[str], at: datetime | None) -> datetime | None:
+        """Return the instant to go back to, ``at`` or else the latest of all; None when there is no table."""
+        windows: dict[str, tuple[datetime, datetime]] = {}
+        for name in standing:
             backups = self._dynamodb.describe_continuous_backups(TableName=name)["ContinuousBackupsDescription"]
             recovery = backups["PointInTimeRecoveryDescription"]
             if recovery["PointInTimeRecoveryStatus"] != "ENABLED":
                 raise RestoreError(f"{name} has no point-in-time recovery")
-            found.append(recovery["LatestRestorableDateTime"])
-        return min(found, default=None)
+            windows[name] = recovery["EarliestRestorableDateTime"], recovery["LatestRestorableDateTime"]
+        instant = at or min((last for _, last in windows.values()), default=None)
+        for name, (first, last) in windows.items():
+            if instant is not None and not first <= instant <= last:
+                raise RestoreError(
+                    f"{name} can be restored to instants from {_utc(first)} to {_utc(last)}, not to {_utc(instant)}"
+                )
+        return instant
 
     def _backup_of(self, source: str) -> str:
         backups = [
@@ -89,7 +115,10 @@ class Restore:
             for backup in page["BackupSummaries"]
         ]
         if not backups:
-            raise RestoreError(f"{source} does not exist, and DynamoDB has no backup from its deletion")
+            raise RestoreError(
+                f"{source} does not exist, and DynamoDB has no backup of it: --empty makes an empty table in its place;"
+                " docs/runbook.md says what is lost then"
+            )
         return str(max(backups, key=lambda backup: backup["BackupCreationDateTime"])["BackupArn"])
 
     def _finish(self, name: str) -> None:
@@ -135,3 +164,11 @@ class Restore:
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for page in self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
             yield from page["Items"]
+
+
+def _named(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
+    return {table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}" for table, name in sources.items()}
+
+
+def _utc(instant: datetime) -> str:
+    return f"{instant.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

@@ -118,6 +118,28 @@ class Recovery:
         workload = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata, "spec": spec}
         self.world.send({"action": "submit", "workload": workload})
 
+    def lose(self, table: Table) -> None:
+        """Let somebody delete a table."""
+        dynamodb, name = self.aws.client("dynamodb"), self.table(table)
+        dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+        dynamodb.delete_table(TableName=name)
+
+    def lose_with_its_backup(self, table: Table) -> None:
+        """Let somebody delete a table that DynamoDB makes no backup of."""
+        off = {"PointInTimeRecoveryEnabled": False}
+        self.aws.client("dynamodb").update_continuous_backups(
+            TableName=self.table(table), PointInTimeRecoverySpecification=off
+        )
+        self.lose(table)
+
+    def refused(self, *arguments: str) -> str:
+        """``reservoir deployment restore`` that is refused and makes nothing; return what it says."""
+        tables = self.aws.client("dynamodb").list_tables()["TableNames"]
+        done = self.world.command("--deployment", str(self.path), "deployment", "restore", *arguments)
+        assert done.returncode != 0
+        assert self.aws.client("dynamodb").list_tables()["TableNames"] == tables
+        return " ".join(done.stderr.split())
+
     def table(self, table: Table) -> str:
         """The name of a table in use."""
         return self.world.output(table)
@@ -192,9 +214,7 @@ def test_the_last_unit_is_leased_once_after_a_restore(recovery: Recovery, fleet:
 @pytest.mark.parametrize("lost", [Table.NODE_CLAIMS, Table.RESERVATIONS, Table.WORKLOADS])
 def test_a_table_that_was_lost_comes_back_from_its_backup(recovery: Recovery, lost: Table) -> None:
     fleet, name = recovery.fleet(), recovery.table(lost)
-    dynamodb = recovery.aws.client("dynamodb")
-    dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
-    dynamodb.delete_table(TableName=name)
+    recovery.lose(lost)
     recovery.aws.clock.advance(timedelta(minutes=15), coalesce=True)
     assert recovery.fleet() == fleet, "what cannot be read says nothing"
     with pytest.raises(ManifestError, match=f"tables.{table_field(lost)}: {name}"):
@@ -223,3 +243,23 @@ def test_what_is_adopted_must_be_fit(recovery: Recovery) -> None:
 def test_names_of_outputs_are_the_tables_in_use(recovery: Recovery) -> None:
     adopted = read(recovery.path).tables
     assert adopted == {table: recovery.cdk.outputs[output_name(table)] for table in Table}
+
+
+def test_an_instant_that_no_table_can_be_restored_to_is_refused_before_anything_is_made(recovery: Recovery) -> None:
+    assert "can be restored to instants from" in recovery.refused("--at", "2020-01-01T00:00Z")
+
+
+@pytest.mark.parametrize("lost", [Table.RESERVATIONS, Table.NODE_CLAIMS])  # in this order: nothing forgets the second
+def test_without_a_backup_an_empty_table_is_adopted_and_the_fleet_runs_on(recovery: Recovery, lost: Table) -> None:
+    fleet, name = recovery.fleet(), recovery.table(lost)
+    recovery.lose_with_its_backup(lost)
+    assert f"{name} does not exist, and DynamoDB has no backup of it: --empty makes" in recovery.refused()
+    assert "say --table, and not --at" in recovery.refused("--empty")
+    recovery.adopt(recovery.restore("--table", table_field(lost), "--empty"))
+    assert recovery.rows(lost) != [], "the mark at least"
+    if lost is Table.RESERVATIONS:
+        recovery.check(fleet)
+        assert [row for row in recovery.rows(lost) if "outstanding_count" in row] != []
+    else:
+        recovery.sweep()
+        assert recovery.fleet() == fleet, "they are older than the marks, and nothing says who launched them"
