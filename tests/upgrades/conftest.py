@@ -24,20 +24,35 @@ PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 @pytest.fixture(scope="session")
 def previous(make_once: MakeOnce) -> Path:
     """Return a folder with ``shared/`` and ``tests/`` as they were; skips where the history is not there."""
+    try:
+        archive = archive_of(ROOT, PREVIOUS)
+    except MissingReleaseError as error:
+        pytest.skip(str(error))
+
+    def unpack(folder: Path) -> None:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as content:
+            content.extractall(folder, filter="data")
+
+    return make_once(f"release-{PREVIOUS[:12]}", unpack)
+
+
+class MissingReleaseError(Exception):
+    """The previous release is not in the history that is here."""
+
+
+def archive_of(repository: Path, commit: str) -> bytes:
+    """Return ``shared/`` and ``tests/`` of a commit as a tar file. Raises MissingReleaseError, which says why."""
     archive = subprocess.run(  # noqa: S603 - a commit that is named in this folder
-        ["git", "archive", PREVIOUS, "shared", "tests"],  # noqa: S607 - whatever git this is
-        cwd=ROOT,
+        ["git", "archive", commit, "shared", "tests"],  # noqa: S607 - whatever git this is
+        cwd=repository,
         capture_output=True,
         check=False,
     )
     if archive.returncode:
-        pytest.skip(f"the history has no {PREVIOUS[:7]} (a shallow clone?): {archive.stderr.decode().strip()}")
-
-    def unpack(folder: Path) -> None:
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as content:
-            content.extractall(folder, filter="data")
-
-    return make_once(f"release-{PREVIOUS[:12]}", unpack)
+        raise MissingReleaseError(
+            f"the history has no {commit[:7]} (a shallow clone?): {archive.stderr.decode().strip()}"
+        )
+    return archive.stdout
 
 
 class ReleaseProcess:
