@@ -15,6 +15,7 @@ from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.messages import SubmitMessage
 from shared.names import OWNER_TAG
 from shared.ports.errors import ThrottledError
+from shared.ports.state import WorkloadRecord
 from shared.runtime.composition.discover_reservations import discover_reservations_from
 from shared.runtime.composition.intake import intake_from
 from shared.usecases.demand.intake import Intake
@@ -41,6 +42,7 @@ class Mishap(StrEnum):
     ROWS_DELETED = "rows deleted"  # somebody deleted all rows but the mark
     RESTORED = "restored"  # to an hour ago; DynamoDB makes a new table of that
     WRITTEN_BACK = "written back"  # an hour ago's rows, by a script, into the same table
+    REWRITTEN = "rewritten"  # a script gave all rows other values: nodes are empty and drifted, work is withdrawn
     TORN = "torn"  # some rows are as they were an hour ago: half of many transactions
     OLDER_FORM = "older form"  # rows that lack what newer versions write
     NEWER_FORM = "newer form"  # rows that this version refuses to read
@@ -185,9 +187,21 @@ def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
     if mishap is Mishap.TORN:
         mixed = {key: old.get(key) if chance.random() < 0.5 else row for key, row in now.items()}
         return {key: row for key, row in mixed.items() if row is not None}
+    if mishap is Mishap.REWRITTEN:
+        return {key: _rewritten(row) for key, row in now.items()}
     if mishap is Mishap.OLDER_FORM:
         return {key: _older(row) for key, row in now.items()}
     return _Unreadable(now) if mishap is Mishap.NEWER_FORM else dict(now)
+
+
+def _rewritten(row: Any) -> Any:
+    match row:
+        case NodeClaim():
+            return replace(row, placements=(), node_pool_hash="another", node_class_hash="another")
+        case WorkloadRecord():
+            return replace(row, withdrawn=True)
+        case _:
+            return row
 
 
 def _older(row: Any) -> Any:

@@ -62,6 +62,8 @@ def test_ec2_alone(answering: Answers) -> None:
     [
         ("NodeClaims", Mishap.OLDER_FORM, Answers.WHOLE),  # everything has drifted
         ("NodeClaims", Mishap.TORN, Answers.WHOLE),  # launches are known, claims are not
+        ("NodeClaims", Mishap.REWRITTEN, Answers.WHOLE),  # every node is empty
+        ("Workloads", Mishap.REWRITTEN, Answers.WHOLE),  # nobody wants anything
         ("Policy", Mishap.ROWS_DELETED, Answers.WHOLE),  # every pool was deleted
         ("NodeClaims", Mishap.NOTHING, Answers.PARTIAL),  # what EC2 did not show comes back without a claim
     ],
