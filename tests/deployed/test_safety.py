@@ -4,6 +4,7 @@ The tests tell one story in their order.
 """
 
 import json
+from base64 import b64decode
 from datetime import timedelta
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from tests.deployed.world import World
 pytestmark = pytest.mark.embedded
 
 NODES: Final = 5  # more than the three orphans that may always end within an hour
+HOSTILE: Final = "'\"}]; #id = :id $(reboot) ${AWS::StackName} reservoir:deployment"
 SWEEPS: Final = (Function.DISCOVER_RESERVATIONS, Function.COLLECT, Function.EXPIRE, Function.DISRUPT)
 Row = dict[str, Any]
 
@@ -26,7 +28,9 @@ def fleet(world: World, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Instances with a replica each."""
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), one_type_pool("kept", "m5.large", ["on-demand"])))
     world.discover()
-    world.send({"action": "submit", "workload": story_workload("kept", NODES, "1200m")})
+    workload = story_workload("kept", NODES, "1200m")
+    workload["metadata"]["annotations"] = {"note": HOSTILE}
+    world.send({"action": "submit", "workload": workload})
     world.until("all run", lambda seen: len(seen.live("running")) == NODES)
     return running(world)
 
@@ -71,6 +75,26 @@ def counted(world: World, metric: str) -> float:
 
 def test_the_tables_are_marked_when_the_deployment_is_finished(world: World) -> None:
     assert {"S": MARK_ROW} in [row["id"] for row in rows(world)]
+
+
+def test_text_of_a_message_stays_data(world: World, fleet: set[str]) -> None:
+    row = world.aws.client("dynamodb").get_item(
+        TableName=world.output(Table.WORKLOADS), Key={"id": {"S": "story/kept"}}
+    )
+    assert HOSTILE in json.loads(row["Item"]["data"]["S"])["workload"]["annotations"].values()
+    ec2 = world.aws.client("ec2")
+    instances = ec2.describe_instances(InstanceIds=sorted(fleet))["Reservations"]
+    assert len(instances) > 0
+    templates = [
+        version["LaunchTemplateData"]
+        for template in ec2.describe_launch_templates()["LaunchTemplates"]
+        for version in ec2.describe_launch_template_versions(LaunchTemplateId=template["LaunchTemplateId"])[
+            "LaunchTemplateVersions"
+        ]
+    ]
+    assert len(templates) > 0
+    user_data = [b64decode(template.get("UserData", "")).decode() for template in templates]
+    assert "$(reboot)" not in json.dumps([instances, templates, user_data], default=str)
 
 
 def test_an_emptied_table_ends_nothing_and_is_told(world: World, fleet: set[str]) -> None:
