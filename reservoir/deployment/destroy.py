@@ -103,6 +103,9 @@ class Destroy:
             StackName=stack.name, EnableTerminationProtection=False
         )
         self.cdk("destroy", "--force")
+        if left := fleet.instances.list_owned():
+            listed = ", ".join(instance.id for instance in left)
+            self.report(f"launched meanwhile, and nobody but you ends them: {listed}")
         if self.deployment.settings.retain:
             self.report(
                 "kept, with the bucket, the demand queue and the logs; to go on with them, in the settings file:"
@@ -115,14 +118,15 @@ class Destroy:
         """Withdraw every workload, also those that arrive meanwhile, until nothing runs: nodes go with notice."""
         before: int | None = None
         while True:
-            keys = {placed.workload_key for claim in fleet.node_claims.list_live() for placed in claim.placements}
+            live = fleet.node_claims.list_live()
+            keys = {placed.workload_key for claim in live for placed in claim.placements}
             keys |= {record.key for record in fleet.workloads.list_needing_planning()}
             for record in fleet.workloads.get_many(keys).values() if keys else ():
                 if not record.withdrawn:
                     fleet.send_demand(withdrawal(record))
                     self.report(f"withdrawing {record.key}")
             count = len(fleet.instances.list_owned())
-            if count == 0:
+            if count == 0 and not any(claim.instance_id is None for claim in live):  # nor is about to run
                 return
             if count != before:
                 self.report(f"waiting for {count} instances to go; workloads have their notice")

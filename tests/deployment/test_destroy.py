@@ -1,0 +1,145 @@
+"""A deployment is destroyed under a running fleet, on the embedded AWS; the tests tell one story in their order."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from embedded.client import EmbeddedAws
+from embedded.reservoir import DeployedReservoir, make_network
+from reservoir.deployment.account import Account
+from reservoir.deployment.connect import deployed, fleet
+from reservoir.deployment.deploy import Deploy
+from reservoir.deployment.destroy import Destroy, DestroyRefusedError
+from shared.deployment.deployment import read
+from shared.names import OWNER_TAG, Table
+from tests.deployed.world import World
+from tests.deployment.embedded_cdk import EmbeddedCdk
+
+pytestmark = pytest.mark.embedded
+
+POLICY: Final = Path(__file__).parents[2] / "examples" / "demo" / "policy.yaml"
+SETTINGS: Final = {
+    "stack": "Reservoir",
+    "manifests": "policy",
+    "instanceRole": "reservoir-node",
+    "terminationProtection": False,
+    "retain": False,
+}
+LOOKS_MAX: Final = 60
+
+
+class Fleet:
+    """A deployment with nodes at work, and whoever destroys it; time passes only while that waits."""
+
+    def __init__(self, aws: EmbeddedAws, folder: Path) -> None:
+        self.aws = aws
+        self.path = folder / "production.yaml"
+        self.path.write_text(json.dumps(SETTINGS))
+        (folder / "policy").mkdir()
+        shutil.copy(POLICY, folder / "policy")
+        self.cdk = EmbeddedCdk(aws, self.path)
+        Deploy(read(self.path), Account(aws.client), partial(deployed, aws.client), self.cdk, print).run(())
+        reservoir = DeployedReservoir(report=print)
+        reservoir.aws, reservoir.outputs = aws, self.cdk.outputs
+        self.world = World(reservoir)
+        self.straggler = ""
+        self.looks: list[dict[str, Any]] = []  # the claims that were live whenever the destroyer waited
+
+    def submit(self, name: str, replicas: int, **spec: Any) -> None:
+        requests = {"resources": {"requests": {"cpu": "1200m", "memory": "4Gi"}}}
+        metadata = {"name": name, "namespace": "story", "generation": 1}
+        kind = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
+        self.world.send({"action": "submit", "workload": {**kind, "spec": {"replicas": replicas, **requests, **spec}}})
+
+    def claims(self) -> dict[str, Any]:
+        """The claims that are live, by id."""
+        rows = self.aws.client("dynamodb").scan(TableName=self.world.output(Table.NODE_CLAIMS))["Items"]
+        return {row["id"]["S"]: json.loads(row["data"]["S"]) for row in rows if "listing" in row}
+
+    def stop_listening(self) -> None:
+        """Take the test's own rule from the bus."""
+        events = self.aws.client("events")
+        events.remove_targets(Rule="everything", EventBusName="reservoir", Ids=["tap"])
+        events.delete_rule(Name="everything", EventBusName="reservoir")
+
+    def destroy(self, *, drain: bool) -> list[str]:
+        """Destroy; return what was said."""
+        said: list[str] = []
+        connect = partial(fleet, self.aws.client)
+        action = Destroy(read(self.path), Account(self.aws.client), connect, self._cdk, said.append, self._wait)
+        action.run(action.check(drain=drain))
+        return said
+
+    def _cdk(self, command: str, *arguments: str) -> None:
+        """Let a launch that was under way come to its end while the stack is deleted."""
+        self.cdk(command, *arguments)
+        ec2 = self.aws.client("ec2")
+        owner = {"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "Reservoir"}]}
+        image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+        launched = ec2.run_instances(
+            ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=[owner]
+        )
+        self.straggler = str(launched["Instances"][0]["InstanceId"])
+
+    def _wait(self, seconds: float) -> None:
+        self.looks.append(self.claims())
+        assert len(self.looks) <= LOOKS_MAX, self.world.summary()
+        if len(self.looks) == 1:
+            self.submit("late", 1)  # senders go on while the deployment is drained
+        self.aws.clock.advance(timedelta(seconds=seconds))
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with EmbeddedAws() as aws:
+        make_network(aws)
+        found = Fleet(aws, tmp_path_factory.mktemp("deployments"))
+        found.world.reserve("general", "m7i.large", "us-east-1a", 1, "general")
+        found.world.discover()
+        found.submit("web", 3)
+        found.submit("training", 1, checkpointPeriod="10m")
+        found.world.until("all run", lambda seen: seen.all_run({"story/web": 3, "story/training": 1}))
+        yield found
+        print(aws.log())  # noqa: T201 - pytest shows it beside a failure
+
+
+def test_it_is_refused_while_instances_run(story: Fleet) -> None:
+    running = {instance.id for instance in story.world.look().live()}
+    story.stop_listening()
+    with pytest.raises(DestroyRefusedError, match=f"{len(running)} instances of production run") as refused:
+        story.destroy(drain=False)
+    assert all(instance in str(refused.value) for instance in running)
+    assert "make destroy ARGS=--drain" in str(refused.value)
+    assert [call[0] for call in story.cdk.calls] == ["deploy"]
+    assert set(story.claims()) != set()
+
+
+def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:
+    said = story.destroy(drain=True)
+    assert {line for line in said if line.startswith("withdrawing")} == {
+        f"withdrawing story/{name}" for name in ("web", "training", "late")
+    }
+    ec2 = story.aws.client("ec2")
+    assert f"launched meanwhile, and nobody but you ends them: {story.straggler}" in said
+    states = [
+        instance["State"]["Name"]
+        for reservation in ec2.describe_instances()["Reservations"]
+        for instance in reservation["Instances"]
+        if instance["InstanceId"] != story.straggler
+    ]
+    assert set(states) <= {"shutting-down", "terminated"}
+    assert len(states) >= 2
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []
+    assert story.cdk.calls[-1] == ("destroy", "--force")
+    assert story.aws.client("dynamodb").list_tables()["TableNames"] == []
+    buckets = [bucket["Name"] for bucket in story.aws.client("s3").list_buckets()["Buckets"]]
+    assert [name for name in buckets if "snapshots" in name] == []
+    drains = [claim["drain"] for look in story.looks for claim in look.values() if claim.get("drain")]
+    assert drains, "nodes are told before they end"
+    assert all(drain["deadline"] for drain in drains)
