@@ -1,0 +1,123 @@
+"""``make bootstrap``, ``diff``, ``deploy`` and ``destroy`` as people type them, with the CDK's own command line.
+
+The account is an embedded AWS. What that alone wants (functions built for this machine, nothing staged) is said where
+the CDK lets a machine have its say, so that the commands are those of docs/deploying.md. The tests tell one story in
+their order.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from embedded.client import EmbeddedAws
+from embedded.reservoir import LEAVE_ASSETS
+from infra.app import ROOT
+from infra.naming import EMBEDDED_CONTEXT
+from shared.names import DEPLOYMENT_NAME_OUTPUT, Table, output_name
+
+pytestmark = pytest.mark.embedded
+
+INSTALLED: Final = ("--old-file=setup", "--old-file=node_modules/.package-lock.json")
+
+
+class Machine:
+    """A person's machine with credentials of an account, and a settings file without policy."""
+
+    def __init__(self, aws: EmbeddedAws, home: Path) -> None:
+        self.aws, self.home, self.path = aws, home, home / "production.yaml"
+        self.settings()
+        own = {
+            "context": {EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS},
+            "output": str(home / "cdk.out"),
+            "requireApproval": "never",
+            "notices": False,
+        }
+        (home / ".cdk.json").write_text(json.dumps(own))
+
+    def settings(self, **settings: Any) -> None:
+        """Write the settings file."""
+        self.path.write_text(json.dumps({"stack": "Reservoir", **settings}))
+
+    def make(self, target: str, arguments: str = "", *, typed: str = "") -> "subprocess.CompletedProcess[str]":
+        """``make target DEPLOYMENT=… ARGS=…``, with what is typed when it asks; both outputs are in one."""
+        return subprocess.run(  # noqa: S603 - our own Makefile
+            ["make", *INSTALLED, target, f"DEPLOYMENT={self.path}", f"ARGS={arguments}"],  # noqa: S607
+            cwd=ROOT,
+            env={
+                "PATH": os.defpath,
+                "HOME": str(self.home),
+                "CI": "true",
+                "CDK_VALIDATION": "false",  # a test of its own runs the validator
+                "NODE_EXTRA_CA_CERTS": str(self.aws.ca_bundle),
+                **self.aws.environment(),
+            },
+            input=typed,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+
+    def stack(self) -> dict[str, Any]:
+        """The stack, as CloudFormation describes it."""
+        (found,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
+        return dict(found)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    with EmbeddedAws() as aws:
+        yield Machine(aws, tmp_path_factory.mktemp("home"))
+        print(aws.log())  # noqa: T201 - pytest shows it beside a failure
+
+
+def test_a_new_account_is_bootstrapped_and_gets_a_protected_deployment(machine: Machine) -> None:
+    bootstrapped = machine.make("bootstrap")
+    assert bootstrapped.returncode == 0, bootstrapped.stdout
+    deployed = machine.make("deploy")
+    assert deployed.returncode == 0, deployed.stdout
+    stack = machine.stack()
+    outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+    assert outputs[DEPLOYMENT_NAME_OUTPUT] == "production"
+    assert stack["EnableTerminationProtection"] is True
+    dynamodb = machine.aws.client("dynamodb")
+    for table in Table:
+        described = dynamodb.describe_table(TableName=outputs[output_name(table)])["Table"]
+        assert described["DeletionProtectionEnabled"] is True
+
+
+def test_deploying_again_changes_nothing(machine: Machine) -> None:
+    before = machine.stack()
+    again = machine.make("deploy")
+    assert again.returncode == 0, again.stdout
+    assert "Reservoir (no changes)" in again.stdout
+    assert machine.stack() == before
+
+
+def test_diff_says_what_a_setting_would_change_and_changes_nothing(machine: Machine) -> None:
+    before = machine.stack()
+    machine.settings(spotPoolSharePercent=40, terminationProtection=False)
+    diff = machine.make("diff")
+    assert diff.returncode == 0, diff.stdout
+    assert "SPOT_POOL_SHARE_PERCENT" in diff.stdout
+    assert machine.stack() == before
+
+
+def test_destroy_asks_for_the_name_and_then_deletes_the_stack(machine: Machine) -> None:
+    machine.settings()
+    assert "set terminationProtection: false" in " ".join(machine.make("destroy").stdout.split())
+    machine.settings(terminationProtection=False)
+    mistyped = machine.make("destroy", typed="staging\n")
+    assert mistyped.returncode != 0
+    assert "nothing was deleted" in mistyped.stdout
+    stack_id = machine.stack()["StackId"]
+    destroyed = machine.make("destroy", typed="production\n")
+    assert destroyed.returncode == 0, destroyed.stdout
+    (deleted,) = machine.aws.client("cloudformation").describe_stacks(StackName=stack_id)["Stacks"]
+    assert deleted["StackStatus"] == "DELETE_COMPLETE"
+    assert "nodeClaims: Reservoir-StateNodeClaims" in destroyed.stdout
