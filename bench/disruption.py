@@ -254,7 +254,7 @@ def _reservation(
         "active",
         standing + free,
         free,
-        free,
+        free_units=free,
     )
 
 

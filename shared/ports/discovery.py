@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from shared.core.capacity.catalogue import DiscoveredType
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import ObservedReservation
 from shared.core.model.node_class import MachineImage, SelectorTerm, Subnet
 
 
 class ReservationReader(Protocol):
     """Capacity reservations that this account owns or that others share with it."""
 
-    def list_visible(self) -> tuple[CapacityReservation, ...]:
-        """Return all of them in every state, by id; ``free_units`` repeats ``available_count``.
+    def list_visible(self) -> tuple[ObservedReservation, ...]:
+        """Return all of them in every state, by id.
 
         Zone names are those of this account, whatever the owner calls them.
         """

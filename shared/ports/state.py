@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.core.capacity.ledger import Balance
 from shared.core.capacity.unavailable_offerings import Place, Unavailable
-from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation
+from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
@@ -189,7 +189,7 @@ class ReservationStore(Protocol):
 
     def save_observation(
         self,
-        reservation: CapacityReservation,
+        reservation: ObservedReservation,
         *,
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
@@ -198,7 +198,7 @@ class ReservationStore(Protocol):
     ) -> ReservationRecord:
         """Replace the facts by an observation that began at ``observed_at`` and close the leases in ``absorbed``.
 
-        ``reservation.free_units`` is ignored and computed. An observation that began no later than the stored one is
+        An observation that began no later than the stored one is
         dropped, the stored record is returned. Writes nothing when neither facts nor leases changed. Leases beyond
         one transaction follow in further ones, each of which leaves too little rather than too much free. A
         reservation that has no row starts with ``outstanding_count`` open leases: its row may be what was lost. An

@@ -10,7 +10,7 @@ from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from shared.adapters.ec2.reservations import Ec2ReservationReader
 from shared.core.launching.launch_outcome import LaunchOutcome
 from shared.core.launching.launch_request import LaunchFacts, LaunchRequest, build_launch_request, client_token
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import ObservedReservation
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
@@ -66,7 +66,7 @@ class Ec2World:
         reservation = self.reservation(reservation_id)
         return self.offering(reservation.instance_type, reservation.zone, CapacityType.RESERVED, reservation_id)
 
-    def reservation(self, reservation_id: str) -> CapacityReservation:
+    def reservation(self, reservation_id: str) -> ObservedReservation:
         return next(r for r in self.reader.list_visible() if r.id == reservation_id)
 
     def request(

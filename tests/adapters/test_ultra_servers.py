@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from shared.adapters.ec2.reservations import Ec2ReservationReader
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import ObservedReservation
 from tests.embedded.ec2.support import Cloud
 
 
@@ -18,7 +18,7 @@ def buy(cloud: Cloud, instance_type: str, ultraserver_type: str | None = None) -
     return str(bought["capacity_reservation_id"])
 
 
-def read(reader: Ec2ReservationReader) -> dict[str, CapacityReservation]:
+def read(reader: Ec2ReservationReader) -> dict[str, ObservedReservation]:
     return {reservation.id: reservation for reservation in reader.list_visible()}
 
 

@@ -80,8 +80,8 @@ CLAIM = NodeClaim(
     drain=Drain("d-1", DrainReason.INTERRUPTION, NOW, NOW),
 )
 RESERVATION = CapacityReservation(
-    "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3, 2,
-    end_at=NOW, tags={"b": "2", "a": "1"},
+    "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3,
+    free_units=2, end_at=NOW, tags={"b": "2", "a": "1"},
 )  # fmt: skip
 SNAPSHOT = Snapshot(
     instance_types=(
@@ -158,8 +158,8 @@ def test_derived_fields_are_not_stored_and_come_back() -> None:
 
 def test_equal_values_give_equal_bytes_in_whatever_order_they_were_made() -> None:
     other = CapacityReservation(
-        "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3, 2,
-        end_at=NOW, tags={"a": "1", "b": "2"},
+        "cr-1", "1" * 12, "p5.48xlarge", "us-east-1a", "use1-az1", ReservationKind.CAPACITY_BLOCK, "active", 4, 3,
+        free_units=2, end_at=NOW, tags={"a": "1", "b": "2"},
     )  # fmt: skip
 
     assert dumps(other) == dumps(RESERVATION)

@@ -10,7 +10,7 @@ from shared.core.capacity.ledger import Balance, exhausted, holds_open_lease, is
 from shared.core.capacity.ledger import absorbed as lease_absorbed
 from shared.core.capacity.ledger import settled as lease_settled
 from shared.core.capacity.unavailable_offerings import Place, Unavailable, with_shortages
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import CapacityReservation, ObservedReservation
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import (
@@ -97,7 +97,7 @@ class MemoryReservations:
 
     def save_observation(
         self,
-        reservation: CapacityReservation,
+        reservation: ObservedReservation,
         *,
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
@@ -163,8 +163,9 @@ class MemoryReservations:
         )
 
 
-def _with_balance(reservation: CapacityReservation, balance: Balance) -> CapacityReservation:
-    return replace(reservation, available_count=balance.available_count, free_units=max(0, balance.free_units))
+def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
+    facts = replace(reservation, available_count=balance.available_count)
+    return CapacityReservation.of(facts, free_units=max(0, balance.free_units))
 
 
 class MemoryNodeClaims:

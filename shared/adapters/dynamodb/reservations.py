@@ -26,7 +26,7 @@ from shared.adapters.dynamodb.table import (
 )
 from shared.core.capacity.idle import idle_since
 from shared.core.capacity.ledger import Balance, observed
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import CapacityReservation, ObservedReservation
 from shared.core.model.node_claim import NodeClaim
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
@@ -65,7 +65,7 @@ class DynamoDbReservationStore:
 
     def save_observation(
         self,
-        reservation: CapacityReservation,
+        reservation: ObservedReservation,
         *,
         observed_at: datetime,
         absorbed: Sequence[NodeClaim],
@@ -102,7 +102,7 @@ class DynamoDbReservationStore:
         return after
 
     def _insert(
-        self, reservation: CapacityReservation, observed_at: datetime, outstanding_count: int
+        self, reservation: ObservedReservation, observed_at: datetime, outstanding_count: int
     ) -> ReservationRecord:
         balance = Balance(min(reservation.available_count, reservation.total_count), outstanding_count)
         since = idle_since(None, reservation, balance.free_units, observed_at)
@@ -194,15 +194,16 @@ class DynamoDbReservationStore:
 
 
 def _observed(
-    reservation: CapacityReservation, stored: ReservationRecord, observed_at: datetime, absorbed_count: int
+    reservation: ObservedReservation, stored: ReservationRecord, observed_at: datetime, absorbed_count: int
 ) -> ReservationRecord:
     balance = observed(stored.balance, min(reservation.available_count, reservation.total_count), absorbed_count)
     since = idle_since(stored.idle_since, reservation, balance.free_units, observed_at)
     return ReservationRecord(_with_balance(reservation, balance), balance, observed_at, since, stored.idle_said_at)
 
 
-def _with_balance(reservation: CapacityReservation, balance: Balance) -> CapacityReservation:
-    return replace(reservation, available_count=balance.available_count, free_units=max(0, balance.free_units))
+def _with_balance(reservation: ObservedReservation, balance: Balance) -> CapacityReservation:
+    facts = replace(reservation, available_count=balance.available_count)
+    return CapacityReservation.of(facts, free_units=max(0, balance.free_units))
 
 
 def _facts(reservation: CapacityReservation) -> str:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ObservedReservation, ReservationKind
 from shared.core.model.instance_type import is_ultra_server
 from shared.ports.errors import AwsError
 
@@ -33,9 +33,9 @@ class Ec2ReservationReader:
         self._resource_groups = resource_groups
         self._ultra_server_blocks: dict[str, bool] = {}  # by the block's id; it never changes
 
-    def list_visible(self) -> tuple[CapacityReservation, ...]:
+    def list_visible(self) -> tuple[ObservedReservation, ...]:
         """Return all reservations in every state, by id."""
-        found: dict[str, CapacityReservation] = {}
+        found: dict[str, ObservedReservation] = {}
         with map_client_errors():
             pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(
                 PaginationConfig={"PageSize": _PAGE_SIZE}
@@ -61,7 +61,7 @@ class Ec2ReservationReader:
             return  # asked again by the next listing; until then the type's name decides
         self._ultra_server_blocks |= {block_id: types.get(block_id, False) for block_id in wanted}
 
-    def _as_sold(self, reservation: CapacityReservation) -> CapacityReservation:
+    def _as_sold(self, reservation: ObservedReservation) -> ObservedReservation:
         if self._ultra_server_blocks.get(reservation.capacity_block_id or "", False):
             return replace(reservation, ultra_server=True)
         return reservation
@@ -84,15 +84,14 @@ class Ec2ReservationReader:
         return {zone["ZoneId"]: zone["ZoneName"] for zone in zones}
 
 
-def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> CapacityReservation:
+def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> ObservedReservation:
     """Read one element of EC2's answer.
 
     The zone id is the key: an owner in another account calls the same zone by another name. A state or match criteria
     that EC2 adds one day is kept as it is.
     """
     zone_id = described.get("AvailabilityZoneId", "")
-    available = described.get("AvailableInstanceCount", 0)
-    return CapacityReservation(
+    return ObservedReservation(
         id=described["CapacityReservationId"],
         owner_id=described.get("OwnerId", ""),
         instance_type=described["InstanceType"],
@@ -101,8 +100,7 @@ def parse(described: Mapping[str, Any], zone_names: Mapping[str, str]) -> Capaci
         kind=_kind(described),
         state=described["State"],
         total_count=described.get("TotalInstanceCount", 0),
-        available_count=available,
-        free_units=available,
+        available_count=described.get("AvailableInstanceCount", 0),
         instance_match_criteria=described.get("InstanceMatchCriteria", "targeted"),
         platform=described.get("InstancePlatform", "Linux/UNIX"),
         tenancy=described.get("Tenancy", "default"),

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import ObservedReservation
 
 # Shorter gaps are the ordinary turnover of work.
 IDLE_AFTER: Final = timedelta(minutes=30)
@@ -11,7 +11,7 @@ SAID_EVERY: Final = timedelta(days=1)
 
 
 def idle_since(
-    previous: datetime | None, reservation: CapacityReservation, free_units: int, observed_at: datetime
+    previous: datetime | None, reservation: ObservedReservation, free_units: int, observed_at: datetime
 ) -> datetime | None:
     """Return since when some unit of the reservation has been free without interruption; None when none is."""
     if free_units <= 0 or not reservation.is_active(observed_at):

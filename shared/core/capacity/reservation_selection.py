@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation
+from shared.core.model.capacity_reservation import ENDED_STATES, ObservedReservation
 from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass
 
 ANY_VALUE = "*"
@@ -11,7 +11,7 @@ ANY_VALUE = "*"
 
 def selected_ids(
     node_class: NodeClass,
-    reservations: Iterable[CapacityReservation],
+    reservations: Iterable[ObservedReservation],
     groups: Mapping[str, frozenset[str]],
     now: datetime,
 ) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def selected_ids(
 
 
 def matches(
-    term: CapacityReservationSelectorTerm, reservation: CapacityReservation, groups: Mapping[str, frozenset[str]]
+    term: CapacityReservationSelectorTerm, reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]
 ) -> bool:
     """Whether every field of the term holds; a term without any selects nothing."""
     checks = []
@@ -52,11 +52,11 @@ def matches(
     return bool(checks) and all(checks)
 
 
-def _has_tag(reservation: CapacityReservation, key: str, value: str) -> bool:
+def _has_tag(reservation: ObservedReservation, key: str, value: str) -> bool:
     return key in reservation.tags if value == ANY_VALUE else reservation.tags.get(key) == value
 
 
-def _shares_group(node_class: NodeClass, reservation: CapacityReservation) -> bool:
+def _shares_group(node_class: NodeClass, reservation: ObservedReservation) -> bool:
     """Whether the class can launch into the reservation's placement group.
 
     A class that gives its group's id can use none in groups: EC2 tells the names of theirs only.
@@ -65,5 +65,5 @@ def _shares_group(node_class: NodeClass, reservation: CapacityReservation) -> bo
     return group is None or node_class.placement_group in (None, group)
 
 
-def _is_over(reservation: CapacityReservation, now: datetime) -> bool:
+def _is_over(reservation: ObservedReservation, now: datetime) -> bool:
     return reservation.state in ENDED_STATES or (reservation.end_at is not None and reservation.end_at <= now)

@@ -21,7 +21,7 @@ from shared.core.launching.launch_template import (
     checked_tags,
     launch_template,
 )
-from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import ObservedReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import FleetTargetingMode, MachineImage, NodeClass, Subnet
@@ -88,7 +88,7 @@ class LaunchFacts:
     catalogue: Mapping[str, InstanceType]
     deployment: str
     now: datetime
-    reservation: CapacityReservation | None = None
+    reservation: ObservedReservation | None = None
     resting: Set[OfferingKey] = frozenset()
     full_subnets: Set[SubnetKey] = frozenset()
     taken_addresses: Mapping[str, int] = field(default_factory=dict)  # by subnet id, since EC2's counts were read

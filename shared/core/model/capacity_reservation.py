@@ -1,7 +1,7 @@
-"""Capacity reservations as EC2 describes them, with the units that the ledger says are still free."""
+"""Capacity reservations: as EC2 describes them, and with the units that the ledger says may still be promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -29,12 +29,8 @@ class ReservationKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class CapacityReservation:
-    """One reservation.
-
-    ``available_count`` is what EC2 last said; ``free_units`` is what may still be promised (ledger: EC2's number minus
-    leases that the observation cannot have contained). 0 <= free_units <= total_count.
-    """
+class ObservedReservation:
+    """One reservation as EC2 shows it. Its ``available_count`` may not know yet of instances launched just before."""
 
     id: str
     owner_id: str
@@ -45,7 +41,6 @@ class CapacityReservation:
     state: str
     total_count: int
     available_count: int
-    free_units: int
     instance_match_criteria: str = "targeted"  # targeted | open
     platform: str = "Linux/UNIX"
     tenancy: str = "default"
@@ -56,7 +51,6 @@ class CapacityReservation:
     capacity_block_id: str | None = None
     resource_group_arns: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
-    stale: bool = False  # the last discovery failed; these are the last good facts
 
     @property
     def placement_group_name(self) -> str | None:
@@ -90,3 +84,23 @@ class CapacityReservation:
         """When draining starts: 10 minutes before EC2 reclaims, earlier by a workload's extra notice."""
         reclaim_at = self.reclaim_at()
         return None if reclaim_at is None else reclaim_at - DRAIN_MARGIN - extra_notice
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReservation(ObservedReservation):
+    """One reservation as plans may use it.
+
+    ``free_units`` may still be promised: ``available_count`` minus the leases that the observation cannot have
+    contained. 0 <= free_units <= total_count.
+    """
+
+    free_units: int = field(kw_only=True)
+    stale: bool = False  # the last discovery failed; these are the last good facts
+
+    @classmethod
+    def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":
+        """Return what was observed, with so many units to promise."""
+        if isinstance(observed, CapacityReservation):
+            return replace(observed, free_units=free_units)
+        facts = {field.name: getattr(observed, field.name) for field in fields(observed)}
+        return cls(**facts, free_units=free_units)

@@ -6,7 +6,13 @@ from datetime import datetime
 
 from shared.core.capacity.idle import is_to_be_said
 from shared.core.capacity.reservation_selection import selected_ids
-from shared.core.model.capacity_reservation import ENDED_STATES, GONE, CapacityReservation, ReservationKind
+from shared.core.model.capacity_reservation import (
+    ENDED_STATES,
+    GONE,
+    CapacityReservation,
+    ObservedReservation,
+    ReservationKind,
+)
 from shared.core.model.node_class import NodeClass
 from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
@@ -31,6 +37,14 @@ class Discovery:
     changed_classes: tuple[str, ...]
     failures: tuple[str, ...]
     woke_planner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """What a class selects of what EC2 shows; ``error`` as in ``SelectedReservations``."""
+
+    reservations: tuple[ObservedReservation, ...]
+    error: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +78,7 @@ class DiscoverReservations:
         changes = self._save(known, observed, selections, observed_at)
         current = {change.after.reservation.id: change.after.reservation for change in changes}
         changed_classes, failures = self.resolver.refresh(
-            objects, {name: _as_counted(selection, current) for name, selection in selections.items()}, observed_at
+            objects, {name: _counted(selection, current) for name, selection in selections.items()}, observed_at
         )
         opened = [change.after.reservation.id for change in changes if change.opened(observed_at)]
         if opened or changed_classes:
@@ -114,8 +128,8 @@ class DiscoverReservations:
     def _save(
         self,
         known: Mapping[str, ReservationRecord],
-        observed: Mapping[str, CapacityReservation],
-        selections: Mapping[str, SelectedReservations],
+        observed: Mapping[str, ObservedReservation],
+        selections: Mapping[str, _Selection],
         observed_at: datetime,
     ) -> list[Change]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
@@ -133,7 +147,7 @@ class DiscoverReservations:
         return changes
 
     def _set_timer(
-        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+        self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
     ) -> None:
         """Set exact timers for what is new or was moved, before the facts that say so are saved.
 
@@ -151,21 +165,21 @@ class DiscoverReservations:
         self.timers.set_timer(reservation.id, drain_at)
 
 
-def _gone(record: ReservationRecord) -> CapacityReservation:
+def _gone(record: ReservationRecord) -> ObservedReservation:
     return replace(record.reservation, state=GONE, available_count=0, stale=False)
 
 
-def _groups_of(reservation: CapacityReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+def _groups_of(reservation: ObservedReservation, groups: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
     return tuple(sorted(arn for arn, members in groups.items() if reservation.id in members))
 
 
 def _selection(
     node_class: NodeClass,
-    observed: Mapping[str, CapacityReservation],
+    observed: Mapping[str, ObservedReservation],
     groups: Mapping[str, frozenset[str]],
     unreadable: Mapping[str, str],
     now: datetime,
-) -> SelectedReservations:
+) -> _Selection:
     """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
     ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
@@ -173,10 +187,15 @@ def _selection(
     errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
     if errors:
         ids |= set(node_class.status.reservation_ids) & observed.keys()
-    return SelectedReservations(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+    return _Selection(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
 
 
-def _as_counted(selection: SelectedReservations, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
-    """Return the selection with the ledger's free units instead of EC2's."""
-    counted = tuple(current.get(reservation.id, reservation) for reservation in selection.reservations)
-    return replace(selection, reservations=counted)
+def _counted(selection: _Selection, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
+    """Return the selection with the ledger's free units; with EC2's where another discovery saved first."""
+    return SelectedReservations(
+        tuple(
+            current.get(item.id) or CapacityReservation.of(item, free_units=item.available_count)
+            for item in selection.reservations
+        ),
+        selection.error,
+    )

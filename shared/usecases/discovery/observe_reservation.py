@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.capacity.ledger import is_absorbed_by
-from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.capacity_reservation import ObservedReservation
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationRecord, ReservationStore
 
@@ -48,7 +48,7 @@ class ReservationObserver:
     node_claims: NodeClaimStore
 
     def observe(
-        self, before: ReservationRecord | None, reservation: CapacityReservation, observed_at: datetime
+        self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
     ) -> Change | None:
         """Save an observation with the leases that it contains.
 
@@ -76,7 +76,7 @@ class ReservationObserver:
             return Change(before, after, len(absorbed))
         return None  # another discovery saved it first
 
-    def observe_again(self, before: ReservationRecord, shown: CapacityReservation, observed_at: datetime) -> bool:
+    def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:
         """Save what EC2 shows now of a known reservation; return whether it offers more than before.
 
         Which groups it is in is read by discovery alone, and kept.

@@ -69,7 +69,7 @@ def workload(name: str, cpus: int, **changes: object) -> Workload:
 
 def reservation(identity: str, type_name: str, total: int, free: int, **changes: object) -> CapacityReservation:
     whole = CapacityReservation(
-        identity, "1", type_name, "zone-1", "z1", ReservationKind.DEFAULT, "active", total, free, free
+        identity, "1", type_name, "zone-1", "z1", ReservationKind.DEFAULT, "active", total, free, free_units=free
     )
     return replace(whole, **changes)  # type: ignore[arg-type]  # as above
 
