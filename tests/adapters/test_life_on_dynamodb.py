@@ -95,6 +95,6 @@ def test_sweeps_find_what_events_did_not_tell(world: StoredWorld) -> None:
     assert claim is not None
     world.aws.cloud.control("terminate_instance", instance_id=claim.instance_id)
     world.aws.cloud.advance(minutes=2)
-    world.collect().run()
+    world.expire().run()
     assert world.states(claim.id) == {ClaimState.TERMINATED}
     assert world.placed() == 1
