@@ -27,7 +27,7 @@ html_show_copyright = False
 html_copy_source = False
 # The library that draws diagrams is the locked one: a page needs nothing from elsewhere, wherever it is opened.
 html_static_path = ["site", str(REPOSITORY / "node_modules/@mermaid-js/tiny/dist")]
-html_css_files = ["diagrams.css"]
+html_css_files = ["site.css"]
 html_js_files = [("diagrams.js", {"defer": "defer"})]
 
 
@@ -39,7 +39,8 @@ def navigation(readme: str) -> str:
     for part in questions.split("\n### ")[1:]:
         caption, _, rows = part.partition("\n")
         entries = re.findall(r"^\| (.+?) \| \[[^\]]+\]\(([\w/-]+)\.md\) \|$", rows, flags=re.MULTILINE)
-        tables.append(_contents([f"{question} <{page}>" for question, page in entries], f":caption: {caption}"))
+        plain = [f"{question.replace('`', '')} <{page}>" for question, page in entries]
+        tables.append(_contents(plain, f":caption: {caption}"))
     return "\n".join(tables)
 
 

@@ -68,7 +68,7 @@ def test_a_unit_is_leased_as_drawn() -> None:
     [
         ("Block", {}, ()),
         ("UltraServer", {"ultra_server": True}, ()),
-        ("checkpointPeriod of 20 minutes", {}, (20 * 60,)),
+        ("20m checkpoint", {}, (20 * 60,)),
     ],
 )
 def test_a_block_drains_at_the_times_drawn(

@@ -7,7 +7,7 @@ if (blocks.length > 0) {
     for (const block of blocks) {
       block.textContent = block.textContent; // without the spans of code
     }
-    mermaid.initialize({ startOnLoad: false, theme: "neutral" });
+    mermaid.initialize({ startOnLoad: false, theme: "default" });
     mermaid.run({ nodes: blocks });
   };
   document.head.append(library);
