@@ -197,13 +197,9 @@ def _wrong_state(instance: Instance, wanted: str) -> Ec2Error:
 
 
 def _chosen(world: World, ids: list[str]) -> list[Instance]:
-    visible = [i for i in world.own_instances() if _is_described(world, i)]
+    shown_until = world.now() - timedelta(seconds=world.settings.describe_lag_s)
+    visible = [i for i in world.own_instances() if i.launched_at <= shown_until]
     return _by_ids(ids, visible) if ids else visible
-
-
-def _is_described(world: World, instance: Instance) -> bool:
-    lag = timedelta(seconds=world.settings.describe_lag_s)
-    return instance.launched_at + lag <= world.now()
 
 
 def _by_ids(ids: list[str], candidates: Iterable[Instance]) -> list[Instance]:

@@ -15,14 +15,15 @@ from xml.sax.saxutils import escape
 from botocore.model import ListShape, OperationModel, Shape, StructureShape
 
 NAMESPACE: Final = "http://ec2.amazonaws.com/doc/2016-11-15/"
-Write = Callable[[Any, Callable[[str], None]], None]  # (value, append)
+Append = Callable[[str], None]
+Write = Callable[[Any, Append], None]
 
 
 class AnswerWriter:
     """Writes the results of any EC2 operation; safe to use from many threads."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Mapping[str, Write]] = {}  # by the name of the structure
+        self._members: dict[str, _Members] = {}  # by the name of the structure
 
     def write(self, model: OperationModel, result: Mapping[str, Any], request_id: str) -> bytes:
         """Return the document that answers a call of ``model``; members that are None are left out.
@@ -37,65 +38,86 @@ class AnswerWriter:
             f"<requestId>{escape(request_id)}</requestId>",
         ]
         if model.output_shape is not None:
-            self._write_members(model.output_shape, result, parts.append)
+            self._members_of(model.output_shape).write(result, parts.append)
         parts.append(f"</{model.name}Response>")
         return "".join(parts).encode()
 
-    def _write_members(self, shape: StructureShape, value: Any, append: Callable[[str], None]) -> None:
-        members = self._members.get(shape.name)
-        if members is None:
-            members = self._members[shape.name] = {
-                name: self._member(member, member.serialization.get("name", name))
-                for name, member in shape.members.items()
-            }
-        _expect(isinstance(value, Mapping), shape.name, value)
+    def member(self, shape: Shape, tag: str) -> Write:
+        """Return what writes a value of ``shape`` between the tags ``tag``."""
+        start, end = f"<{tag}>", f"</{tag}>"
+        if isinstance(shape, StructureShape):
+            return _structure(self._members_of(shape), start, end)
+        if isinstance(shape, ListShape):
+            return _list(self.member(shape.member, shape.member.serialization.get("name", "item")), start, end)
+        return _scalar(*_SCALARS[shape.type_name], start, end)
+
+    def _members_of(self, shape: StructureShape) -> "_Members":
+        if shape.name not in self._members:
+            self._members[shape.name] = _Members(shape, self.member)
+        return self._members[shape.name]
+
+
+class _Members(dict[str, Write]):
+    """What writes each member of a structure by its name, made when it is first needed: shapes contain themselves."""
+
+    def __init__(self, shape: StructureShape, member: Callable[[Shape, str], Write]) -> None:
+        super().__init__()
+        self._shape = shape
+        self._member = member
+
+    def __missing__(self, name: str) -> Write:
+        shape = self._shape.members.get(name)
+        if shape is None:
+            raise _misfit(self._shape.name, name)
+        self[name] = self._member(shape, shape.serialization.get("name", name))
+        return self[name]
+
+    def write(self, value: Any, append: Append) -> None:
+        """Write the members that a structure has."""
+        if not isinstance(value, dict):
+            raise _misfit(self._shape.name, value)
         for name, member_value in value.items():
             if member_value is not None:
-                _expect(name in members, shape.name, name)
-                members[name](member_value, append)
-
-    def _member(self, shape: Shape, tag: str) -> Write:
-        """Return what writes a value of ``shape`` between the tags ``tag``."""
-        if isinstance(shape, StructureShape):
-            return self._structure(shape, tag)
-        if isinstance(shape, ListShape):
-            return self._list(shape, tag)
-        kind, text = _SCALARS[shape.type_name]
-        start, end = f"<{tag}>", f"</{tag}>"
-
-        def write(value: Any, append: Callable[[str], None]) -> None:
-            _expect(isinstance(value, kind), tag, value)
-            append(start + text(value) + end)
-
-        return write
-
-    def _structure(self, shape: StructureShape, tag: str) -> Write:
-        start, end = f"<{tag}>", f"</{tag}>"
-
-        def write(value: Any, append: Callable[[str], None]) -> None:
-            append(start)
-            self._write_members(shape, value, append)
-            append(end)
-
-        return write
-
-    def _list(self, shape: ListShape, tag: str) -> Write:
-        start, end = f"<{tag}>", f"</{tag}>"
-        write_item = self._member(shape.member, shape.member.serialization.get("name", "item"))
-
-        def write(value: Any, append: Callable[[str], None]) -> None:
-            _expect(isinstance(value, list | tuple), tag, value)
-            append(start)
-            for item in value:
-                write_item(item, append)
-            append(end)
-
-        return write
+                self[name](member_value, append)
 
 
-def _expect(fits: bool, name: str, value: object) -> None:
-    if not fits:
-        raise AssertionError(f"{name}: {value!r} does not fit the EC2 model")
+def _structure(members: _Members, start: str, end: str) -> Write:
+    def write(value: Any, append: Append) -> None:
+        append(start)
+        members.write(value, append)
+        append(end)
+
+    return write
+
+
+def _list(write_item: Write, start: str, end: str) -> Write:
+    def write(value: Any, append: Append) -> None:
+        if not isinstance(value, list | tuple):
+            raise _misfit(start, value)
+        append(start)
+        for item in value:
+            write_item(item, append)
+        append(end)
+
+    return write
+
+
+def _scalar(kind: Any, text: Callable[[Any], str], start: str, end: str) -> Write:
+    def write(value: Any, append: Append) -> None:
+        if not isinstance(value, kind):
+            raise _misfit(start, value)
+        append(f"{start}{text(value)}{end}")
+
+    return write
+
+
+def _misfit(name: str, value: object) -> AssertionError:
+    return AssertionError(f"{name}: {value!r} does not fit the EC2 model")
+
+
+def _text(value: str) -> str:
+    # Hardly any text has one of these, and looking is cheaper than replacing.
+    return escape(value) if "&" in value or "<" in value or ">" in value else value
 
 
 def _boolean(value: bool) -> str:
@@ -114,7 +136,7 @@ _INTEGER: Final = (int, str)
 _DECIMAL: Final = ((float, int, Decimal), str)
 # Kind of shape: the Python types that it takes, and how they are written.
 _SCALARS: Final[Mapping[str, tuple[Any, Callable[[Any], str]]]] = {
-    "string": (str, escape),
+    "string": (str, _text),
     "integer": _INTEGER,
     "long": _INTEGER,
     "double": _DECIMAL,
