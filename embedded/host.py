@@ -23,7 +23,8 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import dynamodb_keys, policies
+from embedded.front import dynamodb_keys, expressions, policies
+from embedded.front.plain_calls import PlainCalls
 from embedded.front.server import serve
 from embedded.functions import concurrency
 from embedded.functions.events import AsynchronousInvocations
@@ -94,6 +95,7 @@ class Host:
         delivery.install()
         policies.install()
         dynamodb_keys.install()
+        expressions.install()
         provisioners.install(self.ec2)
         stack_events.install(self.clock)
         TableBackups().install()
@@ -112,7 +114,7 @@ class Host:
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
         threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
-        serve(app.app, self._listener, self._folder, partial(self._begin, on_ready))
+        serve(PlainCalls(app.app), self._listener, self._folder, partial(self._begin, on_ready))
 
     def _begin(self, on_ready: Callable[[], None]) -> None:
         stores.start_polling()

@@ -5,7 +5,10 @@ IAM policies are checked by MiniStack before any service sees a request.
 """
 
 import asyncio
+import base64
 import json
+import logging
+import os
 import posixpath
 import time
 import uuid
@@ -13,13 +16,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from ministack import app
-from ministack.core import iam_actions
+from ministack.core import iam_actions, responses
 from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_access_key_id
 
 from embedded.ec2 import Ec2Emulation, Ec2Error, ResponseLostError
 from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
 from embedded.front.lanes import Lanes
+from embedded.front.permissions import refusal
+from embedded.front.plain_calls import PlainCall
+from embedded.front.plain_requests import OWN_HOSTS
 from embedded.front.server import ConnectionDropped
 from embedded.functions.environments import Environment
 from embedded.functions.runtime import called_by_function
@@ -32,9 +38,15 @@ SHORT_CALLS: Final = frozenset(
     {f"DynamoDB_20120810.{item}" for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")}
     | {f"AmazonSQS.{message}" for message in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")}
 )
-OWN_HOSTS: Final = frozenset({"127.0.0.1", "localhost"})
+CORS: Final = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, HEAD, OPTIONS, PATCH",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Expose-Headers": "*",
+}
 HELD_LOOK_S: Final = 0.05
 LOST_STATUS: Final = 599  # within this module only: no service answers so
+logger = logging.getLogger(__name__)
 
 
 class Router:
@@ -78,18 +90,23 @@ class Router:
         body: bytes,
         query: dict[str, list[str]],
         request_id: str,
+        plain: PlainCall | None = None,
     ) -> Response:
-        """Answer one AWS request, unless a rule says otherwise.
+        """Answer one AWS request, unless a rule says otherwise; ``plain`` tells what a plain call is for.
 
         Raises
         ------
         ConnectionDropped
             A rule, or a service that lost its answer, has the connection closed instead.
         """
-        parameters = app._routing_params(method, path, headers, body, query)  # noqa: SLF001 - as above
-        service = detect_service(method, path, headers, parameters)
-        action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""
-        environment = self._environment_of(extract_access_key_id(headers, query) or "")
+        if plain is None:
+            parameters = app._routing_params(method, path, headers, body, query)  # noqa: SLF001 - as above
+            service = detect_service(method, path, headers, parameters)
+            action = iam_actions.extract_iam_action(service, method, path, headers, body, parameters) or ""
+            access_key_id = extract_access_key_id(headers, query) or ""
+        else:
+            service, action, access_key_id = plain.service, plain.action, plain.access_key_id
+        environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)
         function = environment.spec.function_name if environment else None
         rule = self._faults.take(Request(service, action.partition(":")[2], function))
@@ -99,7 +116,10 @@ class Router:
             denied = await _before(rule, service, action, environment, headers)
             if denied is not None:
                 return denied
-        response = await self._dispatch(method, path, headers, body, query, request_id)
+        if plain is None:
+            response = await self._dispatch(method, path, headers, body, query, request_id)
+        else:
+            response = await _answer_plain(plain, headers, body, request_id)
         if response[0] == LOST_STATUS:
             raise ConnectionDropped
         if rule is not None and rule.action in ("lose", "kill"):
@@ -132,6 +152,25 @@ class Router:
     ) -> Response:
         del method, path, query  # JSON protocol: everything is in the target header and the body
         return self._ec2.pricing(body, headers.get("x-amz-target", ""))
+
+
+async def _answer_plain(call: PlainCall, headers: dict[str, str], body: bytes, request_id: str) -> Response:
+    """Answer a plain call as MiniStack's dispatcher does, which has nothing else to do for it."""
+    refused = refusal(call, headers, body, request_id)
+    if refused is not None:
+        return refused
+    try:
+        status, answer_headers, answer = await app.SERVICE_HANDLERS[call.service]("POST", "/", headers, body, {})
+    except Exception as error:  # a service that fails is a 500 to its caller and does not end the connection
+        logger.exception("%s failed", call.action)
+        failure = {"__type": "InternalError", "message": str(error)}
+        return 500, {"Content-Type": "application/json"}, json.dumps(failure).encode()
+    responses.fix_error_content_type(call.service, status, answer_headers)
+    responses.fix_success_content_type(call.service, status, answer_headers)
+    answer_headers.update(CORS)
+    answer_headers["x-amzn-requestid"] = answer_headers["x-amz-request-id"] = request_id
+    answer_headers["x-amz-id-2"] = base64.b64encode(os.urandom(48)).decode()
+    return status, answer_headers, answer
 
 
 async def _before(

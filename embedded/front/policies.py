@@ -1,25 +1,30 @@
-"""Work of MiniStack's policy evaluator that gives the same result for every request, done once.
+"""Work of MiniStack's policy evaluator that gives the same result each time, done once.
 
 Which policies apply is looked up for every request, as before: a changed role counts at once. Only the reading of a
-policy's text is remembered, by that text; who is calling is no longer found out by gathering the caller's policies; and
-where a request is checked on several resources, its caller's policies are gathered for the first.
+policy's text is remembered, by that text, and which action fits which pattern; who is calling is no longer found out by
+gathering the caller's policies; where a request is checked on several resources, its caller's policies are gathered for
+the first; and a request's body is read once for all the questions about it.
 """
 
 import contextlib
 import contextvars
+import json
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from ministack.core import iam_evaluator, responses
+from ministack.core import iam_actions, iam_evaluator, responses
 from ministack.core.router import extract_access_key_id
 
 REMEMBERED_POLICIES: Final = 4_096
+REMEMBERED_MATCHES: Final = 65_536
 _caller: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar("caller of this request", default=None)
 
 
 def install() -> None:
     """Put this into MiniStack's evaluator."""
+    iam_actions.json = _JsonReadOnce()
+    iam_evaluator.fnmatch_iam = lru_cache(REMEMBERED_MATCHES)(iam_evaluator.fnmatch_iam)
     iam_evaluator.parse_policy_document = _remembering(iam_evaluator.parse_policy_document)
     iam_evaluator.request_caller_arn = _caller_arn
     iam_evaluator.resolve_principal = _remembering_the_caller(iam_evaluator.resolve_principal)
@@ -33,6 +38,24 @@ def one_caller() -> Iterator[None]:
         yield
     finally:
         _caller.reset(token)
+
+
+class _JsonReadOnce:
+    """The module ``json``, but that it remembers the last document; who asks must leave it as it is."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, Any] = (None, None)
+
+    def loads(self, text: Any) -> Any:
+        """Return the document in ``text``."""
+        known, document = self._last  # at once: another thread may be asking, too
+        if known is not text:
+            document = json.loads(text)
+            self._last = (text, document)
+        return document
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(json, name)
 
 
 def _remembering(parse: Callable[[Any], list[Any]]) -> Callable[[Any], list[Any]]:
