@@ -5,11 +5,11 @@ from typing import Any
 from shared.runtime.composition.apply import deploy_policy
 from shared.runtime.custom_resource import answered
 from shared.runtime.observability import observed
-from shared.usecases.policy.deploy_policy import Deployment
+from shared.usecases.policy.deploy_policy import CustomResourceAnswer
 
 
 @observed
 @answered
-def handler(event: dict[str, Any], _context: Any) -> Deployment:
+def handler(event: dict[str, Any], _context: Any) -> CustomResourceAnswer:
     """Serve a request of CloudFormation; it is told how that ended, whatever happens."""
     return deploy_policy().handle(event)

@@ -57,7 +57,7 @@ class Waiting(Part):
     earliest_at: AwareDatetime | None = None
 
 
-class Host(Part):
+class HostingNode(Part):
     """A node that holds replicas of the workload."""
 
     node_claim: str
@@ -79,4 +79,4 @@ class WorkloadExplanation(Part):
         default=None, description="When the first of the reasons could change by itself; absent: by events only."
     )
     waiting: list[Waiting]
-    nodes: list[Host]
+    nodes: list[HostingNode]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.runtime.custom_resource import answered
-from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, Deployment
+from shared.usecases.policy.deploy_policy import APPLIED, NOT_APPLIED, CustomResourceAnswer
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1"])
 
@@ -60,7 +60,7 @@ def cloud_formation() -> Iterator[CloudFormation]:
 
 
 def test_success_is_answered(cloud_formation: CloudFormation) -> None:
-    answered(lambda _event, _context: Deployment(True, APPLIED))(cloud_formation.request(), None)
+    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(cloud_formation.request(), None)
     (answer,) = cloud_formation.answers
     assert answer == {
         "Status": "SUCCESS",
@@ -75,14 +75,16 @@ def test_success_is_answered(cloud_formation: CloudFormation) -> None:
 
 
 def test_failure_is_answered_with_its_reason_within_what_cloudformation_takes(cloud_formation: CloudFormation) -> None:
-    answered(lambda _event, _context: Deployment(False, NOT_APPLIED, "x" * 10_000))(cloud_formation.request(), None)
+    answered(lambda _event, _context: CustomResourceAnswer(False, NOT_APPLIED, "x" * 10_000))(
+        cloud_formation.request(), None
+    )
     (answer,) = cloud_formation.answers
     assert answer["Status"] == "FAILED"
     assert len(json.dumps(answer)) < 4096
 
 
 def test_a_bug_is_answered_too(cloud_formation: CloudFormation) -> None:
-    def fails(_event: dict[str, Any], _context: Any) -> Deployment:
+    def fails(_event: dict[str, Any], _context: Any) -> CustomResourceAnswer:
         raise KeyError("secret")
 
     answered(fails)(cloud_formation.request(), None)
@@ -93,5 +95,5 @@ def test_a_bug_is_answered_too(cloud_formation: CloudFormation) -> None:
 
 def test_an_answer_that_is_refused_is_given_again(cloud_formation: CloudFormation) -> None:
     cloud_formation.refusals = 2
-    answered(lambda _event, _context: Deployment(True, APPLIED))(cloud_formation.request(), None)
+    answered(lambda _event, _context: CustomResourceAnswer(True, APPLIED))(cloud_formation.request(), None)
     assert len(cloud_formation.answers) == 1

@@ -12,7 +12,7 @@ from operator import le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
-from shared.core.disruption.free_capacity import FreeCapacity, Place
+from shared.core.disruption.free_capacity import Destination, FreeCapacity
 from shared.core.disruption.simulation import LADDER_CLIMBED, PassState
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, Workload
@@ -80,7 +80,7 @@ class FeasibilityFilter:
         first = -len(candidates)
         nodes = sorted(world.snapshot.nodes, key=lambda node: (order.get(node.claim_id, first), fill_order(node)))
         places = (
-            Place(node.claim_id, self._facts.alternatives(node), self._facts.free(node))
+            Destination(node.claim_id, self._facts.alternatives(node), self._facts.free(node))
             for node in nodes
             if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
         )

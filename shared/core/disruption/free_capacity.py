@@ -10,7 +10,7 @@ _TIDY_EVERY: Final = 32  # nodes closed between two tidyings: neither many close
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Destination:
     """A node as a destination: the wishes that it meets, what is free on it, and how many replicas were put there."""
 
     claim_id: str
@@ -29,14 +29,14 @@ class Place:
 class FreeCapacity:
     """What is free on the nodes of one moment of a pass."""
 
-    def __init__(self, places: Iterable[Place], least: Vector) -> None:
+    def __init__(self, places: Iterable[Destination], least: Vector) -> None:
         """``least``: what any replica takes of each resource; a node with less room is not looked at."""
         self._least = least
         self._by_id = {place.claim_id: place for place in places}
         self._places = [place for place in self._by_id.values() if self._has_room(place)]
         # Free room only shrinks, so nothing larger than this in some resource ever fits anywhere.
         self._max_free = [max(amounts) for amounts in zip(*(place.free for place in self._places), strict=True)]
-        self._tried: list[tuple[Place, Vector, int]] = []
+        self._tried: list[tuple[Destination, Vector, int]] = []
         self._closed = 0
 
     def has_arrivals(self, claim_id: str) -> bool:
@@ -56,7 +56,7 @@ class FreeCapacity:
         if self._closed % _TIDY_EVERY == 0:
             self._places = [place for place in self._places if place.is_open]
 
-    def _has_room(self, place: Place) -> bool:
+    def _has_room(self, place: Destination) -> bool:
         return all(free >= least for free, least in zip(place.free, self._least, strict=True))
 
     def take_back(self) -> None:

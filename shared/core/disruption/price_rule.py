@@ -33,14 +33,16 @@ class PriceRule:
     def of(cls, snapshot: Snapshot, totals: Mapping[str, PoolTotals], *, spot_to_spot: bool = False) -> "PriceRule":
         """Read the catalogue's prices."""
         prices = {
-            OfferingKey(kind.name, offering.zone, offering.zone_id, offering.capacity_type): (
+            OfferingKey(instance_type.name, offering.zone, offering.zone_id, offering.capacity_type): (
                 offering.price_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
             )
-            for kind in snapshot.instance_types
-            for offering in kind.offerings
+            for instance_type in snapshot.instance_types
+            for offering in instance_type.offerings
         }
         wanted = {pool.name: min_values(pool) for pool in snapshot.node_pools}
-        type_labels = {kind.name: kind.requirements.labels() for kind in snapshot.instance_types}
+        type_labels = {
+            instance_type.name: instance_type.requirements.labels() for instance_type in snapshot.instance_types
+        }
         return cls(prices, totals, {name: least for name, least in wanted.items() if least}, type_labels, spot_to_spot)
 
     def hopeless(self, candidate: Candidate) -> str | None:

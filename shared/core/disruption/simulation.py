@@ -147,7 +147,7 @@ class PassState:
 
 
 def _count_offerings(snapshot: Snapshot) -> int:
-    return sum(len(kind.offerings) for kind in snapshot.instance_types)
+    return sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
 
 
 def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
@@ -163,16 +163,20 @@ def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     reserved = {reservation.instance_type for reservation in snapshot.reservations}
     seen: set[object] = set()
     kept = []
-    for kind in snapshot.instance_types:
-        pools = [pool.name for pool in snapshot.node_pools if pool.requirements.intersects(kind.requirements) is None]
-        architecture = kind.requirements.labels().get(ARCH)  # a class may have images for some only
+    for instance_type in snapshot.instance_types:
+        pools = [
+            pool.name
+            for pool in snapshot.node_pools
+            if pool.requirements.intersects(instance_type.requirements) is None
+        ]
+        architecture = instance_type.requirements.labels().get(ARCH)  # a class may have images for some only
         places = {
             (name, architecture, offering.zone, offering.zone_id, offering.capacity_type)
             for name in pools
-            for offering in kind.offerings
+            for offering in instance_type.offerings
         }
-        if kind.name in reserved or not seen.issuperset(places):
-            kept.append(kind)
+        if instance_type.name in reserved or not seen.issuperset(places):
+            kept.append(instance_type)
             seen |= places
     return tuple(kept)
 

@@ -45,7 +45,7 @@ IamName = Annotated[
 ]
 
 
-class ReservationTarget(Model):
+class CapacityReservationTarget(Model):
     """One reservation, or one group of them."""
 
     capacity_reservation_id: ReservationId | None = None
@@ -67,7 +67,7 @@ class ReservationSpec(Model):
     """The first ODCR RFC's form: a preference, or a target. A target means the same as one selector term."""
 
     capacity_reservation_preference: Literal["open", "none"] | None = None
-    capacity_reservation_target: ReservationTarget | None = None
+    capacity_reservation_target: CapacityReservationTarget | None = None
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

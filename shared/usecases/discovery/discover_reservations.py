@@ -21,7 +21,7 @@ from shared.ports.policy import PolicyStore
 from shared.ports.state import ReservationRecord, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import reservation_exhausted, reservation_idle
-from shared.usecases.discovery.observe_reservation import Change, ReservationObserver
+from shared.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.policy.resolve_node_classes import NodeClassResolver, SelectedReservations
 
@@ -94,7 +94,7 @@ class DiscoverReservations:
             woke_planner=bool(opened or changed_classes),
         )
 
-    def _tell(self, changes: Sequence[Change], now: datetime) -> None:
+    def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
         """Say which reservations have just filled up, and which have lain idle for long."""
         records = [change.after for change in changes if change.after.balance.free_units > 0]
         idle = {
@@ -131,7 +131,7 @@ class DiscoverReservations:
         observed: Mapping[str, ObservedReservation],
         selections: Mapping[str, _Selection],
         observed_at: datetime,
-    ) -> list[Change]:
+    ) -> list[ReservationChange]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
         selected = {reservation.id for selection in selections.values() for reservation in selection.reservations}
         changes = []

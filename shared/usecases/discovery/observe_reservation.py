@@ -14,7 +14,7 @@ _ATTEMPTS_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ReservationChange:
     """A reservation before and after an observation."""
 
     before: ReservationRecord | None
@@ -49,7 +49,7 @@ class ReservationObserver:
 
     def observe(
         self, before: ReservationRecord | None, reservation: ObservedReservation, observed_at: datetime
-    ) -> Change | None:
+    ) -> ReservationChange | None:
         """Save an observation with the leases that it contains.
 
         Claims that move on meanwhile keep their leases until the next observation, rather than holding the facts and
@@ -73,7 +73,7 @@ class ReservationObserver:
                 last = attempt == _ATTEMPTS_MAX - 2
                 absorbed = () if last else tuple(claim for claim in absorbed if claim.id not in moved)
                 continue
-            return Change(before, after, len(absorbed))
+            return ReservationChange(before, after, len(absorbed))
         return None  # another discovery saved it first
 
     def observe_again(self, before: ReservationRecord, shown: ObservedReservation, observed_at: datetime) -> bool:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
-from shared.manifests.explanations import Host, Waiting, WorkloadExplanation
+from shared.manifests.explanations import HostingNode, Waiting, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
 from shared.usecases.claims.announce import offering_detail, workload_ref
 
@@ -35,7 +35,7 @@ class ExplainWorkload:
             next_feasible_at=min(times, default=None),
             waiting=waiting,
             nodes=[
-                Host(node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=_replicas(c, key))
+                HostingNode(node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=_replicas(c, key))
                 for c in hosts
             ],
         )

@@ -26,7 +26,7 @@ _PERMISSION_PAUSE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class CustomResourceAnswer:
     """What CloudFormation is told."""
 
     succeeded: bool
@@ -43,19 +43,19 @@ class DeployPolicy:
     applier: ApplyPolicy
     pause: Callable[[float], None]  # seconds
 
-    def handle(self, request: Mapping[str, Any]) -> Deployment:
+    def handle(self, request: Mapping[str, Any]) -> CustomResourceAnswer:
         """Serve a custom resource request: Create, Update or Delete. Repeats change nothing."""
         before = request.get("PhysicalResourceId", NOT_APPLIED)
         if request["RequestType"] == "Delete":
-            return Deployment(True, before)
+            return CustomResourceAnswer(True, before)
         repeated: list[str] = []
         try:
             outcome = self._replace(
                 files_of(request), removed_names(request["ResourceProperties"].get(REMOVED_PROPERTY, [])), repeated
             )
         except (ManifestError, ConflictError) as error:
-            return Deployment(False, before, str(error), repeated=tuple(repeated))
-        return Deployment(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
+            return CustomResourceAnswer(False, before, str(error), repeated=tuple(repeated))
+        return CustomResourceAnswer(True, APPLIED, outcome=outcome, repeated=tuple(repeated))
 
     def _replace(self, given: Files, removed: Sequence[Name], repeated: list[str]) -> Outcome:
         for attempt in range(1, _ATTEMPTS_MAX + 1):

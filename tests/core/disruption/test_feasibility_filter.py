@@ -6,7 +6,7 @@ import pytest
 
 from shared.core.disruption.candidate import Candidate, make_candidate
 from shared.core.disruption.feasibility_filter import FeasibilityFilter
-from shared.core.disruption.free_capacity import FreeCapacity, Place
+from shared.core.disruption.free_capacity import Destination, FreeCapacity
 from shared.core.disruption.simulation import PassState
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
@@ -124,7 +124,7 @@ def test_a_free_unit_is_a_hope_for_paid_nodes_and_for_larger_reserved_ones() -> 
 
 
 def test_a_try_is_taken_back_and_a_closed_node_takes_nothing() -> None:
-    free = FreeCapacity([Place("a", 1, [4, 4, 9]), Place("b", 1, [4, 4, 9])], least=(1, 1, 1))
+    free = FreeCapacity([Destination("a", 1, [4, 4, 9]), Destination("b", 1, [4, 4, 9])], least=(1, 1, 1))
 
     assert free.put((2, 2, 1), 1, 3, besides="b") == (1, 2)
     free.take_back()

@@ -33,9 +33,9 @@ class Offered:
     def of(cls, snapshot: Snapshot) -> "Offered":
         """Read the catalogue, and the reservations, which a type needs no offering of its own for."""
         found: dict[tuple[str, str], set[CapacityType]] = {}
-        for kind in snapshot.instance_types:
-            for offering in kind.offerings:
-                found.setdefault((kind.name, offering.zone_id), set()).add(offering.capacity_type)
+        for instance_type in snapshot.instance_types:
+            for offering in instance_type.offerings:
+                found.setdefault((instance_type.name, offering.zone_id), set()).add(offering.capacity_type)
         for reservation in snapshot.reservations:
             found.setdefault((reservation.instance_type, reservation.zone_id), set()).add(CapacityType.RESERVED)
         # Without any type, discovery of the catalogue has not run: that says nothing of a node.

@@ -141,7 +141,7 @@ class UnitMoves:
         small = replace(
             snapshot,
             node_pools=tuple(pool for pool in snapshot.node_pools if pool.name in self._pools),
-            instance_types=tuple(kind for kind in snapshot.instance_types if kind.name == destination.instance_type),
+            instance_types=tuple(each for each in snapshot.instance_types if each.name == destination.instance_type),
             reservations=(destination,),
         )
         return replace(world, snapshot=small)
