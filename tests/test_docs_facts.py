@@ -79,6 +79,14 @@ def test_benches_are_called_by_their_names() -> None:
         assert only == "name" or only in known, only
 
 
+def test_what_the_glossary_writes_as_a_class_is_one() -> None:
+    words = {word for column in first_columns(ROOT / "docs" / "glossary.md") for word in column.split(", ")}
+    classes = {name for path in (ROOT / "shared").rglob("*.py") for name in names_in(path)}
+    named = {word for word in words if re.fullmatch(r"(?:[A-Z][a-z]+)+", word)}
+    assert named >= {"NodePool", "Requirement"}
+    assert named - classes == set()
+
+
 def test_every_bench_is_described() -> None:
     page = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
     families = {name: {"-".join(case.split("-")[:2]) for case in module.cases()} | {name} for name, module in benches()}
