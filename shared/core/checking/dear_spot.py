@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from shared.core.checking.facts import Facts, Host, Lot, tallied
+from shared.core.checking.facts import Facts, Host, LaunchClass, tallied
 from shared.core.checking.offering_facts import in_words
 from shared.core.checking.place_facts import place_of
 from shared.core.checking.topology import Topology
@@ -41,7 +41,7 @@ def dear_spot_violations(facts: Facts, topology: Topology) -> Iterator[Violation
             yield Violation(ViolationCode.DEAR_SPOT, host.subject, message, tuple(sorted(host.placed)))
 
 
-def _on_spot(facts: Facts) -> Iterator[tuple[Host, Lot, NodePool]]:
+def _on_spot(facts: Facts) -> Iterator[tuple[Host, LaunchClass, NodePool]]:
     for host in facts.changed:
         lot, pool = host.lot, host.pool
         if lot is not None and pool is not None and lot.launch.offering.capacity_type is CapacityType.SPOT:

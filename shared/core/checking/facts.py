@@ -43,7 +43,7 @@ class Site:
 
 
 @dataclass(slots=True, eq=False)
-class Lot:
+class LaunchClass:
     """Launches that differ only in number and in what their nodes carry: there are few, so each is looked at once.
 
     ``site`` is what the nodes will be; None where a name is wrong or the pool does not allow it. ``room`` is what a
@@ -78,7 +78,7 @@ class Host:
     pool: NodePool | None
     known_site: Site | None  # of an existing node once somebody asks: see ``Facts.site``
     planned: PlannedNodes | None = None
-    lot: Lot | None = None
+    lot: LaunchClass | None = None
     node: Node | None = None
 
     @property
@@ -159,7 +159,9 @@ class Facts(OfferingFacts):
         pool = self.pools.get(node.node_pool_name)
         return Host(f"node {node.claim_id}", 1, running, added, node.labels, pool, None, node=node)
 
-    def _planned_host(self, index: int, launch: PlannedNodes, lot: Lot, content: Mapping[str, int]) -> Host | None:
+    def _planned_host(
+        self, index: int, launch: PlannedNodes, lot: LaunchClass, content: Mapping[str, int]
+    ) -> Host | None:
         site = lot.site
         if site is None:
             return None
@@ -167,10 +169,10 @@ class Facts(OfferingFacts):
         return Host(f"launch {index}", launch.count, _NOBODY, content, site.labels, site.pool, site, launch, lot)
 
     @cached_property
-    def lots(self) -> tuple[Lot, ...]:
+    def lots(self) -> tuple[LaunchClass, ...]:
         """What each launch of the plan is one of."""
         # The plan keeps all of these alive, and comparing them takes time: equal ones that are not the same make two.
-        found: dict[tuple[object, ...], Lot] = {}
+        found: dict[tuple[object, ...], LaunchClass] = {}
         lots = []
         for launch in self.plan.launches:
             about = (
@@ -187,11 +189,11 @@ class Facts(OfferingFacts):
             lots.append(lot)
         return tuple(lots)
 
-    def _lot(self, launch: PlannedNodes) -> Lot:
+    def _lot(self, launch: PlannedNodes) -> LaunchClass:
         instance_type = self.types.get(launch.offering.instance_type)
         allocatable = _NOTHING if instance_type is None else instance_type.allocatable
         room = self.packing.room(self.by_name(allocatable))
-        return Lot(launch, self._planned_site(launch), allocatable, room, room)
+        return LaunchClass(launch, self._planned_site(launch), allocatable, room, room)
 
     def _planned_site(self, launch: PlannedNodes) -> Site | None:
         sites = self._sites.setdefault((launch.node_pool_name, self.offering_numbers.of(launch.offering)), [])
@@ -235,7 +237,7 @@ class Facts(OfferingFacts):
             and all(self.accepts(pool, key.instance_type, (place_of(key),), workload) for workload in carried)
         }
 
-    def list_alternatives(self, pool: NodePool, lot: Lot) -> None:
+    def list_alternatives(self, pool: NodePool, lot: LaunchClass) -> None:
         """Find out what a lot's alternatives are."""
         listed = lot.listed = self.listed(pool, lot.launch)
         lot.is_wide = not listed.zone_ids <= {lot.launch.offering.zone_id}

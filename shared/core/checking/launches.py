@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from shared.core.checking.demand_facts import STRANGER
-from shared.core.checking.facts import Facts, Host, Lot, tallied
+from shared.core.checking.facts import Facts, Host, LaunchClass, tallied
 from shared.core.checking.offering_facts import in_words
 from shared.core.checking.topology import Topology
 from shared.core.checking.violation import Violation, ViolationCode
@@ -34,7 +34,7 @@ def node_violations(facts: Facts, topology: Topology) -> Iterator[Violation]:
     yield from _existing(facts)
 
 
-def _is_fine(facts: Facts, topology: Topology, host: Host, lot: Lot, load: int, manners: int) -> bool:
+def _is_fine(facts: Facts, topology: Topology, host: Host, lot: LaunchClass, load: int, manners: int) -> bool:
     """Whether the node is like one that was judged: nearly every one is."""
     return (
         manners in lot.fine
@@ -177,7 +177,7 @@ def _existing(facts: Facts) -> Iterator[Violation]:
 
 
 def _alternatives(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, load: int, manners: int
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: LaunchClass, load: int, manners: int
 ) -> Iterator[Violation]:
     """Alternatives must be able to take the node's place: launching any of them may not break another rule."""
     launch = lot.launch
@@ -200,7 +200,7 @@ def _alternatives(
 
 
 def _alternative_problem(
-    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: Lot, load: int, manners: int
+    facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: LaunchClass, load: int, manners: int
 ) -> str | None:
     """Say what is wrong with the alternatives, if anything."""
     listed = lot.listed

@@ -46,7 +46,7 @@ def rules_of(workload: Workload) -> Rules:
     )
 
 
-class Group(NamedTuple):
+class RuleGroup(NamedTuple):
     """Workloads with the same rules about the same others: of one namespace, and alike in ``matchLabelKeys``.
 
     What they require, tolerate and reach is the same too.
@@ -83,7 +83,7 @@ class Selections:
         self._numbers = Numbering()  # of constraints and terms in the snapshot, which keeps them alive
 
     @cached_property
-    def groups(self) -> Sequence[Group]:
+    def groups(self) -> Sequence[RuleGroup]:
         """All workloads with rules."""
         return [group for alike in self._facts.alike for group in _groups_of(alike)]
 
@@ -144,7 +144,7 @@ class Selections:
         return dict(found)
 
 
-def _groups_of(alike: WorkloadClass) -> Iterator[Group]:
+def _groups_of(alike: WorkloadClass) -> Iterator[RuleGroup]:
     rules = rules_of(alike.first)
     if rules == _NO_RULES:
         return
@@ -153,4 +153,4 @@ def _groups_of(alike: WorkloadClass) -> Iterator[Group]:
     for key, workload in alike.workloads.items() if own_labels else ():
         parts[tuple(workload.labels.get(label) for label in own_labels)][key] = workload
     for workloads in parts.values() if own_labels else (alike.workloads,):
-        yield Group(rules, workloads)
+        yield RuleGroup(rules, workloads)

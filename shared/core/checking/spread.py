@@ -6,7 +6,7 @@ from functools import cached_property
 
 from shared.core.checking.domains import domain_of
 from shared.core.checking.facts import Facts
-from shared.core.checking.selections import Group, Rules, Selected, rules_of
+from shared.core.checking.selections import RuleGroup, Rules, Selected, rules_of
 from shared.core.checking.topology import Evenness, Topology
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.workload import AffinityTerm, TopologySpreadConstraint, Workload
@@ -31,7 +31,7 @@ def topology_violations(facts: Facts, topology: Topology) -> Iterator[Violation]
             yield from _anti_affinities(topology, group, term)
 
 
-def _spread(topology: Topology, group: Group, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
+def _spread(topology: Topology, group: RuleGroup, constraint: TopologySpreadConstraint) -> Iterator[Violation]:
     """Check the workloads of a group, of which those of one size are judged alike."""
     sizes = {id(workload.requests): workload for workload in group.workloads.values()}
     evenness = {size: topology.evenness(workload, constraint) for size, workload in sizes.items()}
@@ -104,7 +104,7 @@ def _anchors(facts: Facts, topology: Topology, workload: Workload, term: Affinit
     return found
 
 
-def _affinities(topology: Topology, group: Group, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
+def _affinities(topology: Topology, group: RuleGroup, term: AffinityTerm, anchors: _Anchors) -> Iterator[Violation]:
     """Check the workloads of a group."""
     # Who matches himself is where he may be then, whatever he is.
     are_fine = anchors.is_kept and topology.is_everywhere(term.topology_key)
@@ -123,7 +123,7 @@ def _affinity(topology: Topology, workload: Workload, term: AffinityTerm, anchor
         yield Violation(ViolationCode.AFFINITY, workload.key, message, (workload.key,))
 
 
-def _anti_affinities(topology: Topology, group: Group, term: AffinityTerm) -> Iterator[Violation]:
+def _anti_affinities(topology: Topology, group: RuleGroup, term: AffinityTerm) -> Iterator[Violation]:
     """Check the workloads of a group."""
     selected, keys = topology.selected(group.first, term), group.workloads.keys()
     for allowed, carriers in ((1, keys & selected.members), (0, keys - selected.members)):

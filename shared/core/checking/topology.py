@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from shared.core.checking.domains import Domains, domain_of
 from shared.core.checking.facts import Facts, Host
-from shared.core.checking.selections import Group, Selected, Selections
+from shared.core.checking.selections import RuleGroup, Selected, Selections
 from shared.core.model.workload import TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms import labels
 
@@ -215,7 +215,7 @@ class Topology(Selections):
         for group in self.groups:
             yield from self._held_to_zone_by(group)
 
-    def _held_to_zone_by(self, group: Group) -> Iterator[str]:
+    def _held_to_zone_by(self, group: RuleGroup) -> Iterator[str]:
         """Yield who has the group's rules by zone, and whom those rules are about."""
         rules = group.rules
         constraints = [one for one in rules.spread if one.topology_key in _OF_A_ZONE]
