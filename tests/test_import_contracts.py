@@ -1,5 +1,6 @@
 """Each import contract must catch what it forbids; `lint-imports` itself is run by `make check`."""
 
+import ast
 import subprocess
 import sys
 import tomllib
@@ -62,7 +63,6 @@ def lint(folder: Path) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
     )
 
 
@@ -144,3 +144,25 @@ def test_the_contract_catches(clean: Path, file: str, line: str, contract: str) 
     assert done.returncode == 1, done.stdout + done.stderr
     broken = [report for report in done.stdout.splitlines() if " BROKEN" in report]
     assert any(report.startswith(contract) for report in broken), done.stdout
+
+
+def modules_of_the_cdk() -> set[str]:
+    """Return the modules of the CDK that the repository imports."""
+    found = set()
+    folders = [*tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"], "tests"]
+    for path in [ROOT / "app.py", *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == "aws_cdk":
+                services = {f"aws_cdk.{each.name}" for each in node.names if each.name.startswith("aws_")}
+                found |= {"aws_cdk", *services}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aws_cdk."):
+                found.add(str(node.module))
+            elif isinstance(node, ast.Import):
+                found |= {each.name for each in node.names if each.name.split(".")[0] == "aws_cdk"}
+    return found
+
+
+def test_mypy_reads_each_module_of_the_cdk_that_is_imported_and_no_other() -> None:
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    (read,) = (set(each["module"]) for each in overrides if each.get("follow_imports") == "normal")
+    assert read == modules_of_the_cdk()
