@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any, Final
 
-from ministack.services import cloudformation, dynamodb
+from ministack.services import cloudformation, dynamodb, lambda_svc
 from ministack.services.cloudformation import provisioners
 
 from embedded.ec2 import Ec2Emulation
@@ -23,6 +23,7 @@ def install(ec2: Ec2Emulation) -> None:
     _accept_metric_math()
     _name_by_stack_id()
     _complete_tables()
+    _reserve_concurrency()
     provisioners._RESOURCE_HANDLERS["AWS::EC2::LaunchTemplate"] = _launch_template(ec2)
 
 
@@ -81,6 +82,28 @@ def _complete_tables() -> None:
         "create": lambda logical_id, properties, stack: finished(create(logical_id, properties, stack), properties),
         "update": lambda name, old, new, *rest: finished(update(name, old, new, *rest), new),
         "delete": delete,
+    }
+
+
+def _reserve_concurrency() -> None:
+    # MiniStack makes functions without what they reserve.
+    handlers = provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"]
+    create, update = handlers["create"], handlers["update"]
+
+    def reserved(made: Provisioned, properties: Properties) -> Provisioned:
+        wanted = properties.get("ReservedConcurrentExecutions")
+        if wanted is None:
+            lambda_svc._delete_function_concurrency(made[0])
+            return made
+        status, _, body = lambda_svc._put_function_concurrency(made[0], {"ReservedConcurrentExecutions": int(wanted)})
+        if status != 200:
+            raise ValueError(json.loads(body)["message"])
+        return made
+
+    provisioners._RESOURCE_HANDLERS["AWS::Lambda::Function"] = {
+        **handlers,
+        "create": lambda logical_id, properties, stack: reserved(create(logical_id, properties, stack), properties),
+        "update": lambda name, old, new, *rest: reserved(update(name, old, new, *rest), new),
     }
 
 

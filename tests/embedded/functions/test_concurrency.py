@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from tests.embedded.conftest import Resources, allow, until
+from tests.embedded.conftest import Resources, allow, unique, until
 
 pytestmark = pytest.mark.embedded
 
@@ -90,6 +90,38 @@ def test_reservations_leave_a_hundred_to_all_others(resources: Resources) -> Non
     with pytest.raises(ClientError, match="below its minimum value of \\[100\\]"):
         resources.lambda_.put_function_concurrency(FunctionName=function, ReservedConcurrentExecutions=901)
     assert "ReservedConcurrentExecutions" not in resources.lambda_.get_function_concurrency(FunctionName=function)
+
+
+def test_a_stack_reserves_what_its_template_says_or_fails(resources: Resources) -> None:
+    cloudformation, name = resources.aws.client("cloudformation"), unique("reserving")
+    properties = {
+        "FunctionName": name,
+        "Runtime": "python3.13",
+        "Handler": "index.handle",
+        "Code": {"ZipFile": "def handle(event, context): pass"},
+        "Role": resources.role(),
+    }
+
+    def template(**reserved: int) -> str:
+        kind = {"Type": "AWS::Lambda::Function", "Properties": {**properties, **reserved}}
+        return json.dumps({"Resources": {"Function": kind}})
+
+    def ends_in() -> str:
+        def status() -> str:
+            return str(cloudformation.describe_stacks(StackName=name)["Stacks"][0]["StackStatus"])
+
+        return str(until(lambda: found if not (found := status()).endswith("_IN_PROGRESS") else None))
+
+    def reserved() -> int | None:
+        found: dict[str, int] = resources.lambda_.get_function_concurrency(FunctionName=name)
+        return found.get("ReservedConcurrentExecutions")
+
+    cloudformation.create_stack(StackName=name, TemplateBody=template(ReservedConcurrentExecutions=3))
+    assert (ends_in(), reserved()) == ("CREATE_COMPLETE", 3)
+    cloudformation.update_stack(StackName=name, TemplateBody=template(ReservedConcurrentExecutions=901))
+    assert (ends_in(), reserved()) == ("UPDATE_ROLLBACK_COMPLETE", 3)
+    cloudformation.update_stack(StackName=name, TemplateBody=template())
+    assert (ends_in(), reserved()) == ("UPDATE_COMPLETE", None)
 
 
 def test_a_throttled_event_is_tried_again_until_there_is_room(resources: Resources) -> None:
