@@ -13,9 +13,6 @@ import numpy as np
 from shared.core.solver.packing.item_types import Candidate, Shape
 from shared.core.solver.packing.knapsack import Contents
 
-_SHARPNESS = (1.0, 0.5, 2.0)
-# How much a shape's size counts beside its worth for what it takes.
-_SIZES = (0.0, 0.2)
 # Shares of resources at which content is bounded: any of them bounds, the least counts. CPU and memory in fine steps.
 _STEPS = 8
 _RULES_MAX = 24
@@ -71,15 +68,14 @@ class Knapsacks:
     ) -> list[tuple[int, Contents]]:
         """Return (row, content) for the rows that can be filled with about what they cost.
 
-        ``left`` bounds the replicas of a shape, ``number`` chooses the way of filling, ``trials`` how often a part is
-        taken out and filled again.
+        ``left`` bounds the replicas of a shape, ``trials`` is how often a part is taken out and filled again, and
+        ``number`` says with which part to begin.
         """
         worths, most = np.array(worth), np.array(left, dtype=np.int64)
-        ways = len(_SHARPNESS)
         bounds, shares = self.bounds(worth)
         (rows,) = (bounds > np.array(costs) * _NEAR).nonzero()
         nodes = _Nodes(self, rows, worths, most, shares[rows])
-        nodes.fill(_SHARPNESS[number % ways], _SIZES[number // ways % len(_SIZES)])
+        nodes.fill()
         near = nodes.value() > np.array(costs)[rows] * _NEAR
         rows = rows[near]
         nodes = _Nodes(self, rows, worths, most, shares[rows], nodes.content[near])
@@ -87,7 +83,7 @@ class Knapsacks:
         for trial in range(number, number + trials):
             other = nodes.copy()
             other.take_out(trial)
-            other.fill(_SHARPNESS[trial % ways], _SIZES[trial // ways % len(_SIZES)])
+            other.fill()
             found.extend((int(rows[at]), _content(other.content[at])) for at in nodes.accept(other))
         return found
 
@@ -116,7 +112,6 @@ class _Nodes:
         self._whole = knapsacks.whole[rows]
         self._takers = knapsacks.takers[rows] & (worth > 0) & (most > 0)
         self._worth, self._most = worth, most
-        self._shares = (1.0 / self._whole) @ self._parts
         self.content = np.zeros((len(rows), len(worth)), dtype=np.int64) if content is None else content
         self._room = knapsacks.sizes[rows] - self.content @ self._requests
 
@@ -134,10 +129,9 @@ class _Nodes:
         self.content[better] = other.content[better]
         return better.nonzero()[0]
 
-    def fill(self, sharpness: float, size: float) -> None:
+    def fill(self) -> None:
         """Fill up what is free."""
         content, room = self.content, self._room
-        attraction = self._worth * self._shares**size
         active = np.arange(len(content))
         while len(active):
             free = room[active]
@@ -145,8 +139,8 @@ class _Nodes:
             for resource in range(free.shape[1]):
                 fits &= self._requests[:, resource] <= free[:, resource, None]
             scarcity = np.maximum(free, 1) / self._whole[active]
-            taken = (self._weights[active] / (scarcity**sharpness * self._whole[active])) @ self._parts
-            score = np.where(fits, attraction[active] / np.maximum(taken, 1e-12), -1.0)
+            taken = (self._weights[active] / (scarcity * self._whole[active])) @ self._parts
+            score = np.where(fits, self._worth / np.maximum(taken, 1e-12), -1.0)
             chosen = score.argmax(axis=1)
             going = score[np.arange(len(active)), chosen] > 0
             active, chosen, free = active[going], chosen[going], free[going]

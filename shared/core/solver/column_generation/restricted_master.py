@@ -6,7 +6,6 @@ a greedy pass packs.
 """
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from math import floor
 
 from shared.core.scheduling_terms.resources import NODES
@@ -27,11 +26,10 @@ _SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or 
 _TRIALS = 8
 _PULL = 0.9
 _HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
-_BUYABLE_MAX = 8  # those that the greedy pass chooses from: half its time, and plans as cheap as with all
 _HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
 _WORTH_ADDING = 1.0005
 _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
-_RESERVED_TRIALS = (Trial(0.1), Trial(0.3), Trial(0.8))
+_FINISHING = (Trial(0.3),)
 _NODES_MAX = 100
 _DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
@@ -158,23 +156,17 @@ class _Pricing:
         return self._knapsacks.share(row, content) * 100 >= self._floor_percent
 
 
-class _Hopeful:
-    """Paid candidates by how much they can be worth for their price at some worths."""
-
-    def __init__(self, base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> None:
-        bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
-        ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
-        ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
-        self._best = [item for ratio, item in ratios if ratio > _HOPEFUL]
-
-    def best(self, most: int) -> list[Candidate]:
-        """Return the best few of each kind of takers."""
-        kept: dict[tuple[int, str], list[Candidate]] = {}
-        for item in self._best:
-            same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
-            if len(same) < most:
-                same.append(item)
-        return [item for same in kept.values() for item in same]
+def _promising(base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> list[Candidate]:
+    """Return the best few candidates of each kind of takers, by what one can hold at these worths for its price."""
+    bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
+    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
+    ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
+    kept: dict[tuple[int, str], list[Candidate]] = {}
+    for ratio, item in ratios:
+        same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
+        if ratio > _HOPEFUL and len(same) < _HOPEFUL_MAX:
+            same.append(item)
+    return [item for same in kept.values() for item in same]
 
 
 def combined(base: Packing, greedy: Packing, worth: Sequence[float], candidates: Candidates) -> Packing | None:
@@ -189,8 +181,8 @@ def combined(base: Packing, greedy: Packing, worth: Sequence[float], candidates:
         if pattern.candidate is not None:
             columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
     fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
-    hopeful = _Hopeful(base, worth if fluid is None else fluid.worths, candidates.paid)
-    pricing = _Pricing(columns, base, [*hopeful.best(_HOPEFUL_MAX), *candidates.reserved])
+    promising = _promising(base, worth if fluid is None else fluid.worths, candidates.paid)
+    pricing = _Pricing(columns, base, [*promising, *candidates.reserved])
     costs: list[float] = []
     for number in range(_ROUNDS + 1):
         if not columns.program.solve():
@@ -204,12 +196,7 @@ def combined(base: Packing, greedy: Packing, worth: Sequence[float], candidates:
         steady = duals if fluid is None else columns.between(duals, fluid, pull)
         if not pricing.add(duals, steady, base.left, _TRIALS) and not pricing.add(duals, duals, base.left, _TRIALS):
             break
-    few = copy(candidates)
-    few.paid = hopeful.best(_BUYABLE_MAX)
-    best = _rounded(columns, pricing, base, worth, few)
-    if best.active:
-        buy_rest(best, candidates)  # the few may be too small for somebody
-    return best
+    return _rounded(columns, pricing, base, worth, candidates)
 
 
 def is_done(costs: Sequence[float], fluid: FluidPrices | None) -> bool:
@@ -224,10 +211,7 @@ def _rounded(
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
     packing = base.fork(worth)
-    # What reserved units are worth to whom, the program knows better than prices elsewhere do.
-    duals = columns.program.duals()
-    marginal = [max(1e-12, dual) if dual < _UNPLACED / 2 else own for dual, own in zip(duals, worth, strict=False)]
-    _fix_dear(columns, packing, duals)
+    _fix_dear(columns, packing, columns.program.duals())
     best: Packing | None = None
     worse = 0
     for dive in range(_DIVES):
@@ -239,23 +223,22 @@ def _rounded(
             break
         _fix(columns, packing)
         if dive >= _FINISHED_FROM:
-            finished = _finished(packing, worth, marginal, candidates)
+            finished = _finished(packing, worth, candidates)
             is_better = best is None or _quality(finished) < _quality(best)
             best, worse = (finished, 0) if is_better else (best, worse + 1)
-    return best or _finished(packing, worth, marginal, candidates)
+    return best or _finished(packing, worth, candidates)
 
 
 def _quality(packing: Packing) -> tuple[int, float]:
     return (sum(packing.left), packing.cost())
 
 
-def _finished(packing: Packing, worth: Sequence[float], marginal: Sequence[float], candidates: Candidates) -> Packing:
+def _finished(packing: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
     """Return a copy in which the rest is packed greedily."""
     packing = packing.fork(worth)
     packing.top_up((1 << len(packing.shapes)) - 1)
     if candidates.reserved and packing.active:
-        packing = use_reserved(packing, candidates.reserved, marginal, _RESERVED_TRIALS)
-        packing.filler.reprice(worth)
+        packing = use_reserved(packing, candidates.reserved, worth, _FINISHING)
     buy_rest(packing, candidates)
     return packing
 

@@ -24,10 +24,6 @@ MEMORY_UNIT = 4 * 2**20
 _RATES = tuple(2.0**step for step in range(-4, 5))
 _NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
 _URGENT = 2.0
-# Of more shapes than this only the best at five rates, and the most and least worthy, are looked at. By trial polished
-# plans are cheaper so: the others wait for nodes that suit them better.
-_SHAPES_MAX = 96
-_SHAPES_A_RATE = 14
 _NO_RULE = -1  # stands for the rule about hosts of shapes without one
 
 Contents = tuple[tuple[int, int], ...]
@@ -45,8 +41,8 @@ class _Style(NamedTuple):
 
 
 # For nodes that hold many replicas, and for those that are opened for one and hold few: there size counts much, and
-# two ways that differ widely find more than three that are alike.
-_MANY = _Style(0.5, 0.1, (1.0, 0.5, 2.0))
+# two ways that differ widely find more than one.
+_MANY = _Style(0.5, 0.1, (1.0,))
 _FEW = _Style(0.3, 0.7, (0.2, 5.0))
 _EDGES = {
     power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in (*_MANY.powers, *_FEW.powers)
@@ -93,8 +89,6 @@ class Filler:
         self._rankings: dict[_Style, list[Ranking | None]] = {}
         self._special: dict[int, list[int]] = {}
         self._densities: dict[int, list[float]] = {}
-        self._shortlists: dict[tuple[int, _Style], int] = {}
-        self._by_worth: list[Ranking] = []  # the most worthy first, and the least
         self.reprice(worth)
 
     def reprice(self, worth: Sequence[float]) -> None:
@@ -108,8 +102,6 @@ class Filler:
         self._rankings = {style: [None] * len(_RATES) for style in (_MANY, _FEW)}
         self._special.clear()
         self._densities.clear()
-        self._shortlists.clear()
-        self._by_worth.clear()
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of a shape from what is left."""
@@ -117,8 +109,7 @@ class Filler:
         if self.left[index] == 0:
             self.active &= ~(1 << index)
             self._densities.clear()
-            self._shortlists.clear()
-            for ranking in chain(*self._rankings.values(), self._by_worth):
+            for ranking in chain(*self._rankings.values()):
                 if ranking is not None:
                     ranking.drop(index)
 
@@ -133,23 +124,6 @@ class Filler:
             plain = list(iter_bits(self.plain & self.active))
             plain.sort(key=_attraction(self, _RATES[rate], style))
             known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.active)
-        return known
-
-    def _shortlist(self, mask: int, style: _Style) -> int:
-        """Return those of the mask's plain shapes that are looked at."""
-        mask &= self.plain
-        if (mask & self.active).bit_count() <= _SHAPES_MAX:
-            return mask
-        known = self._shortlists.get((mask, style))
-        if known is None:
-            if not self._by_worth:
-                most = sorted(iter_bits(self.plain & self.active), key=lambda index: (-self.worth[index], index))
-                self._by_worth = [Ranking(order, self.sizes, self.active) for order in (most, most[::-1])]
-            rankings = [self._ranking(style, rate) for rate in range(0, len(_RATES), 2)]
-            known = 0
-            for ranking in (*rankings, *self._by_worth):
-                known |= ranking.best(mask, _SHAPES_A_RATE)
-            self._shortlists[mask, style] = known
         return known
 
     def bound(self, size: Vector, mask: int) -> float:
@@ -203,13 +177,13 @@ class Filler:
         best_worth = 0.0
         best: dict[int, int] = {}
         style, worth = _FEW if base else _MANY, self.worth
-        shortlist = self._shortlist(mask, style)
+        mask &= self.plain
         for number, cap in caps.items():
             if cap <= 0:
-                shortlist &= ~self._carriers[number]
+                mask &= ~self._carriers[number]
         for power in style.powers:
             found = dict(content)
-            cpu, memory = self._fill_plain(shortlist, style, _EDGES[power], room, dict(caps), found)
+            cpu, memory = self._fill_plain(mask, style, _EDGES[power], room, dict(caps), found)
             total = sum([worth[index] * count for index, count in found.items()])
             if total > best_worth:
                 best_worth, best = total, found

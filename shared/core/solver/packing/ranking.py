@@ -61,15 +61,6 @@ class Ranking:
         alive = self.alive(mask)
         return self.order[(alive & -alive).bit_length() - 1]
 
-    def best(self, mask: int, count: int) -> int:
-        """Return, as a mask over shapes, the first ``count`` of the mask that are left."""
-        alive, found = self.alive(mask), 0
-        for _ in range(min(count, alive.bit_count())):
-            first = alive & -alive
-            found |= 1 << self.order[first.bit_length() - 1]
-            alive ^= first
-        return found
-
     def drop(self, index: int) -> None:
         """Do without a shape of which nothing is left."""
         rank = self._rank.get(index)
