@@ -11,35 +11,35 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
-from shared.core.solver.insertion.insert import Placer, Tactic
-from shared.core.solver.insertion.neighbourhood_search import Exchange
+from shared.core.solver.insertion.insert import Insertion, Strategy
+from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from shared.core.solver.insertion.spot_share import spread_spot
 from shared.core.solver.outcome.reasons import Reasons
-from shared.core.solver.outcome.to_plan import emit
+from shared.core.solver.outcome.to_plan import to_plan
 from shared.core.solver.pattern_packing import place_by_counts
-from shared.core.solver.problem.catalogue import Market
-from shared.core.solver.problem.components import connected_parts, dealt_parts, general_groups, together
+from shared.core.solver.problem.catalogue import OptionCatalogue
+from shared.core.solver.problem.components import assignable_components, connected_components, inserted_groups, together
 from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.vectors import copies_that_fit
-from shared.core.solver.solution.candidates import Choices
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.candidates import Candidates
+from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.priority_inversion import has_inversion
 
 # Tried one after the other while something is left over; the first is the one that is usually enough.
-_TACTICS = (
-    Tactic(),
-    Tactic(counts=False),
-    Tactic(counts=False, is_frugal=True),
-    Tactic(counts=False, is_frugal=True, order="largest"),
-    Tactic(counts=False, is_frugal=True, is_roomy=True),
-    Tactic(counts=False, order="largest"),
-    Tactic(counts=False, order="smallest"),
-    Tactic(counts=False, is_frugal=True, order="smallest"),
-    Tactic(counts=False, order="fewest"),
+_STRATEGIES = (
+    Strategy(),
+    Strategy(counts=False),
+    Strategy(counts=False, is_frugal=True),
+    Strategy(counts=False, is_frugal=True, order="largest"),
+    Strategy(counts=False, is_frugal=True, is_roomy=True),
+    Strategy(counts=False, order="largest"),
+    Strategy(counts=False, order="smallest"),
+    Strategy(counts=False, is_frugal=True, order="smallest"),
+    Strategy(counts=False, order="fewest"),
 )
-# With more replicas than this the other tactics, which go replica by replica, are not worth their time.
+# With more replicas than this the other strategies, which go replica by replica, are not worth their time.
 _RETRY_REPLICAS_MAX = 300
 
 
@@ -50,69 +50,69 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
     demands = gather(snapshot, now, policy.preference_policy)
-    market = Market(snapshot, now, policy, demands.dimensions, demands.alternatives)
-    demands.resolve(market)
-    facts = NodeFacts(market, demands)
-    choices = Choices(market, demands)
-    best = _best(lambda: State(market, demands, facts), choices)
-    plan = emit(best, Reasons(best))
-    return _certified(plan, best, State(market, demands, facts)) if policy.with_certificate else plan
+    catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets)
+    demands.resolve(catalogue)
+    facts = NodeFacts(catalogue, demands)
+    candidates = Candidates(catalogue, demands)
+    best = _best(lambda: PartialPlan(catalogue, demands, facts), candidates)
+    plan = to_plan(best, Reasons(best))
+    return _certified(plan, best, PartialPlan(catalogue, demands, facts)) if policy.with_certificate else plan
 
 
-def _best(start: Callable[[], State], choices: Choices) -> State:
-    """Decide by the first tactic; while something is left over by the others too, at last with exchanges."""
-    best, used = _decided(start, choices, _TACTICS[0]), _TACTICS[0]
+def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPlan:
+    """Decide by the first strategy; while something is left over by the others too, at last with exchanges."""
+    best, used = _decided(start, candidates, _STRATEGIES[0]), _STRATEGIES[0]
     if not _is_worth_retrying(best):
         return best
     nothing = start()
-    hopeful = [group.index for group in best.groups if _has_hope(nothing, choices, group)]
-    for tactic in _TACTICS[1:]:
+    hopeful = [group.index for group in best.groups if _has_hope(nothing, candidates, group)]
+    for strategy in _STRATEGIES[1:]:
         if _is_worth_retrying(best, hopeful):
-            state = _decided(start, choices, tactic)
+            state = _decided(start, candidates, strategy)
             if _is_better(state, best):
-                best, used = state, tactic
+                best, used = state, strategy
     if _is_worth_retrying(best, hopeful):
-        state = _decided(start, choices, replace(used, is_thorough=True))
+        state = _decided(start, candidates, replace(used, is_thorough=True))
         best = state if _is_better(state, best) else best
     return best
 
 
-def _has_hope(nothing: State, choices: Choices, group: Group) -> bool:
+def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:
     """Whether a replica of the group would have a place if nothing else were decided."""
-    is_open, wishes = choices.open_now(nothing.supply), group.alternatives[-1]
-    if any(is_open[option.index] for option, _ in choices.candidates(group, len(group.levels) - 1)):
+    is_open, requirement_sets = candidates.open_now(nothing.residual), group.requirement_sets[-1]
+    if any(is_open[option.index] for option, _ in candidates.of(group, len(group.levels) - 1)):
         return True
-    bins = (bin_ for bin_ in nothing.bins if bin_.alternatives & wishes)
+    bins = (bin_ for bin_ in nothing.bins if bin_.requirement_sets & requirement_sets)
     return any(copies_that_fit(group.request, bin_.free) for bin_ in bins)
 
 
-def _is_better(state: State, best: State) -> bool:
+def _is_better(state: PartialPlan, best: PartialPlan) -> bool:
     """Whether less is left over, and not because reserved units went to the less important."""
     return _left_over(state) < _left_over(best) and not has_inversion(state)
 
 
-def _left_over(state: State) -> tuple[int, ...]:
-    """Sort outcomes: the least left over, higher priorities first. Equals stay with the usual tactic."""
+def _left_over(state: PartialPlan) -> tuple[int, ...]:
+    """Sort outcomes: the least left over, higher priorities first. Equals stay with the usual strategy."""
     left: dict[int, int] = {}
     for group in state.groups:
         left[group.priority] = left.get(group.priority, 0) + state.remaining[group.index]
     return tuple(left[priority] for priority in sorted(left, reverse=True))
 
 
-def _is_worth_retrying(state: State, among: Iterable[int] | None = None) -> bool:
+def _is_worth_retrying(state: PartialPlan, among: Iterable[int] | None = None) -> bool:
     """Whether few replicas in all, and some of these groups left over (all groups if none are given), leave time."""
     left = state.remaining if among is None else [state.remaining[index] for index in among]
-    if not any(left) or state.market.policy.expired():
+    if not any(left) or state.catalogue.policy.expired():
         return False
     return sum(group.count for group in state.groups) <= _RETRY_REPLICAS_MAX
 
 
-def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> State:
-    """Place everything by one tactic, from the state in which nothing is decided."""
+def _decided(start: Callable[[], PartialPlan], candidates: Candidates, strategy: Strategy) -> PartialPlan:
+    """Place everything by one strategy, from the state in which nothing is decided."""
     one_by_one: set[int] = set()
     while True:
         state = start()
-        short = _decide(Placer(state, choices, tactic), one_by_one)
+        short = _decide(Insertion(state, candidates, strategy), one_by_one)
         # Nothing is undone any more. The journal refers to the state, so it would keep it alive without a collector.
         state.commit()
         if not short:
@@ -121,71 +121,73 @@ def _decided(start: Callable[[], State], choices: Choices, tactic: Tactic) -> St
         one_by_one |= short
 
 
-def _decide(placer: Placer, one_by_one: Set[int]) -> set[int]:
+def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
     """Place everything, heavier priorities first; return the groups that were dealt to domains without room."""
-    groups = placer.state.groups
-    parts = connected_parts(groups) if placer.tactic.counts else []
-    general = general_groups(parts, one_by_one) if placer.tactic.counts else {group.index for group in groups}
+    groups = insertion.state.groups
+    components = connected_components(groups) if insertion.strategy.counts else []
+    general = (
+        inserted_groups(components, one_by_one) if insertion.strategy.counts else {group.index for group in groups}
+    )
     for priority in sorted({group.priority for group in groups}, reverse=True):
         level = [group for group in groups if group.priority == priority]
-        _place_generally(placer, [group for group in level if group.index in general])
-        counted = place_by_counts(placer, dealt_parts(parts, priority, general))
+        _place_generally(insertion, [group for group in level if group.index in general])
+        counted = place_by_counts(insertion, assignable_components(components, priority, general))
         if counted.short:
-            if not placer.state.is_out_of_time():
+            if not insertion.state.is_out_of_time():
                 return counted.short
-            _withdraw(placer.state, counted.short)
-        _place_generally(placer, counted.general)
+            _withdraw(insertion.state, counted.short)
+        _place_generally(insertion, counted.general)
         waiting = [*(group for group in groups if _may_gain(group, priority)), *level]
-        _place_leftovers(placer, waiting)
-        if placer.tactic.is_thorough:
-            Exchange(placer).serve(waiting)
-    empty_paid_nodes(placer)
-    replace_dear_spot(placer.state)
-    spread_spot(placer, partial(_place_leftovers, placer, groups))
+        _place_leftovers(insertion, waiting)
+        if insertion.strategy.is_thorough:
+            NeighbourhoodSearch(insertion).serve(waiting)
+    empty_paid_nodes(insertion)
+    replace_dear_spot(insertion.state)
+    spread_spot(insertion, partial(_place_leftovers, insertion, groups))
     return set()
 
 
-def _withdraw(state: State, short: Set[int]) -> None:
+def _withdraw(state: PartialPlan, short: Set[int]) -> None:
     """Do without groups that are placed unevenly and cannot be dealt again, and without all whom they concern."""
-    parts = together(state.groups)
-    dropped = {index for found in short for index in parts[found]}
+    components = together(state.groups)
+    dropped = {index for found in short for index in components[found]}
     take_off(state, dropped)
     state.unlooked |= dropped
 
 
-def _certified(plan: Plan, state: State, before: State) -> Plan:
+def _certified(plan: Plan, state: PartialPlan, before: PartialPlan) -> Plan:
     """Add the lower bound, or say why there is none. ``before``: the state in which nothing is decided."""
-    if state.market.policy.expired():
+    if state.catalogue.policy.expired():
         return replace(plan, notes=(*plan.notes, "no certificate: out of time"))
     try:
         bounds = import_module("shared.core.solver.column_generation.lower_bound")
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
-    existing = [(bin_.alternatives, tuple(bin_.free)) for bin_ in before.bins]
+    existing = [(bin_.requirement_sets, tuple(bin_.free)) for bin_ in before.bins]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
         return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))
     return replace(plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour))
 
 
-def _place_generally(placer: Placer, groups: Sequence[Group]) -> None:
-    """Place groups one after the other: gangs first (but in the tactics by size), then as the tactic says."""
-    if placer.state.is_out_of_time(*groups):
+def _place_generally(insertion: Insertion, groups: Sequence[Group]) -> None:
+    """Place groups one after the other: gangs first (but in the strategies by size), then as the strategy says."""
+    if insertion.state.is_out_of_time(*groups):
         return
     orders = {
-        "dearest": lambda group: (group.workload.gang is None, placer.dearness(group), group.index),
+        "dearest": lambda group: (group.workload.gang is None, insertion.candidates.dearness(group), group.index),
         "largest": lambda group: ([-amount for amount in group.request], group.index),
         "smallest": lambda group: (list(group.request), group.index),
-        "fewest": lambda group: (len(placer.candidates(group, len(group.levels) - 1)), group.count, group.index),
+        "fewest": lambda group: (len(insertion.candidates.of(group, len(group.levels) - 1)), group.count, group.index),
     }
-    ordered = sorted(groups, key=orders[placer.tactic.order])
+    ordered = sorted(groups, key=orders[insertion.strategy.order])
     for group in sorted(ordered, key=lambda group: -group.priority):
-        if not placer.state.remaining[group.index]:
+        if not insertion.state.remaining[group.index]:
             continue
         if group.workload.gang is not None:
-            place_gang(placer, group)
+            place_gang(insertion, group)
         else:
-            placer.place_group(group)
+            insertion.place_group(group)
 
 
 def _may_gain(group: Group, priority: int) -> bool:
@@ -194,19 +196,19 @@ def _may_gain(group: Group, priority: int) -> bool:
     return group.priority > priority and bool(constraints.spread or constraints.affinity)
 
 
-def _place_leftovers(placer: Placer, groups: Sequence[Group]) -> None:
+def _place_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again, at last in reserved slots that a floor kept for more."""
-    _place_again(placer, groups)
-    if placer.state.market.policy.reserved_floor_percent:
-        with placer.below_floor():
-            _place_again(placer, groups)
+    _place_again(insertion, groups)
+    if insertion.state.catalogue.policy.reserved_floor_percent:
+        with insertion.below_floor():
+            _place_again(insertion, groups)
 
 
-def _place_again(placer: Placer, groups: Sequence[Group]) -> None:
+def _place_again(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again while that places anything: one replica may make room for another (R-42)."""
-    remaining = placer.state.remaining
+    remaining = insertion.state.remaining
     while waiting := [group for group in groups if remaining[group.index]]:
         before = sum(remaining[group.index] for group in waiting)
-        _place_generally(placer, waiting)
+        _place_generally(insertion, waiting)
         if sum(remaining[group.index] for group in waiting) == before:
             return

@@ -16,7 +16,7 @@ from shared.core.disruption.free_capacity import Destination, FreeCapacity
 from shared.core.disruption.simulation import LADDER_CLIMBED, PassState
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, Workload
-from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import gather
 from shared.core.solver.problem.nodes import NodeFacts, fill_order
 from shared.core.solver.problem.vectors import Vector
@@ -54,19 +54,19 @@ class FeasibilityFilter:
         asked = replace(world.snapshot, demands=examples, workloads={})
         demands = gather(asked, world.now, PreferencePolicy.IGNORE)
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
-        market = Market(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.alternatives)
-        wishes = {key: group.alternatives[-1] for group in demands.groups for key, _, _ in group.members}
+        catalogue = OptionCatalogue(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.requirement_sets)
+        wishes = {key: group.requirement_sets[-1] for group in demands.groups for key, _, _ in group.members}
         request = demands.dimensions.request
-        self._facts = NodeFacts(market, demands)
+        self._facts = NodeFacts(catalogue, demands)
         self._asks = {
             workload.key: (request(workload.requests), wishes[alike[0].key])
             for alike in kinds.values()
             for workload in alike
         }
         self._least = tuple(min(amounts) for amounts in zip(*(size for size, _ in self._asks.values()), strict=True))
-        self._paid = _undominated(option for option in market.options if option.reservation is None)
+        self._paid = _undominated(option for option in catalogue.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
-        self._units = _undominated(option for option in market.options if option.reservation is not None)
+        self._units = _undominated(option for option in catalogue.options if option.reservation is not None)
         self.evaluations_left = EVALUATIONS_MAX
 
     @property
@@ -80,7 +80,7 @@ class FeasibilityFilter:
         first = -len(candidates)
         nodes = sorted(world.snapshot.nodes, key=lambda node: (order.get(node.claim_id, first), fill_order(node)))
         places = (
-            Destination(node.claim_id, self._facts.alternatives(node), self._facts.free(node))
+            Destination(node.claim_id, self._facts.requirement_sets(node), self._facts.free(node))
             for node in nodes
             if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
         )
@@ -144,11 +144,11 @@ def _holds(offer: _Offer, load: Vector, asks: Sequence[Ask]) -> bool:
     return all(map(le, load, offer.size)) and all(offer.wishes & ask.wishes for ask in asks)
 
 
-def _undominated(options: Iterable[Option]) -> list[_Offer]:
+def _undominated(options: Iterable[LaunchOption]) -> list[_Offer]:
     """Return what is offered, cheapest first, without what a cheaper offer can do as well."""
     cheapest: dict[tuple[Vector, int], int] = {}
     for option in options:
-        key = (option.allocatable, option.alternatives)
+        key = (option.allocatable, option.requirement_sets)
         cheapest[key] = min(option.price, cheapest.get(key, option.price))
     kept: list[_Offer] = []
     for price, size, wishes in sorted((price, size, wishes) for (size, wishes), price in cheapest.items()):

@@ -1,22 +1,22 @@
-"""The fast path: shapes are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
+"""The fast path: items are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
-from shared.core.solver.insertion.insert import Placer
+from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.disaggregation import Expansion
-from shared.core.solver.packing.item_types import Candidates, build_shapes
-from shared.core.solver.packing.item_values import add_slot_worth, worths
+from shared.core.solver.packing.disaggregation import Disaggregation
+from shared.core.solver.packing.item_types import BinTypes, build_item_types
+from shared.core.solver.packing.item_values import add_slot_value, item_values
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import with_reserved
-from shared.core.solver.problem.components import Part
+from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.bins import Bin
-from shared.core.solver.solution.domain_assignment import DomainCosts, Lot, deal
+from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,52 +27,54 @@ class Counted:
     short: set[int]
 
 
-def place_by_counts(placer: Placer, parts: Sequence[Part]) -> Counted:
-    """Place the groups of connected parts, all of one priority, as far as counting can.
+def place_by_counts(insertion: Insertion, components: Sequence[Component]) -> Counted:
+    """Place the groups of connected components, all of one priority, as far as counting can.
 
     Replicas that stay over (preferences that cannot be kept, rules about hosts, limits) are the caller's to place.
     """
-    state = placer.state
+    state = insertion.state
     domains = DomainCosts(state)
     general: list[Group] = []
     short: set[int] = set()
-    for level in range(max((len(kind.levels) for part in parts for kind in part.kinds), default=0)):
-        dealt = deal(state, parts, level, domains)
-        general.extend(dealt.general)
-        lots = [lot for lot in dealt.lots if lot.count]
-        if lots:
-            for lot in _place_lots(placer, lots):
-                placer.place_lot(lot)
-        short.update(lot.group.index for lot in lots if lot.pin is not None and state.remaining[lot.group.index])
+    for level in range(max((len(kind.levels) for component in components for kind in component.classes), default=0)):
+        assigned = assign_domains(state, components, level, domains)
+        general.extend(assigned.general)
+        batches = [batch for batch in assigned.batches if batch.count]
+        if batches:
+            for batch in _pack_batches(insertion, batches):
+                insertion.place_batch(batch)
+        short.update(
+            batch.group.index for batch in batches if batch.pin is not None and state.remaining[batch.group.index]
+        )
     return Counted(general, short)
 
 
-def _place_lots(placer: Placer, lots: Sequence[Lot]) -> list[Lot]:
-    """Pack lots and return what is left of them."""
-    state = placer.state
-    shapes = build_shapes(lots)
-    market = state.market
-    policy = market.policy
-    candidates = Candidates(state, shapes, overhead_atto_usd(policy))
-    worth = worths(shapes, candidates.paid, candidates.reserved, candidates.eligibility)
-    add_slot_worth(worth, shapes, candidates.unthinned)
-    base = Packing(shapes, worth, state.supply, policy.expired)
-    base.floor_percent, base.buyable = policy.reserved_floor_percent, candidates.buyable
-    _fill_room(base, state.bins, candidates, placer.choices.min_values)
-    best = _greedy(base, worth, candidates)
+def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[DomainBatch]:
+    """Pack batches and return what is left of them."""
+    state = insertion.state
+    item_types = build_item_types(batches)
+    catalogue = state.catalogue
+    policy = catalogue.policy
+    bin_types = BinTypes(state, item_types, overhead_atto_usd(policy))
+    values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
+    add_slot_value(values, item_types, bin_types.unthinned)
+    base = Packing(item_types, values, state.residual, policy.expired)
+    base.floor_percent, base.buyable = policy.reserved_floor_percent, bin_types.buyable
+    _fill_room(base, state.bins, bin_types, insertion.candidates.min_values)
+    best = _greedy(base, values, bin_types)
     if policy.with_certificate and not policy.expired():
-        is_last = all(group.priority >= lots[0].group.priority for group in state.groups)
-        polished = _polished(base, best, worth, candidates, is_last=is_last)
+        is_last = all(group.priority >= batches[0].group.priority for group in state.groups)
+        polished = _polished(base, best, values, bin_types, is_last=is_last)
         best = best if polished is None else min(best, polished, key=_quality)
-    expansion = Expansion(state, shapes)
-    for pattern in best.patterns:
-        expansion.write(pattern)
-    leftovers = expansion.finish()
+    disaggregation = Disaggregation(state, item_types)
+    for use in best.uses:
+        disaggregation.write(use)
+    leftovers = disaggregation.finish()
     state.commit()
     return leftovers
 
 
-def _fill_room(base: Packing, bins: Iterable[Bin], candidates: Candidates, min_values: MinValues) -> None:
+def _fill_room(base: Packing, bins: Iterable[Bin], bin_types: BinTypes, min_values: MinValues) -> None:
     """Fill the room that there is, but on nodes that are being bought only once reserved units are in use.
 
     Otherwise those who fit there would leave units to the less important.
@@ -81,26 +83,26 @@ def _fill_room(base: Packing, bins: Iterable[Bin], candidates: Candidates, min_v
     for bin_ in bins:
         # Whether one more replica leaves enough types to choose from is looked at replica by replica.
         if bin_.option is None or not min_values.concerns(bin_.option.entry):
-            mask = candidates.eligibility.accepting(bin_.alternatives, bin_.labels)
+            mask = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
             if mask:
-                (bought if candidates.reserved and bin_.is_paid else room).append((bin_, mask))
-    base.fill_existing(room, (1 << len(base.shapes)) - 1)
+                (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, mask))
+    base.fill_existing(room, (1 << len(base.item_types)) - 1)
     base.bought = bought
 
 
-def _greedy(base: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
+def _greedy(base: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:
     """Use reserved units, then buy; where units can be used in several ways, the one after which least is bought."""
-    packing = base.fork(worth)
+    packing = base.fork(values)
     variants = [packing]
-    if candidates.reserved and packing.active:
-        variants = with_reserved(packing, candidates, worth)
+    if bin_types.reserved and packing.active:
+        variants = with_reserved(packing, bin_types, values)
     for variant in variants:
-        buy_rest(variant, candidates)
+        buy_rest(variant, bin_types)
     return min(variants, key=_quality)
 
 
 def _polished(
-    base: Packing, greedy: Packing, worth: Sequence[float], candidates: Candidates, *, is_last: bool
+    base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes, *, is_last: bool
 ) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
@@ -111,10 +113,10 @@ def _polished(
     if not base.active:
         return None
     try:
-        patterns = import_module("shared.core.solver.column_generation.restricted_master")
+        uses = import_module("shared.core.solver.column_generation.restricted_master")
     except ModuleNotFoundError:
         return None  # the plan says by its missing certificate that it was not polished
-    packing: Packing | None = patterns.combined(base, greedy, worth, candidates)
+    packing: Packing | None = uses.combined(base, greedy, values, bin_types)
     return packing
 
 

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from shared.core.solver.column_generation.knapsack_bound import most_worth
+from shared.core.solver.column_generation.knapsack_bound import most_value
 
 
 def best_content(sizes: Sequence[Sequence[int]], worth: Sequence[float], room: Sequence[int]) -> float:
@@ -32,7 +32,7 @@ def test_no_content_is_worth_more(seed: int) -> None:
     weight = rng.choice((0.0, 0.3, 0.5, 1.0))
     shares = [[weight * cpu / room[0] + (1 - weight) * memory / room[1] for cpu, memory in sizes]]
 
-    (most,) = most_worth(np.array(shares), worth)
+    (most,) = most_value(np.array(shares), worth)
 
     assert most >= best_content(sizes, worth, room) - 1e-9
 
@@ -41,11 +41,11 @@ def test_no_content_is_worth_more(seed: int) -> None:
 def test_replicas_that_just_miss_one_more_copy_are_counted_whole(copies: int) -> None:
     share = 1 / (copies + 1) + 0.002
 
-    assert most_worth(np.array([[share, 2.0]]), [1.0, 50.0]) == [pytest.approx(copies)]
-    assert most_worth(np.array([[1 / copies]]), [1.0]) == [pytest.approx(copies)]
+    assert most_value(np.array([[share, 2.0]]), [1.0, 50.0]) == [pytest.approx(copies)]
+    assert most_value(np.array([[1 / copies]]), [1.0]) == [pytest.approx(copies)]
 
 
 def test_small_replicas_fill_what_large_ones_leave() -> None:
-    (most,) = most_worth(np.array([[0.6, 0.01]]), [6.0, 0.05])
+    (most,) = most_value(np.array([[0.6, 0.01]]), [6.0, 0.05])
 
     assert most == pytest.approx(6.0 + 0.4 / 0.01 * 0.05, rel=0.01)

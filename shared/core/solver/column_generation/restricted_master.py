@@ -10,56 +10,56 @@ from math import floor
 
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.column_generation.linear_program import INFINITY, LinearProgram
-from shared.core.solver.column_generation.lower_bound import FluidPrices, fluid_prices
+from shared.core.solver.column_generation.lower_bound import RelaxationDuals, relaxation_duals
 from shared.core.solver.column_generation.pricing import Knapsacks
 from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.item_types import Candidate, Candidates
-from shared.core.solver.packing.knapsack import Contents
-from shared.core.solver.packing.packing import Packing, Trial
+from shared.core.solver.packing.item_types import BinType, BinTypes
+from shared.core.solver.packing.knapsack import Pattern
+from shared.core.solver.packing.packing import Packing, PriceBias
 from shared.core.solver.packing.reserved_units import use_reserved
-from shared.core.solver.solution.residual_capacity import Supply
+from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 _ROUNDS = 34
 _NEAR = 1.003  # times the cost in fractions: the program is as good as done
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
-_SHAPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
-_TRIALS = 8
-_PULL = 0.9
-_HOPEFUL_MAX = 4  # candidates for the same takers that are filled in each round
-_HOPEFUL = 0.85  # less than this part of its price at the prices of fractions: a candidate is left out
-_WORTH_ADDING = 1.0005
+_ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
+_REFILLS = 8
+_SMOOTHING = 0.9
+_PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
+_PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
+_REDUCED_COST_RATIO = 1.0005
 _ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
-_FINISHING = (Trial(0.3),)
+_FINISHING = (PriceBias(0.3),)
 _NODES_MAX = 100
 _DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
-_DIVING_TRIALS = 2
+_DIVING_REFILLS = 2
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 _UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
-class _Columns:
-    """The program. Rows: demand by shape, units by reservation, limits by pool and resource. Columns: patterns."""
+class _RestrictedMaster:
+    """The program. Rows: demand by item, units by reservation, limits by pool and resource. Columns: patterns."""
 
     def __init__(self, base: Packing) -> None:
         rows = [(float(count), INFINITY) for count in base.left]
         self._row_of: dict[tuple[str, str], int] = {}
-        for name, most in _limits(base.supply):
+        for name, most in _limits(base.residual):
             self._row_of[name] = len(rows)
             rows.append((-INFINITY, most))
         self.bounds = rows
         self.program = LinearProgram(rows, solver="simplex")
-        self.patterns: list[tuple[Candidate, Contents]] = []
-        self._seen: set[tuple[int, Contents]] = set()
+        self.patterns: list[tuple[BinType, Pattern]] = []
+        self._seen: set[tuple[int, Pattern]] = set()
         for index in range(len(base.left)):
             self.program.add(_UNPLACED, [(index, 1.0)])
         self._first = len(base.left)
 
-    def uses(self, candidate: Candidate) -> list[tuple[int, float]]:
-        """Return the rows, beside demand, in which a node of the candidate counts, with how much."""
-        option = candidate.option
+    def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:
+        """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
+        option = bin_type.option
         found = []
         if option.reservation is not None:
             found.append((self._row_of["", option.reservation.id], 1.0))
@@ -70,222 +70,233 @@ class _Columns:
                     found.append((row, float(needed)))
         return found
 
-    def add(self, candidate: Candidate, content: Contents) -> bool:
+    def add(self, bin_type: BinType, pattern: Pattern) -> bool:
         """Add a pattern; False when it is known."""
-        key = (candidate.option.index, content)
+        key = (bin_type.option.index, pattern)
         if key in self._seen:
             return False
         self._seen.add(key)
-        entries = [(index, float(count)) for index, count in content]
-        self.program.add(candidate.price, [*entries, *self.uses(candidate)])
-        self.patterns.append((candidate, content))
+        entries = [(index, float(count)) for index, count in pattern]
+        self.program.add(bin_type.price, [*entries, *self.row_entries(bin_type)])
+        self.patterns.append((bin_type, pattern))
         return True
 
     def counts(self) -> list[float]:
         """Return how often each pattern is used in the last solution."""
         return self.program.values()[self._first :]
 
-    def between(self, duals: Sequence[float], fluid: FluidPrices, pull: float) -> list[float]:
+    def smoothed(self, duals: Sequence[float], relaxation: RelaxationDuals, smoothing: float) -> list[float]:
         """Return prices between the program's and those of buying in fractions."""
-        other = [*fluid.worths, *([0.0] * (len(duals) - len(fluid.worths)))]
+        other = [*relaxation.item_values, *([0.0] * (len(duals) - len(relaxation.item_values)))]
         for (pool, name), row in self._row_of.items():
             if not pool:
-                other[row] = -fluid.rents.get(name, 0.0)
-        return [pull * far + (1 - pull) * near for far, near in zip(other, duals, strict=True)]
+                other[row] = -relaxation.dual_prices.get(name, 0.0)
+        return [smoothing * far + (1 - smoothing) * near for far, near in zip(other, duals, strict=True)]
 
     def keep(self, packing: Packing) -> None:
         """Go on with what the packing has left."""
         for index, left in enumerate(packing.left):
             self.program.rebound(index, float(left), INFINITY)
-        for name, most in _limits(packing.supply):
+        for name, most in _limits(packing.residual):
             self.program.rebound(self._row_of[name], -INFINITY, most)
 
 
-def _limits(supply: Supply) -> Iterable[tuple[tuple[str, str], float]]:
+def _limits(residual: ResidualCapacity) -> Iterable[tuple[tuple[str, str], float]]:
     """Yield what bounds nodes: units (of no pool), then limits (by pool and resource)."""
-    for identity, units in supply.units.items():
+    for identity, units in residual.units.items():
         yield ("", identity), float(max(0, units))
-    for pool, limits in supply.limits.items():
+    for pool, limits in residual.limits.items():
         for name, left in limits.items():
             yield (pool, name), float(max(0, left))
 
 
-class _Pricing:
+class _PricingProblem:
     """Finds patterns that a program's prices make worthwhile."""
 
-    def __init__(self, columns: _Columns, base: Packing, candidates: Sequence[Candidate]) -> None:
-        self._columns = columns
+    def __init__(self, master: _RestrictedMaster, base: Packing, bin_types: Sequence[BinType]) -> None:
+        self._master = master
         self._floor_percent, self._buyable = base.floor_percent, base.buyable
-        self._candidates = candidates
-        self._knapsacks = Knapsacks(base.shapes, self._candidates)
-        self._uses = [columns.uses(candidate) for candidate in self._candidates]
+        self._bin_types = bin_types
+        self._knapsacks = Knapsacks(base.item_types, self._bin_types)
+        self._row_entries = [master.row_entries(bin_type) for bin_type in self._bin_types]
         self._round = 0
 
-    def add(self, duals: Sequence[float], steady: Sequence[float], left: Sequence[int], trials: int) -> int:
+    def add(self, duals: Sequence[float], smoothed_duals: Sequence[float], left: Sequence[int], refills: int) -> int:
         """Add patterns good at steady prices and worthwhile at the program's; return how many were new.
 
         None is larger than what is left.
         """
-        costs, worth = self._costs(duals), duals[: len(left)]
+        costs, values = self._costs(duals), duals[: len(left)]
         found = [
-            (costs[row] / value, row, content)
-            for row, content in self._knapsacks.fill(
-                [max(0.0, dual) for dual in steady[: len(left)]], self._costs(steady), left, self._round, trials
+            (costs[row] / value, row, pattern)
+            for row, pattern in self._knapsacks.fill(
+                [max(0.0, dual) for dual in smoothed_duals[: len(left)]],
+                self._costs(smoothed_duals),
+                left,
+                self._round,
+                refills,
             )
-            if (value := sum(worth[index] * count for index, count in content)) > costs[row] * _WORTH_ADDING
-            and self._is_allowed(row, content)
+            if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
+            and self._is_allowed(row, pattern)
         ]
         self._round += 1
         found.sort()
-        return sum(self._columns.add(self._candidates[row], content) for _, row, content in found[:_ADDED_MAX])
+        return sum(self._master.add(self._bin_types[row], pattern) for _, row, pattern in found[:_ADDED_MAX])
 
     def _costs(self, duals: Sequence[float]) -> list[float]:
-        """Return what a node of each candidate costs, with the rent of what it uses up."""
+        """Return what a node of each bin type costs, with the dual price of what it uses up."""
         return [
-            candidate.price + sum(amount * max(0.0, -duals[row]) for row, amount in uses)
-            for candidate, uses in zip(self._candidates, self._uses, strict=True)
+            bin_type.price + sum(amount * max(0.0, -duals[row]) for row, amount in uses)
+            for bin_type, uses in zip(self._bin_types, self._row_entries, strict=True)
         ]
 
-    def _is_allowed(self, row: int, content: Contents) -> bool:
-        """Whether the policy's floor lets the content have a reserved slot."""
-        candidate = self._candidates[row]
-        if not self._floor_percent or candidate.option.reservation is None:
+    def _is_allowed(self, row: int, pattern: Pattern) -> bool:
+        """Whether the policy's floor lets the pattern have a reserved slot."""
+        bin_type = self._bin_types[row]
+        if not self._floor_percent or bin_type.option.reservation is None:
             return True
-        if not any(self._buyable >> index & 1 for index, _ in content):
+        if not any(self._buyable >> index & 1 for index, _ in pattern):
             return True
-        return self._knapsacks.share(row, content) * 100 >= self._floor_percent
+        return self._knapsacks.share(row, pattern) * 100 >= self._floor_percent
 
 
-def _promising(base: Packing, worth: Sequence[float], paid: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best few candidates of each kind of takers, by what one can hold at these worths for its price."""
-    bounds = Knapsacks(base.shapes, paid).bounds(worth)[0] if paid else ()
+def _promising(base: Packing, values: Sequence[float], paid: Sequence[BinType]) -> list[BinType]:
+    """Return the few bin types for the same items that can hold the most value for their price."""
+    bounds = Knapsacks(base.item_types, paid).bounds(values)[0] if paid else ()
     ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
-    kept: dict[tuple[int, str], list[Candidate]] = {}
+    kept: dict[tuple[int, str], list[BinType]] = {}
     for ratio, item in ratios:
-        same = kept.setdefault((item.mask, item.option.entry.pool.name), [])
-        if ratio > _HOPEFUL and len(same) < _HOPEFUL_MAX:
+        same = kept.setdefault((item.eligible, item.option.entry.pool.name), [])
+        if ratio > _PROMISING and len(same) < _PROMISING_MAX:
             same.append(item)
     return [item for same in kept.values() for item in same]
 
 
-def combined(base: Packing, greedy: Packing, worth: Sequence[float], candidates: Candidates) -> Packing | None:
-    """Return a packing from the greedy one's patterns and better ones; None with too many shapes or no solution.
+def combined(base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing | None:
+    """Return a packing from the greedy one's patterns and better ones; None with too many items or no solution.
 
     ``base`` has only existing nodes filled.
     """
-    if len(base.shapes) > _SHAPES_MAX:
+    if len(base.item_types) > _ITEM_TYPES_MAX:
         return None
-    columns = _Columns(base)
-    for pattern in greedy.patterns:
-        if pattern.candidate is not None:
-            columns.add(pattern.candidate, tuple(sorted(pattern.content.items())))
-    fluid = fluid_prices(base.shapes, base.left, candidates, base.supply)
-    promising = _promising(base, worth if fluid is None else fluid.worths, candidates.paid)
-    pricing = _Pricing(columns, base, [*promising, *candidates.reserved])
+    master = _RestrictedMaster(base)
+    for use in greedy.uses:
+        if use.bin_type is not None:
+            master.add(use.bin_type, tuple(sorted(use.pattern.items())))
+    relaxation = relaxation_duals(base.item_types, base.left, bin_types, base.residual)
+    promising = _promising(base, values if relaxation is None else relaxation.item_values, bin_types.paid)
+    pricing = _PricingProblem(master, base, [*promising, *bin_types.reserved])
     costs: list[float] = []
     for number in range(_ROUNDS + 1):
-        if not columns.program.solve():
+        if not master.program.solve():
             return None
-        costs.append(columns.program.objective())
-        if number == _ROUNDS or base.expired() or is_done(costs, fluid):
+        costs.append(master.program.objective())
+        if number == _ROUNDS or base.expired() or is_done(costs, relaxation):
             break
-        duals = columns.program.duals()
+        duals = master.program.duals()
         # The program's prices jump from round to round; those of buying in fractions are nearly right.
-        pull = _PULL * (1 - number / _ROUNDS)
-        steady = duals if fluid is None else columns.between(duals, fluid, pull)
-        if not pricing.add(duals, steady, base.left, _TRIALS) and not pricing.add(duals, duals, base.left, _TRIALS):
+        smoothing = _SMOOTHING * (1 - number / _ROUNDS)
+        smoothed_duals = duals if relaxation is None else master.smoothed(duals, relaxation, smoothing)
+        if not pricing.add(duals, smoothed_duals, base.left, _REFILLS) and not pricing.add(
+            duals, duals, base.left, _REFILLS
+        ):
             break
-    return _rounded(columns, pricing, base, worth, candidates)
+    return _rounded(master, pricing, base, values, bin_types)
 
 
-def is_done(costs: Sequence[float], fluid: FluidPrices | None) -> bool:
+def is_done(costs: Sequence[float], relaxation: RelaxationDuals | None) -> bool:
     """Whether more rounds would gain nothing to speak of; ``costs`` are those of the program so far."""
-    if fluid is not None and costs[-1] <= _NEAR * fluid.cost:
+    if relaxation is not None and costs[-1] <= _NEAR * relaxation.cost:
         return True
     return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
 
 
 def _rounded(
-    columns: _Columns, pricing: _Pricing, base: Packing, worth: Sequence[float], candidates: Candidates
+    master: _RestrictedMaster, pricing: _PricingProblem, base: Packing, values: Sequence[float], bin_types: BinTypes
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
-    packing = base.fork(worth)
-    _fix_dear(columns, packing, columns.program.duals())
+    packing = base.fork(values)
+    _fix_accelerated(master, packing, master.program.duals())
     best: Packing | None = None
     worse = 0
     for dive in range(_DIVES):
-        columns.keep(packing)
-        if not packing.active or packing.expired() or worse == _WORSE_MAX or not columns.program.solve():
+        master.keep(packing)
+        if not packing.active or packing.expired() or worse == _WORSE_MAX or not master.program.solve():
             break
-        duals = columns.program.duals()
-        if pricing.add(duals, duals, packing.left, _DIVING_TRIALS) and not columns.program.solve():
+        duals = master.program.duals()
+        if pricing.add(duals, duals, packing.left, _DIVING_REFILLS) and not master.program.solve():
             break
-        _fix(columns, packing)
+        _fix(master, packing)
         if dive >= _FINISHED_FROM:
-            finished = _finished(packing, worth, candidates)
+            finished = _finished(packing, values, bin_types)
             is_better = best is None or _quality(finished) < _quality(best)
             best, worse = (finished, 0) if is_better else (best, worse + 1)
-    return best or _finished(packing, worth, candidates)
+    return best or _finished(packing, values, bin_types)
 
 
 def _quality(packing: Packing) -> tuple[int, float]:
     return (sum(packing.left), packing.cost())
 
 
-def _finished(packing: Packing, worth: Sequence[float], candidates: Candidates) -> Packing:
+def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:
     """Return a copy in which the rest is packed greedily."""
-    packing = packing.fork(worth)
-    packing.top_up((1 << len(packing.shapes)) - 1)
-    if candidates.reserved and packing.active:
-        packing = use_reserved(packing, candidates.reserved, worth, _FINISHING)
-    buy_rest(packing, candidates)
+    packing = packing.fork(values)
+    packing.top_up((1 << len(packing.item_types)) - 1)
+    if bin_types.reserved and packing.active:
+        packing = use_reserved(packing, bin_types.reserved, values, _FINISHING)
+    buy_rest(packing, bin_types)
     return packing
 
 
-def _fix_dear(columns: _Columns, packing: Packing, duals: Sequence[float]) -> None:
+def _fix_accelerated(master: _RestrictedMaster, packing: Packing, duals: Sequence[float]) -> None:
     """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most.
 
     A program of its own, of accelerated work only; other work on such nodes counts at its price.
     """
-    special = packing.filler.is_special
-    dear = [item for item in columns.patterns if any(special[index] for index, _ in item[1])]
-    if not dear or packing.expired():
+    special = packing.knapsack.is_special
+    accelerated = [item for item in master.patterns if any(special[index] for index, _ in item[1])]
+    if not accelerated or packing.expired():
         return
     rows: dict[int, int] = {}
-    for candidate, content in dear:
-        for row in (*(index for index, _ in content if special[index]), *(row for row, _ in columns.uses(candidate))):
+    for bin_type, pattern in accelerated:
+        for row in (
+            *(index for index, _ in pattern if special[index]),
+            *(row for row, _ in master.row_entries(bin_type)),
+        ):
             rows.setdefault(row, len(rows))
-    program = LinearProgram([columns.bounds[row] for row in rows], solver="simplex")
-    for candidate, content in dear:
-        price = candidate.price - sum(duals[index] * count for index, count in content if not special[index])
-        entries = [(rows[index], float(count)) for index, count in content if special[index]]
-        program.add(max(0.0, price), entries + [(rows[row], amount) for row, amount in columns.uses(candidate)])
+    program = LinearProgram([master.bounds[row] for row in rows], solver="simplex")
+    for bin_type, pattern in accelerated:
+        price = bin_type.price - sum(duals[index] * count for index, count in pattern if not special[index])
+        entries = [(rows[index], float(count)) for index, count in pattern if special[index]]
+        program.add(max(0.0, price), entries + [(rows[row], amount) for row, amount in master.row_entries(bin_type)])
     for row, place in rows.items():
         if row < len(special):
             program.add(_UNPLACED, [(place, 1.0)])
-    program.make_integer(range(len(dear)), _NODES_MAX)
+    program.make_integer(range(len(accelerated)), _NODES_MAX)
     program.solve()
-    for count, (candidate, content) in zip(program.values() if program.has_solution() else (), dear, strict=False):
+    for count, (bin_type, pattern) in zip(
+        program.values() if program.has_solution() else (), accelerated, strict=False
+    ):
         for _ in range(round(count)):
-            if not packing.repeat(candidate, content, 1):
-                packing.repeat_in_part(candidate, content)
+            if not packing.repeat(bin_type, pattern, 1):
+                packing.repeat_in_part(bin_type, pattern)
 
 
-def _fix(columns: _Columns, packing: Packing) -> None:
+def _fix(master: _RestrictedMaster, packing: Packing) -> None:
     """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
-    counts = columns.counts()
+    counts = master.counts()
     parts = []
     for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
         if counts[position] <= _WHOLE:
             break
         wanted = floor(counts[position] + _WHOLE)
         if wanted:
-            packing.repeat(*columns.patterns[position], wanted)
+            packing.repeat(*master.patterns[position], wanted)
         parts.append((wanted - counts[position], position))
     parts.sort()
     for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
-        candidate, content = columns.patterns[position]
-        # A reserved unit costs nothing more, so part of a content is worth a whole one; other nodes must be full.
-        if not packing.repeat(candidate, content, 1) and candidate.option.reservation is not None:
-            packing.repeat_in_part(candidate, content)
+        bin_type, pattern = master.patterns[position]
+        # A reserved unit costs nothing more, so part of a pattern is worth a whole one; other nodes must be full.
+        if not packing.repeat(bin_type, pattern, 1) and bin_type.option.reservation is not None:
+            packing.repeat_in_part(bin_type, pattern)

@@ -6,10 +6,10 @@ spot offering is then dearer than a small on-demand one.
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.solver.solution.alternatives import Alternatives
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 
-def replace_dear_spot(state: State) -> None:
+def replace_dear_spot(state: PartialPlan) -> None:
     """Buy the cheapest on-demand offering instead, where there is one that costs less and holds the same."""
     alternatives: Alternatives | None = None
     for bin_ in state.bins:

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.candidates import Choices, Places
-from shared.core.solver.solution.domain_assignment import Lot
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.candidates import Candidates, Places
+from shared.core.solver.solution.domain_assignment import DomainBatch
+from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
-class Tactic:
+class Strategy:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
     ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money; ``is_roomy``: as if others came to
@@ -35,7 +35,7 @@ class Tactic:
     order: str = "dearest"
 
 
-Admits = Callable[[Bin | Option], bool]
+Admits = Callable[[Bin | LaunchOption], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +47,21 @@ class Scope:
     """
 
     admits: Admits | None = None
-    is_dealt: bool = False
+    is_assigned: bool = False
     is_free: bool = False
 
 
 ANYWHERE = Scope()
 
 
-class Placer:
+class Insertion:
     """Places groups into a state."""
 
-    def __init__(self, state: State, choices: Choices, tactic: Tactic = Tactic()) -> None:
+    def __init__(self, state: PartialPlan, candidates: Candidates, strategy: Strategy = Strategy()) -> None:
         self.state = state
-        self.choices = choices
-        self.tactic = tactic
-        self._min_values = choices.min_values
+        self.candidates = candidates
+        self.strategy = strategy
+        self._min_values = candidates.min_values
         self._keeps_floor = True
         self._open_now: tuple[int, bytearray] = (-1, bytearray())  # as of which change of the supply
 
@@ -72,14 +72,14 @@ class Placer:
                 return
             self.place_at(group, level, scope)
 
-    def place_lot(self, lot: Lot) -> None:
-        """Place what is left of a lot within its domain, or else leave it."""
+    def place_batch(self, batch: DomainBatch) -> None:
+        """Place what is left of a batch within its domain, or else leave it."""
 
-        def admits(place: Bin | Option) -> bool:
+        def admits(place: Bin | LaunchOption) -> bool:
             labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
-            return lot.pin is None or labels.get(lot.pin[0]) == lot.pin[1]
+            return batch.pin is None or labels.get(batch.pin[0]) == batch.pin[1]
 
-        self.place_at(lot.group, lot.level, Scope(admits, is_dealt=True), lot.count)
+        self.place_at(batch.group, batch.level, Scope(admits, is_assigned=True), batch.count)
 
     def place_at(self, group: Group, level: int, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> None:
         """Place up to ``most`` replicas with the preferences of one level."""
@@ -98,14 +98,14 @@ class Placer:
         """Fill what room there is; return the nodes with room that must wait until reserved units are in use."""
         waiting: list[Bin] = []
         remaining = self.state.remaining
-        wishes, (cpu, memory) = group.alternatives[level], group.request[:2]
-        has_units_first = bool(self.choices.reserved) and not (scope.is_free or self._is_frugal)
+        requirement_sets, (cpu, memory) = group.requirement_sets[level], group.request[:2]
+        has_units_first = bool(self.candidates.reserved) and not (scope.is_free or self._is_frugal)
         for bin_ in list(self.state.bins):
             if remaining[group.index] <= stop_at:
                 break
             # The cheap questions first: most nodes are full.
             has_room = bin_.free[0] >= cpu and bin_.free[1] >= memory
-            if has_room and bin_.alternatives & wishes and self.is_open(bin_, group, scope):
+            if has_room and bin_.requirement_sets & requirement_sets and self.is_open(bin_, group, scope):
                 if has_units_first and bin_.is_paid:
                     waiting.append(bin_)
                 else:
@@ -129,17 +129,17 @@ class Placer:
 
     def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, scope: Scope) -> None:
         """Put as many as possible on the nodes of one bin."""
-        state, is_dealt = self.state, scope.is_dealt
+        state, is_assigned = self.state, scope.is_assigned
         while (wanted := state.remaining[group.index] - stop_at) > 0:
-            room = min(wanted, state.room(bin_, group, level, is_dealt=is_dealt))
+            room = min(wanted, state.room(bin_, group, level, is_assigned=is_assigned))
             room = self.with_choice(bin_, group, level, room)
             if room == 0:
                 return
-            nodes = min(bin_.count, wanted // room) if is_dealt or self._is_by_host(group, level) else 1
+            nodes = min(bin_.count, wanted // room) if is_assigned or self._is_by_host(group, level) else 1
             rest = bin_.count - nodes
             target = bin_ if rest == 0 else state.split_bin(bin_, nodes)
             state.place(target, group, room, level)
-            if rest == 0 and self.state.room(bin_, group, level, is_dealt=is_dealt) == 0:
+            if rest == 0 and self.state.room(bin_, group, level, is_assigned=is_assigned) == 0:
                 return
 
     def with_choice(self, bin_: Bin, group: Group, level: int, room: int) -> int:
@@ -155,14 +155,16 @@ class Placer:
             room //= 2
         return 0
 
-    def leaves_choice(self, option: Option, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+    def leaves_choice(self, option: LaunchOption, load: Sequence[int], levels: Mapping[int, int]) -> bool:
         """Whether a node with this load of these groups (by relaxation level) can be enough kinds of types."""
         if not self._min_values.concerns(option.entry):
             return True
         groups = [(self.state.groups[index], level) for index, level in levels.items()]
-        wishes = sorted({group.alternatives[level] for group, level in groups})
+        requirement_sets = sorted({group.requirement_sets[level] for group, level in groups})
         keys = sorted({key for group, level in groups for key in self.state.keys_of(group, level)})
-        return self._min_values.holds(option, load, wishes, tuple((key, self.state.label(option, key)) for key in keys))
+        return self._min_values.holds(
+            option, load, requirement_sets, tuple((key, self.state.label(option, key)) for key in keys)
+        )
 
     def _is_by_host(self, group: Group, level: int) -> bool:
         """Whether equal nodes can be filled at once, without looking at topology again in between."""
@@ -174,37 +176,37 @@ class Placer:
     def _open_one(self, group: Group, level: int, scope: Scope, stop_at: int) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""
         wanted = self.state.remaining[group.index] - stop_at
-        best: tuple[OrderKey, Option, int] | None = None
+        best: tuple[OrderKey, LaunchOption, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
-        for places in self.choices.alike(group, level, only_reserved=scope.is_free):
+        for places in self.candidates.by_class(group, level, only_reserved=scope.is_free):
             if places[0][0].reservation is None and self._is_settled(best):
                 break  # reserved ones come first, and go first
             if scope.admits is None or scope.admits(places[0][0]):
-                room, crowding = self._fresh_room(places[0][0], group, level, rooms, scope.is_dealt)
+                room, crowding = self._fresh_room(places[0][0], group, level, rooms, scope.is_assigned)
                 found = self._best_of(places, group, level, min(wanted, room), crowding)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = found
         if best is None:
             return False
         _, option, copies = best
-        nodes = wanted // copies if scope.is_dealt or self._is_by_host(group, level) else 1
+        nodes = wanted // copies if scope.is_assigned or self._is_by_host(group, level) else 1
         nodes = min(nodes, self._nodes_left(option, group))
         opened = self.state.open_bin(option, nodes)
         self.state.place(opened, group, copies, level)
         return True
 
-    def _is_settled(self, best: tuple[OrderKey, Option, int] | None) -> bool:
+    def _is_settled(self, best: tuple[OrderKey, LaunchOption, int] | None) -> bool:
         return best is not None and best[1].reservation is not None and not self._is_frugal
 
     @property
     def _is_frugal(self) -> bool:
-        return self.tactic.is_frugal and bool(self.state.supply.limits)
+        return self.strategy.is_frugal and bool(self.state.residual.limits)
 
     def _best_of(
         self, places: Places, group: Group, level: int, most: int, crowding: int
-    ) -> tuple[OrderKey, Option, int] | None:
+    ) -> tuple[OrderKey, LaunchOption, int] | None:
         """Return the best of options of one kind, of which a fresh node takes up to ``most`` replicas."""
-        best: tuple[OrderKey, Option, int] | None = None
+        best: tuple[OrderKey, LaunchOption, int] | None = None
         is_open, held, is_frugal = self._is_open_now(), 0, self._is_frugal
         for option, fitting in places if most else ():
             # From cheap to dear: what holds no more than a cheaper one is no better.
@@ -216,7 +218,7 @@ class Placer:
             key = self._key(option, group, copies, crowding)
             if is_frugal:
                 # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
-                hoped = fitting if self.tactic.is_roomy else copies
+                hoped = fitting if self.strategy.is_roomy else copies
                 key = (self._limited_use(option, hoped), -hoped, *key)
             if best is None or key < best[0]:
                 best = (key, option, copies)
@@ -225,7 +227,7 @@ class Placer:
                 break
         return best
 
-    def copies(self, option: Option, group: Group, level: int, copies: int) -> int:
+    def copies(self, option: LaunchOption, group: Group, level: int, copies: int) -> int:
         """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
         if self._nodes_left(option, group) == 0:
             return 0
@@ -235,27 +237,19 @@ class Placer:
         return 0 if copies and self._is_below_floor(option, group, level, copies) else copies
 
     def _is_open_now(self) -> bytearray:
-        changes = self.state.supply.changes
+        changes = self.state.residual.changes
         if self._open_now[0] != changes:
-            self._open_now = (changes, self.choices.open_now(self.state.supply))
+            self._open_now = (changes, self.candidates.open_now(self.state.residual))
         return self._open_now[1]
 
-    def dearness(self, group: Group) -> float:
-        """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
-        return self.choices.dearness(group)
-
-    def candidates(self, group: Group, level: int) -> Places:
-        """Return the options that could hold one replica, and how many."""
-        return self.choices.candidates(group, level)
-
     def _fresh_room(
-        self, option: Option, group: Group, level: int, rooms: dict[object, tuple[int, int]], is_dealt: bool
+        self, option: LaunchOption, group: Group, level: int, rooms: dict[object, tuple[int, int]], is_assigned: bool
     ) -> tuple[int, int]:
         """Return topology's room on a fresh node and how crowded its domains are; one computation per domain."""
         constraints = group.constraints[level]
         if not group.matching and constraints.is_free:
             return UNLIMITED, 0
-        if is_dealt:
+        if is_assigned:
             return self.state.host_room(group, constraints, None), 0
         labels = self.state.labels_of(option)
         domains = tuple(labels.get(counts.topology_key) for counts in self.state.ledger.by_term.values())
@@ -272,13 +266,13 @@ class Placer:
             known = rooms[domains] = (room, crowding)
         return known
 
-    def _is_below_floor(self, option: Option, group: Group, level: int, copies: int) -> bool:
+    def _is_below_floor(self, option: LaunchOption, group: Group, level: int, copies: int) -> bool:
         """Whether a policy floor keeps so little work off the reserved slot, when it can be bought elsewhere."""
         if not self._keeps_floor or option.reservation is None:
             return False
         if self._fills(option, [asked * copies for asked in group.request]):
             return False
-        return any(other.reservation is None for other, _ in self.candidates(group, level))
+        return any(other.reservation is None for other, _ in self.candidates.of(group, level))
 
     @contextmanager
     def below_floor(self) -> Iterator[None]:
@@ -287,18 +281,18 @@ class Placer:
         yield
         self._keeps_floor = True
 
-    def _fills(self, option: Option, load: Sequence[int]) -> bool:
+    def _fills(self, option: LaunchOption, load: Sequence[int]) -> bool:
         """Whether the load is as much of a reserved slot as the policy's floor asks for."""
-        floor = self.state.market.policy.reserved_floor_percent
+        floor = self.state.catalogue.policy.reserved_floor_percent
         shares = (100 * used // whole for used, whole in zip(load, option.allocatable, strict=True) if whole)
         return not floor or max(shares, default=0) >= floor
 
-    def free_units(self, load: Sequence[int]) -> list[Option]:
+    def free_units(self, load: Sequence[int]) -> list[LaunchOption]:
         """Return the reserved options with units left of which one holds the load, smallest first."""
-        units = self.state.supply.units
+        units = self.state.residual.units
         found = [
             option
-            for option in self.choices.reserved
+            for option in self.candidates.reserved
             if option.reservation is not None
             and units[option.reservation.id] > 0
             and all(used <= whole for used, whole in zip(load, option.allocatable, strict=True))
@@ -306,27 +300,27 @@ class Placer:
         ]
         return sorted(found, key=lambda option: (option.price, option.index))
 
-    def _nodes_left(self, option: Option, group: Group) -> int:
-        left = self.state.supply.nodes_left(option)
+    def _nodes_left(self, option: LaunchOption, group: Group) -> int:
+        left = self.state.residual.nodes_left(option)
         cap = group.workload.max_price_micro_usd_per_hour
         if cap is not None and option.price > 0:
             left = min(left, max(0, self.state.budget_left(group)) // option.price)
         return left
 
-    def _limited_use(self, option: Option, copies: int) -> float:
+    def _limited_use(self, option: LaunchOption, copies: int) -> float:
         """Return what a replica takes of the pool's limits, as far as they go."""
-        limits = self.state.supply.limits.get(option.entry.pool.name, {})
+        limits = self.state.residual.limits.get(option.entry.pool.name, {})
         used = [
             (1 if name == NODES else option.instance_type.capacity[name]) / max(1, left)
             for name, left in limits.items()
         ]
         return max(used, default=0.0) / copies
 
-    def _key(self, option: Option, group: Group, copies: int, crowding: int) -> OrderKey:
+    def _key(self, option: LaunchOption, group: Group, copies: int, crowding: int) -> OrderKey:
         if option.reservation is None:
-            key: OrderKey = (1, *paid_key(option, self.choices.overhead, copies, crowding))
+            key: OrderKey = (1, *paid_key(option, self.candidates.overhead, copies, crowding))
         else:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
-            units = self.state.supply.units[option.reservation.id]
-            key = (0, *reserved_key(option, self.choices.flexibility[option.alternatives], units, tiny=tiny))
+            units = self.state.residual.units[option.reservation.id]
+            key = (0, *reserved_key(option, self.candidates.flexibility[option.requirement_sets], units, tiny=tiny))
         return key

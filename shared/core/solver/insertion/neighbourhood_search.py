@@ -1,8 +1,9 @@
 """Taking a few nodes apart and packing them anew, so that who is left over finds a place: a bounded, exact search.
 
-The tactics never take anything back, so a replica may stay over although an exchange between two nodes would make room.
+The strategies never take anything back, so a replica may stay over although an exchange between two nodes would make
+room. Large neighbourhood search (Shaw 1998; Pisinger and Ropke 2010) destroys a part of the solution and repairs it.
 Here it goes first, then everybody from one node, from two, three, or (in a small world) from all, each to any node with
-room or to a new one. Nobody who had a place loses it. Effort is counted in looks, never in time.
+room or to a new one. Nobody who had a place loses it. Effort is counted in evaluations, never in time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -11,19 +12,19 @@ from itertools import chain, combinations
 from operator import attrgetter
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.insertion.insert import ANYWHERE, Placer
+from shared.core.solver.insertion.insert import ANYWHERE, Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.priority_inversion import has_inversion
 
-# One look is one replica tried on one place, some 15 microseconds.
-_LOOKS_MAX = 10_000
-_LOOKS_A_TRIAL = 300
-_OPTIONS_A_LOOK = 200  # finding out which options are open costs time too
+# One evaluation is one replica tried on one place, some 15 microseconds.
+_EVALUATIONS_MAX = 10_000
+_EVALUATIONS_A_TRIAL = 300
+_OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
 _NODES_A_TRIAL = 3
-# With so few replicas all nodes may be taken apart at once, without a bound on looks but the one above.
+# With so few replicas all nodes may be taken apart at once, without a bound on evaluations but the one above.
 _REPLICAS_OF_A_SMALL_WORLD = 12
 
 _Pins = tuple[tuple[str, str | None], ...]
@@ -57,19 +58,19 @@ class _Trial:
     """Replicas that look for a place, what they were given so far, and what is known not to lead anywhere."""
 
     replicas: Sequence[_Replica]
-    looks: int
+    evaluations: int
     is_open: bytearray  # by option index, whether there was a unit, and limits left one, when the trial began
-    options: dict[int, list[Option]] = field(default_factory=dict)  # by group, what is open to it
+    options: dict[int, list[LaunchOption]] = field(default_factory=dict)  # by group, what is open to it
     nodes: list[Bin] = field(default_factory=list)
     seen: set[object] = field(default_factory=set)
 
 
-class Exchange:
+class NeighbourhoodSearch:
     """Makes places for what is left over."""
 
-    def __init__(self, placer: Placer) -> None:
-        self._placer, self._state = placer, placer.state
-        self._looks = _LOOKS_MAX
+    def __init__(self, insertion: Insertion) -> None:
+        self._insertion, self._state = insertion, insertion.state
+        self._evaluations = _EVALUATIONS_MAX
         self._near = 0  # a mask of the terms that somebody wants to be near to
         for group in self._state.groups:
             for constraints in group.constraints:
@@ -83,45 +84,45 @@ class Exchange:
             found = False
             waiting = [group for group in groups if remaining[group.index]]
             for tried, group in enumerate(waiting):
-                share = self._looks // (len(waiting) - tried)
+                share = self._evaluations // (len(waiting) - tried)
                 while remaining[group.index] and self._make_place(group, share):
                     found = True
 
-    def _make_place(self, group: Group, looks_max: int) -> bool:
+    def _make_place(self, group: Group, evaluations_max: int) -> bool:
         """Place one replica of the group, or all of a gang."""
         state, remaining = self._state, self._state.remaining[group.index]
         wanted = [_Replica(group, is_new=True)] * (remaining if group.workload.gang is not None else 1)
-        looks_left = max(0, self._looks - looks_max)
-        for nodes, looks in self._neighbourhoods():
-            if self._looks <= looks_left or state.is_out_of_time(group):
+        evaluations_left = max(0, self._evaluations - evaluations_max)
+        for nodes, evaluations in self._neighbourhoods():
+            if self._evaluations <= evaluations_left or state.is_out_of_time(group):
                 return False
             mark = state.mark()
-            if any(self._fits(replicas, looks) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
+            if any(self._fits(replicas, evaluations) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
                 return True
             state.undo(mark)
         return False
 
-    def _fits(self, replicas: Sequence[_Replica], looks: int) -> bool:
+    def _fits(self, replicas: Sequence[_Replica], evaluations: int) -> bool:
         """Place all of the replicas, or none."""
-        is_open = self._placer.choices.open_now(self._state.supply)
-        self._looks -= 1 + len(is_open) // _OPTIONS_A_LOOK
-        trial = _Trial(replicas, min(looks, self._looks), is_open)
-        self._looks -= trial.looks
+        is_open = self._insertion.candidates.open_now(self._state.residual)
+        self._evaluations -= 1 + len(is_open) // _OPTIONS_AN_EVALUATION
+        trial = _Trial(replicas, min(evaluations, self._evaluations), is_open)
+        self._evaluations -= trial.evaluations
         is_placed = self._settle(trial)
-        self._looks += trial.looks
+        self._evaluations += trial.evaluations
         return is_placed
 
-    def _options(self, trial: _Trial, group: Group) -> list[Option]:
+    def _options(self, trial: _Trial, group: Group) -> list[LaunchOption]:
         """Return what could be launched for the group."""
         found = trial.options.get(group.index)
         if found is None:
-            known = self._placer.choices.undominated(group)
+            known = self._insertion.candidates.pareto_optimal(group)
             found = trial.options[group.index] = [option for option in known if trial.is_open[option.index]]
-            trial.looks -= len(known) // _OPTIONS_A_LOOK
+            trial.evaluations -= len(known) // _OPTIONS_AN_EVALUATION
         return found
 
     def _neighbourhoods(self) -> Iterator[tuple[Sequence[Bin], int]]:
-        """Yield nodes to take apart together, few first, and how many looks to spend on them."""
+        """Yield nodes to take apart together, few first, and how many evaluations to spend on them."""
         state = self._state
         loose = [bin_ for bin_ in state.bins if bin_.contents and self._is_loose(bin_)]
         each = [bin_ for bin_ in loose for _ in range(min(bin_.count, _NODES_A_TRIAL))]
@@ -131,10 +132,10 @@ class Exchange:
                 alike = tuple(map(_likeness, nodes))
                 if alike not in known:
                     known.add(alike)
-                    yield nodes, _LOOKS_A_TRIAL
+                    yield nodes, _EVALUATIONS_A_TRIAL
         placed = sum(bin_.count * sum(bin_.contents.values()) for bin_ in loose)
         if placed <= _REPLICAS_OF_A_SMALL_WORLD:
-            yield [bin_ for bin_ in loose for _ in range(bin_.count)], self._looks
+            yield [bin_ for bin_ in loose for _ in range(bin_.count)], self._evaluations
 
     def _is_loose(self, bin_: Bin) -> bool:
         """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""
@@ -186,12 +187,12 @@ class Exchange:
         state = self._state
         if len(trial.nodes) == len(trial.replicas):
             return self._keeps_rules(trial)
-        if state.market.policy.expired():
+        if state.catalogue.policy.expired():
             return False
         replica = trial.replicas[len(trial.nodes)]
-        places: list[Bin | Option] = [*state.bins, *self._options(trial, replica.group)]
+        places: list[Bin | LaunchOption] = [*state.bins, *self._options(trial, replica.group)]
         for place in places:
-            if trial.looks <= 0:
+            if trial.evaluations <= 0:
                 return False
             mark = state.mark()
             node = self._put(trial, replica, place)
@@ -206,18 +207,18 @@ class Exchange:
             state.undo(mark)
         return False
 
-    def _put(self, trial: _Trial, replica: _Replica, place: Bin | Option) -> Bin | None:
+    def _put(self, trial: _Trial, replica: _Replica, place: Bin | LaunchOption) -> Bin | None:
         """Put one replica on a node or on a new node, with as few preferences given up as that takes."""
         state, group = self._state, replica.group
-        if not place.alternatives & group.alternatives[-1]:
+        if not place.requirement_sets & group.requirement_sets[-1]:
             return None
-        if isinstance(place, Option):
-            if state.supply.nodes_left(place) < 1:
+        if isinstance(place, LaunchOption):
+            if state.residual.nodes_left(place) < 1:
                 return None
         elif place.free[0] < group.request[0] or place.free[1] < group.request[1]:
             return None
-        trial.looks -= 1
-        labels = state.labels_of(place) if isinstance(place, Option) else place.labels
+        trial.evaluations -= 1
+        labels = state.labels_of(place) if isinstance(place, LaunchOption) else place.labels
         if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
             return None
         for level in range(len(group.levels)):
@@ -227,20 +228,20 @@ class Exchange:
                 return node
         return None
 
-    def _node(self, group: Group, level: int, place: Bin | Option) -> Bin | None:
+    def _node(self, group: Group, level: int, place: Bin | LaunchOption) -> Bin | None:
         """Return a node of the place that takes a replica at this level of relaxation, or None."""
         state = self._state
-        if isinstance(place, Option):
-            if not self._placer.copies(place, group, level, 1):
+        if isinstance(place, LaunchOption):
+            if not self._insertion.copies(place, group, level, 1):
                 return None
             place = state.open_bin(place, 1)
             if state.room(place, group, level):
                 return place
             state.close_bin(place)
             return None
-        if not self._placer.is_open(place, group, ANYWHERE) or not state.room(place, group, level):
+        if not self._insertion.is_open(place, group, ANYWHERE) or not state.room(place, group, level):
             return None
-        return state.split_bin(place, 1) if self._placer.with_choice(place, group, level, 1) else None
+        return state.split_bin(place, 1) if self._insertion.with_choice(place, group, level, 1) else None
 
     def _home(self, group: Group) -> _Pins:
         """Return the domain that a gang is in already, if it must be in one."""
@@ -260,7 +261,7 @@ class Exchange:
         if len({group.priority for group in self._state.groups}) < 2:
             return True
         # What will be done without in the end may hand a unit to the less important.
-        empty_paid_nodes(self._placer)
+        empty_paid_nodes(self._insertion)
         moved = {replica.group.index for replica in trial.replicas if replica.is_served}
         return not has_inversion(self._state, moved)
 

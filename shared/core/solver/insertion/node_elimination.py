@@ -9,34 +9,34 @@ from collections.abc import Set
 from functools import partial
 from operator import is_
 
-from shared.core.solver.insertion.insert import Placer, Scope
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.insertion.insert import Insertion, Scope
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
-# Trials look at every node, so their number is bounded by work, not by share; 20,000 looks take some 50 ms.
-_LOOKS_MAX = 20_000
+# Trials look at every node, so their number is bounded by work, not by share; 20,000 evaluations take some 50 ms.
+_EVALUATIONS_MAX = 20_000
 _TRIALS_MIN = 8
 
 
-def empty_paid_nodes(placer: Placer) -> None:
+def empty_paid_nodes(insertion: Insertion) -> None:
     """Do without paid nodes whose replicas fit elsewhere, the emptiest first."""
     # Under a floor a node that took others in may fill a unit that it was too little for before. What is done without
     # under a limit may leave enough of it for a free unit.
-    may_gain = placer.state.market.policy.reserved_floor_percent or placer.state.supply.limits
-    while _empty_some(placer) and may_gain:
+    may_gain = insertion.state.catalogue.policy.reserved_floor_percent or insertion.state.residual.limits
+    while _empty_some(insertion) and may_gain:
         pass
 
 
-def _empty_some(placer: Placer) -> bool:
+def _empty_some(insertion: Insertion) -> bool:
     """Try each node once; return whether one could be emptied."""
-    state, found = placer.state, False
+    state, found = insertion.state, False
     paid = [bin_ for bin_ in state.bins if bin_.is_paid]
-    trials = max(_TRIALS_MIN, _LOOKS_MAX // max(1, len(state.bins)))
+    trials = max(_TRIALS_MIN, _EVALUATIONS_MAX // max(1, len(state.bins)))
     for bin_ in sorted(paid, key=lambda item: (_fullness(item), item.uid))[:trials]:
-        while bin_.contents and not state.market.policy.expired():
+        while bin_.contents and not state.catalogue.policy.expired():
             mark = state.mark()
-            if not _empty(placer, state.split_bin(bin_, 1)):
+            if not _empty(insertion, state.split_bin(bin_, 1)):
                 state.undo(mark)
                 break
             found = True
@@ -51,26 +51,26 @@ def _fullness(bin_: Bin) -> float:
     return 1 - min([free / whole for free, whole in sizes if whole], default=1.0)
 
 
-def _empty(placer: Placer, victim: Bin) -> bool:
+def _empty(insertion: Insertion, victim: Bin) -> bool:
     """Close the bin's node if its replicas fit elsewhere for nothing: where there is room, or all on one free unit."""
-    state = placer.state
+    state = insertion.state
     load = total_load(state.groups, victim.contents, len(victim.free))
-    for home in (None, *placer.free_units(load)):
+    for home in (None, *insertion.free_units(load)):
         mark = state.mark()
-        if _move(placer, victim, home):
+        if _move(insertion, victim, home):
             return True
         state.undo(mark)
     return False
 
 
-def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
-    state = placer.state
+def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
+    state = insertion.state
     groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
     # rules over domains hold again once all have moved.
     kept = [(key, victim.labels.get(key)) for key in state.counted_keys(victim)]
 
-    def admits(place: Bin | Option) -> bool:
+    def admits(place: Bin | LaunchOption) -> bool:
         labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
         for key, domain in kept:  # noqa: SIM110 # asked of thousands of nodes, and all() takes four times as long
             if labels.get(key) != domain:
@@ -80,20 +80,20 @@ def _move(placer: Placer, victim: Bin, home: Option | None) -> bool:
     for group, count, level in groups:
         state.place(victim, group, -count, level)
     state.close_bin(victim)  # what it used of limits may be used by a free unit
-    scope = Scope(admits, is_dealt=True, is_free=True)
+    scope = Scope(admits, is_assigned=True, is_free=True)
     if home is not None:
-        if not admits(home) or state.supply.nodes_left(home) < 1:
+        if not admits(home) or state.residual.nodes_left(home) < 1:
             return False
-        scope = Scope(partial(is_, state.open_bin(home, 1)), is_dealt=True, is_free=True)
+        scope = Scope(partial(is_, state.open_bin(home, 1)), is_assigned=True, is_free=True)
     for group, count, level in groups:
         before = state.remaining[group.index]
-        placer.place_at(group, level, scope, count)
+        insertion.place_at(group, level, scope, count)
         if before - state.remaining[group.index] < count:
             return False
     return True
 
 
-def take_off(state: State, groups: Set[int]) -> None:
+def take_off(state: PartialPlan, groups: Set[int]) -> None:
     """Take all replicas of the groups (by index) off their nodes, and do without planned nodes that this empties."""
     for bin_ in list(state.bins):
         for index in sorted(groups & bin_.contents.keys()):

@@ -7,28 +7,28 @@ from itertools import chain
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
-from shared.core.solver.insertion.insert import Placer
+from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.components import together
 from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 
-def spread_spot(placer: Placer, place_leftovers: Callable[[], None]) -> None:
+def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
     """Move nodes out of crowded spot pools to their next cheapest offering that has room, spot or on demand.
 
     Every move to another spot pool keeps the total; a move on demand lowers it, so the shares are looked at again.
     What cannot be moved as it is goes: its replicas are placed anew where pools have room, and wait otherwise. With
     each time that something goes the bound is lower, so this ends.
     """
-    state, policy = placer.state, placer.state.market.policy
+    state, policy = insertion.state, insertion.state.catalogue.policy
     if policy.spot_pool_share_percent >= 100:
         return
     bound: int | None = None
     while True:
-        _move_out(placer)
+        _move_out(insertion)
         replace_dear_spot(state)
         nodes = _spot_nodes(state)
         most = _most(state, nodes)
@@ -36,26 +36,26 @@ def spread_spot(placer: Placer, place_leftovers: Callable[[], None]) -> None:
             return
         bound = most if bound is None else min(most, bound - 1)
         state.commit()
-        state.supply.bound_spot(bound, nodes)
+        state.residual.bound_spot(bound, nodes)
         _do_without(state, nodes, bound)
         place_leftovers()
-        empty_paid_nodes(placer)
+        empty_paid_nodes(insertion)
 
 
-def _most(state: State, nodes: Counter[OfferingKey]) -> int:
+def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
     """Return how many nodes one pool may hold; below the least total of the policy any number."""
-    policy, total = state.market.policy, nodes.total()
+    policy, total = state.catalogue.policy, nodes.total()
     return total if total < policy.spot_share_from_nodes else -(-total * policy.spot_pool_share_percent // 100)
 
 
-def _move_out(placer: Placer) -> None:
+def _move_out(insertion: Insertion) -> None:
     """Move nodes as they are while that helps."""
-    alternatives = Alternatives(placer.state)
+    alternatives = Alternatives(insertion.state)
     while True:
-        nodes = _spot_nodes(placer.state)
-        most = _most(placer.state, nodes)
+        nodes = _spot_nodes(insertion.state)
+        most = _most(insertion.state, nodes)
         crowded = sorted((key for key, count in nodes.items() if count > most), key=_name)
-        moved = [_relieve(placer, alternatives, key, nodes, most) for key in crowded]
+        moved = [_relieve(insertion, alternatives, key, nodes, most) for key in crowded]
         if True not in moved:
             return
 
@@ -64,7 +64,7 @@ def _name(key: OfferingKey) -> tuple[str, str]:
     return (key.instance_type, key.zone)
 
 
-def _spot_nodes(state: State) -> Counter[OfferingKey]:
+def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
     nodes: Counter[OfferingKey] = Counter()
     for bin_ in state.bins:
         if bin_.option is not None and bin_.option.key.capacity_type is CapacityType.SPOT and bin_.contents:
@@ -73,19 +73,19 @@ def _spot_nodes(state: State) -> Counter[OfferingKey]:
 
 
 def _relieve(
-    placer: Placer, alternatives: Alternatives, key: OfferingKey, nodes: Counter[OfferingKey], most: int
+    insertion: Insertion, alternatives: Alternatives, key: OfferingKey, nodes: Counter[OfferingKey], most: int
 ) -> bool:
     """Move what is too much out of one pool; return whether anything moved."""
-    moved, state = False, placer.state
+    moved, state = False, insertion.state
     for bin_ in [item for item in state.bins if item.option is not None and item.option.key == key]:
         excess = nodes[key] - most
         if excess <= 0:
             break
-        target = _target(placer, alternatives, bin_, nodes, most)
+        target = _target(insertion, alternatives, bin_, nodes, most)
         if target is None:
             continue
         room = most - nodes[target.key] if target.key.capacity_type is CapacityType.SPOT else excess
-        count = min(excess, bin_.count, room, state.supply.nodes_left(target), _affordable(state, bin_, target))
+        count = min(excess, bin_.count, room, state.residual.nodes_left(target), _affordable(state, bin_, target))
         if count > 0:
             state.change_option(state.split_bin(bin_, count), target)
             nodes[key] -= count
@@ -96,23 +96,23 @@ def _relieve(
 
 
 def _target(
-    placer: Placer, alternatives: Alternatives, bin_: Bin, nodes: Counter[OfferingKey], most: int
-) -> Option | None:
+    insertion: Insertion, alternatives: Alternatives, bin_: Bin, nodes: Counter[OfferingKey], most: int
+) -> LaunchOption | None:
     """Return the cheapest other offering with room."""
     found = chain(alternatives.others(bin_, CapacityType.SPOT), alternatives.others(bin_, CapacityType.ON_DEMAND))
-    load = total_load(placer.state.groups, bin_.contents, len(bin_.free))
+    load = total_load(insertion.state.groups, bin_.contents, len(bin_.free))
     open_to = (
         option
         for option in found
         if (option.key.capacity_type is not CapacityType.SPOT or nodes[option.key] < most)
-        and _affordable(placer.state, bin_, option)
-        and placer.state.supply.nodes_left(option)
-        and placer.leaves_choice(option, load, bin_.levels)
+        and _affordable(insertion.state, bin_, option)
+        and insertion.state.residual.nodes_left(option)
+        and insertion.leaves_choice(option, load, bin_.levels)
     )
     return min(open_to, key=lambda option: (option.price, option.index), default=None)
 
 
-def _affordable(state: State, bin_: Bin, target: Option) -> int:
+def _affordable(state: PartialPlan, bin_: Bin, target: LaunchOption) -> int:
     """Return how many of the bin's nodes may become the dearer option, as far as price caps go."""
     assert bin_.option is not None
     dearer = target.price - bin_.option.price
@@ -120,14 +120,14 @@ def _affordable(state: State, bin_: Bin, target: Option) -> int:
     return min((max(0, state.budget_left(group)) // dearer for group in capped if dearer > 0), default=bin_.count)
 
 
-def _do_without(state: State, nodes: Mapping[OfferingKey, int], most: int) -> None:
+def _do_without(state: PartialPlan, nodes: Mapping[OfferingKey, int], most: int) -> None:
     """Take nodes out of crowded pools with who is on them, the lowest priority first.
 
     Who belongs together by rules over domains, or to a gang, goes as a whole: the rest alone might break the rule. No
     more go than it takes to have so few spot nodes that shares mean nothing.
     """
-    parts = together(state.groups)
-    too_many = sum(nodes.values()) - state.market.policy.spot_share_from_nodes + 1
+    components = together(state.groups)
+    too_many = sum(nodes.values()) - state.catalogue.policy.spot_share_from_nodes + 1
     dropped: set[int] = set()
     for key in sorted(nodes, key=_name):
         excess = min(nodes[key] - most, too_many)
@@ -136,25 +136,25 @@ def _do_without(state: State, nodes: Mapping[OfferingKey, int], most: int) -> No
             count = min(excess, bin_.count)
             if count <= 0:
                 break
-            dropped |= {index for found in _whole(state, bin_) for index in parts[found]}
+            dropped |= {index for found in _whole(state, bin_) for index in components[found]}
             _close(state, state.split_bin(bin_, count))
             excess, too_many = excess - count, too_many - count
     take_off(state, dropped)
 
 
-def _importance(state: State, bin_: Bin) -> tuple[int, bool, int]:
+def _importance(state: PartialPlan, bin_: Bin) -> tuple[int, bool, int]:
     """Sort nodes: those first that nobody misses much."""
     priority = max(state.groups[index].priority for index in bin_.contents)
     return priority, bool(_whole(state, bin_)), bin_.uid
 
 
-def _whole(state: State, bin_: Bin) -> list[int]:
+def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     """Return the groups on a node of which it is all or nothing."""
     levels = [(state.groups[index], level) for index, level in bin_.levels.items()]
     return [group.index for group, level in levels if group.workload.gang is not None or state.keys_of(group, level)]
 
 
-def _close(state: State, bin_: Bin) -> None:
+def _close(state: PartialPlan, bin_: Bin) -> None:
     for index, count in list(bin_.contents.items()):
         state.place(bin_, state.groups[index], -count, bin_.levels[index])
     state.close_bin(bin_)

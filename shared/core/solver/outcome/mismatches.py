@@ -11,7 +11,7 @@ from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.outcome.offering_failures import Failure
-from shared.core.solver.problem.catalogue import Entry, Market, OfferedPlace, accepts
+from shared.core.solver.problem.catalogue import Entry, OfferedPlace, OptionCatalogue, accepts
 
 OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 
@@ -19,8 +19,8 @@ OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 class Mismatches:
     """Compares work with what pools sell, whether or not it is free now."""
 
-    def __init__(self, market: Market) -> None:
-        self._market = market
+    def __init__(self, catalogue: OptionCatalogue) -> None:
+        self._catalogue = catalogue
         self._sold: dict[int, list[dict[str, str]]] = {}  # by entry: the labels of each place that it sells
 
     def of_offerings(self, entry: Entry, terms: Sequence[Requirements]) -> Failure | None:
@@ -59,8 +59,8 @@ class Mismatches:
     def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
         """Yield where and on which markets the pool sells anything, and the reservations that it selects."""
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
-        kinds = {kind.name: kind for kind in self._market.entry_types[entry.index]}
-        reserved = selected_reservations(self._market.snapshot, entry.node_class)
+        kinds = {kind.name: kind for kind in self._catalogue.entry_types[entry.index]}
+        reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
         found = [OfferedPlace.of(item) for item in reserved if item.instance_type in kinds]
         found += {
             OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)

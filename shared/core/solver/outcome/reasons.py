@@ -19,11 +19,11 @@ from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.selection import Selection, next_step_at
 from shared.core.solver.problem.vectors import copies_that_fit
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _Asked:
     """What a group asks of an offering, its size apart.
 
     ``budget`` is what maxPricePerHour leaves, in atto-USD; ``nodes`` is how many it may need at once.
@@ -37,7 +37,7 @@ class _Wishes:
 
 @dataclass(slots=True)
 class _Outlook:
-    """What speaks against the types of a pool, for all groups with the same wishes.
+    """What speaks against the types of a pool, for all groups with the same requirement sets.
 
     ``sized`` counts only for replicas that fit the type: the worst failure of each, the worst of all first; ``timed``
     is when any of a type's failures could change, the soonest first.
@@ -52,12 +52,12 @@ class _Outlook:
 class Reasons:
     """Explains what a finished state left over. Looks at every offering again, so only asked for what is unplaced."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: PartialPlan) -> None:
         self._state = state
-        self._market = state.market
+        self._catalogue = state.catalogue
         self._memo: dict[int, tuple[Failure, datetime | None]] = {}
-        self._outlooks: dict[tuple[int, _Wishes], _Outlook] = {}
-        self._mismatches = Mismatches(state.market)
+        self._outlooks: dict[tuple[int, _Asked], _Outlook] = {}
+        self._mismatches = Mismatches(state.catalogue)
 
     def explain(self, group: Group, key: str, count: int, *, out_of_time: bool = False) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
@@ -84,13 +84,13 @@ class Reasons:
 
     def _too_few_units(self, group: Group) -> str | None:
         """Say how many replicas the free reserved units hold, where a gang may have nothing but those."""
-        state, wishes = self._state, group.alternatives[-1]
-        options = [option for option in self._market.options if option.alternatives & wishes]
+        state, requirement_sets = self._state, group.requirement_sets[-1]
+        options = [option for option in self._catalogue.options if option.requirement_sets & requirement_sets]
         if group.workload.gang is None or any(option.reservation is None for option in options):
             return None
         free = {
             option.reservation.id: copies_that_fit(group.request, option.allocatable)
-            * max(0, state.supply.units.get(option.reservation.id, 0))
+            * max(0, state.residual.units.get(option.reservation.id, 0))
             for option in options
             if option.reservation is not None
         }
@@ -99,29 +99,29 @@ class Reasons:
 
     def _next_step(self, group: Group, key: str) -> datetime | None:
         since = next(pending_since for member, _, pending_since in group.members if member == key)
-        return next_step_at(group.workload, since, self._market.now)
+        return next_step_at(group.workload, since, self._catalogue.now)
 
     def _failures(self, group: Group) -> Iterator[Failure]:
-        snapshot = self._market.snapshot
+        snapshot = self._catalogue.snapshot
         if not snapshot.node_pools:
             yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
             return
-        if not self._market.entries:
+        if not self._catalogue.entries:
             yield self._no_usable_pool()
             return
         found = False
-        wishes = self._wishes(group)
-        for entry in self._market.entries:
-            for failure in self._of_entry(entry, group, wishes):
+        requirement_sets = self._requirement_sets(group)
+        for entry in self._catalogue.entries:
+            for failure in self._of_entry(entry, group, requirement_sets):
                 found = True
                 yield failure
         if not found:
             yield Failure(ReasonCode.INCOMPATIBLE, "no pool sells any instance type", misses=1)
 
     def _no_usable_pool(self) -> Failure:
-        classes = {item.name: item for item in self._market.snapshot.node_classes}
+        classes = {item.name: item for item in self._catalogue.snapshot.node_classes}
         problems = []
-        for pool in sorted(self._market.snapshot.node_pools, key=lambda item: item.name):
+        for pool in sorted(self._catalogue.snapshot.node_pools, key=lambda item: item.name):
             node_class = classes.get(pool.node_class_name)
             if pool.replicas is not None:
                 problems.append(f"{pool.name} is static")
@@ -131,22 +131,22 @@ class Reasons:
                 problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
         return Failure(ReasonCode.NODE_CLASS_NOT_READY, "; ".join(problems))
 
-    def _wishes(self, group: Group) -> _Wishes:
+    def _requirement_sets(self, group: Group) -> _Asked:
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
-        return _Wishes(group.levels[-1].selection, ladder, budget, nodes)
+        return _Asked(group.levels[-1].selection, ladder, budget, nodes)
 
-    def _of_entry(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[Failure]:
+    def _of_entry(self, entry: Entry, group: Group, requirement_sets: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
         binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-        taints = tuple(untolerated(binding, wishes.selection.tolerations))
+        taints = tuple(untolerated(binding, requirement_sets.selection.tolerations))
         if not taints:
-            yield from self._of_tolerated(entry, group, wishes)
+            yield from self._of_tolerated(entry, group, requirement_sets)
             return
         name, shown = entry.pool.name, " and ".join(map(str, taints))
         verb = f"has the taint {shown}, which is" if len(taints) == 1 else f"has the taints {shown}, which are"
-        behind = min(self._of_tolerated(entry, group, wishes), key=_mismatch_order, default=None)
+        behind = min(self._of_tolerated(entry, group, requirement_sets), key=_mismatch_order, default=None)
         if behind is None or not behind.is_mismatch:
             message = f"pool {name} would serve, but {verb} not tolerated"
             yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
@@ -154,10 +154,10 @@ class Reasons:
         message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
         yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
 
-    def _of_tolerated(self, entry: Entry, group: Group, wishes: _Wishes) -> Iterator[Failure]:
+    def _of_tolerated(self, entry: Entry, group: Group, requirement_sets: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool, its taints apart."""
-        name, terms = entry.pool.name, wishes.selection.terms
-        types = self._market.entry_types[entry.index]
+        name, terms = entry.pool.name, requirement_sets.selection.terms
+        types = self._catalogue.entry_types[entry.index]
         if not types:
             message = f"the requirements of pool {name} filtered out all available instance types"
             yield Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
@@ -171,9 +171,9 @@ class Reasons:
         if unoffered is not None:
             yield unoffered
             return
-        if (entry.index, wishes) not in self._outlooks:
-            self._outlooks[entry.index, wishes] = self._outlook(entry, types, wishes)
-        outlook = self._outlooks[entry.index, wishes]
+        if (entry.index, requirement_sets) not in self._outlooks:
+            self._outlooks[entry.index, requirement_sets] = self._outlook(entry, types, requirement_sets)
+        outlook = self._outlooks[entry.index, requirement_sets]
         if outlook.always is not None:
             yield outlook.always
         worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
@@ -187,22 +187,22 @@ class Reasons:
     def _fits(self, group: Group, kind: InstanceType) -> bool:
         return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0
 
-    def _outlook(self, entry: Entry, types: Iterable[InstanceType], wishes: _Wishes) -> _Outlook:
+    def _outlook(self, entry: Entry, types: Iterable[InstanceType], requirement_sets: _Asked) -> _Outlook:
         found = _Outlook()
         incompatible: list[Failure] = []
-        reserved = {it.instance_type for it in selected_reservations(self._market.snapshot, entry.node_class)}
+        reserved = {it.instance_type for it in selected_reservations(self._catalogue.snapshot, entry.node_class)}
         for kind in types:
             if not self._mismatches.sells(entry, kind, reserved):
                 continue
             merged = entry.pool.requirements.merged(kind.requirements)
-            terms = [term.without(OFFERING_KEYS) for term in wishes.selection.terms]
+            terms = [term.without(OFFERING_KEYS) for term in requirement_sets.selection.terms]
             problems = min((unmet_requirements(merged, term) for term in terms), key=len)
             if problems:
                 message = f"{kind.name} of pool {entry.pool.name}: {'; '.join(problems)}"
                 incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
                 continue
             found.types.append(kind)
-            failures = list(self._of_type(entry, kind, wishes))
+            failures = list(self._of_type(entry, kind, requirement_sets))
             if failures:
                 found.sized.append((kind, min(failures, key=_order)))
                 found.timed.extend((failure.at, kind) for failure in failures if failure.at is not None)
@@ -211,21 +211,21 @@ class Reasons:
         found.timed.sort(key=lambda pair: pair[0])
         return found
 
-    def _of_type(self, entry: Entry, instance_type: InstanceType, wishes: _Wishes) -> Iterator[Failure]:
+    def _of_type(self, entry: Entry, instance_type: InstanceType, requirement_sets: _Asked) -> Iterator[Failure]:
         """Yield what speaks against each place of a type, for replicas that fit it."""
-        reservations = selected_reservations(self._market.snapshot, entry.node_class)
+        reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
         for reservation in reservations:
             if reservation.instance_type == instance_type.name:
-                failure = self._of_reservation(entry, reservation, instance_type, wishes)
+                failure = self._of_reservation(entry, reservation, instance_type, requirement_sets)
                 if failure is not None:
                     yield failure
         for offering in instance_type.offerings:
             place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
             price = offering.price_micro_usd_per_hour
-            failure = self._of_place(entry, place, instance_type, wishes, price)
+            failure = self._of_place(entry, place, instance_type, requirement_sets, price)
             if failure is None:
                 continue
-            if failure.code in LAST and not offering.is_available(self._market.now):
+            if failure.code in LAST and not offering.is_available(self._catalogue.now):
                 why = offering.unavailable_reason
                 message = (
                     f"{words(failure.key)} rests: {why}" if why else f"{words(failure.key)} had insufficient capacity"
@@ -235,10 +235,10 @@ class Reasons:
                 yield failure
 
     def _of_place(
-        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, wishes: _Wishes, price: int
+        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, requirement_sets: _Asked, price: int
     ) -> Failure | None:
         """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
-        selection = wishes.selection
+        selection = requirement_sets.selection
         key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
         labels = place.labels()
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
@@ -255,7 +255,11 @@ class Reasons:
             return Failure(ReasonCode.INCOMPATIBLE, message, key, price, misses=1)
         if place.capacity_type not in selection.capacity_types:
             message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
-            code = ReasonCode.FALLBACK_NOT_YET if place.capacity_type in wishes.ladder else ReasonCode.INCOMPATIBLE
+            code = (
+                ReasonCode.FALLBACK_NOT_YET
+                if place.capacity_type in requirement_sets.ladder
+                else ReasonCode.INCOMPATIBLE
+            )
             return Failure(code, message, key, price, misses=1)
         full_until = status.zones_full_until.get(place.zone_id)
         if full_until is not None:
@@ -264,25 +268,25 @@ class Reasons:
         failure = self._limited(entry, instance_type, key, price)
         if failure is not None:
             return failure
-        is_capped = wishes.budget is not None and place.reservation is None
-        if is_capped and price * ATTO_USD_PER_MICRO_USD > (wishes.budget or 0):
-            left = usd(max(0, wishes.budget or 0) // ATTO_USD_PER_MICRO_USD)
+        is_capped = requirement_sets.budget is not None and place.reservation is None
+        if is_capped and price * ATTO_USD_PER_MICRO_USD > (requirement_sets.budget or 0):
+            left = usd(max(0, requirement_sets.budget or 0) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
             return Failure(ReasonCode.MAX_PRICE, message, key, price)
         if self._breaks_min_values(entry):
             return Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
-        if self._state.supply.spot_left(key) < wishes.nodes:
-            share = self._market.policy.spot_pool_share_percent
+        if self._state.residual.spot_left(key) < requirement_sets.nodes:
+            share = self._catalogue.policy.spot_pool_share_percent
             message = f"more of {words(key)} would be over its share, {share} % of the plan's spot nodes"
             return Failure(ReasonCode.SPOT_SHARE, message, key, price)
         return Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
 
     def _breaks_min_values(self, entry: Entry) -> bool:
-        is_strict = self._market.policy.min_values_policy is MinValuesPolicy.STRICT
+        is_strict = self._catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
         return is_strict and any(item.min_values for item in entry.pool.requirements.values())
 
     def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> Failure | None:
-        for name, left in self._state.supply.limits.get(entry.pool.name, {}).items():
+        for name, left in self._state.residual.limits.get(entry.pool.name, {}).items():
             needed = 1 if name == NODES else instance_type.capacity[name]
             if needed > left:
                 shown = str(left) if name == NODES else Resources.of({name: left}).formatted()[name]
@@ -291,13 +295,13 @@ class Reasons:
         return None
 
     def _of_reservation(
-        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, wishes: _Wishes
+        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, requirement_sets: _Asked
     ) -> Failure | None:
-        selection = wishes.selection
-        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, wishes, 0)
+        selection = requirement_sets.selection
+        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, requirement_sets, 0)
         if failure is None or failure.code is not ReasonCode.TOPOLOGY:
             return failure
-        key, now = failure.key, self._market.now
+        key, now = failure.key, self._catalogue.now
         if reservation.is_upcoming(now):
             assert reservation.start_at is not None
             if not self._fits_from(reservation, selection, max(now, reservation.start_at)):
@@ -312,9 +316,9 @@ class Reasons:
         if not reservation.is_active(now):
             message = f"{words(key)} ends{_at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-        if not self._market.outlives(reservation, selection):
+        if not self._catalogue.outlives(reservation, selection):
             return self._does_not_fit(reservation, selection, key)
-        if self._state.supply.units.get(reservation.id, 0) <= 0:
+        if self._state.residual.units.get(reservation.id, 0) <= 0:
             message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
             return Failure(ReasonCode.RESERVATION_FULL, message, key)
         return failure

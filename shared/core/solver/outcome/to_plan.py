@@ -10,7 +10,7 @@ from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 
 class _Members:
@@ -99,11 +99,11 @@ def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
 
 
-def emit(state: State, reasons: Reasons) -> Plan:
+def to_plan(state: PartialPlan, reasons: Reasons) -> Plan:
     """Write the plan."""
     members = [_Members(group) for group in state.groups]
     alternatives = Alternatives(state)
-    overhead = overhead_atto_usd(state.market.policy)
+    overhead = overhead_atto_usd(state.catalogue.policy)
     gangs = {group.index: group.workload.key for group in state.groups if group.workload.gang is not None}
     existing: list[ExistingPlacement] = []
     launches: list[PlannedNodes] = []
@@ -131,7 +131,7 @@ def emit(state: State, reasons: Reasons) -> Plan:
 
 
 def _launches(
-    bin_: Bin, state: State, members: list[_Members], alternatives: Alternatives, gangs: Mapping[int, str]
+    bin_: Bin, state: PartialPlan, members: list[_Members], alternatives: Alternatives, gangs: Mapping[int, str]
 ) -> Iterator[PlannedNodes]:
     option = bin_.option
     assert option is not None

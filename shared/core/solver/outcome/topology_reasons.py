@@ -7,17 +7,17 @@ from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.problem.catalogue import Entry
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.topology import Constraints, SpreadTerm
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 _DOMAINS_SHOWN = 3
 
 
-def topology_message(state: State, group: Group) -> str | None:
+def topology_message(state: PartialPlan, group: Group) -> str | None:
     """Return the rule that binds, in words; None when only rules between hosts can be in the way."""
     return next(_messages(state, group, group.constraints[-1]), None)
 
 
-def _messages(state: State, group: Group, constraints: Constraints) -> Iterator[str]:
+def _messages(state: PartialPlan, group: Group, constraints: Constraints) -> Iterator[str]:
     for spread in constraints.spread:
         if spread.topology_key != HOSTNAME:
             yield from _of_spread(state, group, spread)
@@ -40,7 +40,7 @@ def _messages(state: State, group: Group, constraints: Constraints) -> Iterator[
             yield f"anti-affinity: in every {near.topology_key} where it may run{_shown(where)} is one that it avoids"
 
 
-def _of_spread(state: State, group: Group, spread: SpreadTerm) -> Iterator[str]:
+def _of_spread(state: PartialPlan, group: Group, spread: SpreadTerm) -> Iterator[str]:
     """Tell which domain holds a spread back: the emptiest ones, if this work can have nothing there."""
     key, matched = spread.topology_key, state.ledger.by_term[spread.term].matched
     reachable = {labels[key] for labels in _reachable(state, group) if key in labels}
@@ -63,10 +63,10 @@ def _of_spread(state: State, group: Group, spread: SpreadTerm) -> Iterator[str]:
     )
 
 
-def _why_unreachable(state: State, group: Group, key: str, domain: str) -> str:
+def _why_unreachable(state: PartialPlan, group: Group, key: str, domain: str) -> str:
     """Say why nothing in the domain is to be had for this work, and what would help."""
     selling: dict[int, Entry] = {
-        entry.index: entry for entry, place in state.market.places if place.labels().get(key) == domain
+        entry.index: entry for entry, place in state.catalogue.places if place.labels().get(key) == domain
     }
     if not selling:
         return "no pool sells anything there"
@@ -86,14 +86,14 @@ def _why_unreachable(state: State, group: Group, key: str, domain: str) -> str:
     return "what is sold there is not for it, or not to be had now"
 
 
-def _reachable(state: State, group: Group) -> Iterator[Mapping[str, str]]:
+def _reachable(state: PartialPlan, group: Group) -> Iterator[Mapping[str, str]]:
     """Yield the labels of what this work could have: new nodes, and nodes that exist."""
-    wishes = group.alternatives[-1]
-    for option in state.market.options:
-        if option.alternatives & wishes:
+    requirement_sets = group.requirement_sets[-1]
+    for option in state.catalogue.options:
+        if option.requirement_sets & requirement_sets:
             yield state.labels_of(option)
     for bin_ in state.bins:
-        if bin_.node is not None and bin_.alternatives & wishes:
+        if bin_.node is not None and bin_.requirement_sets & requirement_sets:
             yield bin_.labels
 
 

@@ -1,16 +1,16 @@
-"""From shapes back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
+"""From items back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.packing.item_types import Shape
-from shared.core.solver.packing.packing import Pattern
+from shared.core.solver.packing.item_types import ItemType
+from shared.core.solver.packing.packing import PatternUse
 from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.groups import Kind
+from shared.core.solver.problem.groups import EquivalenceClass
 from shared.core.solver.solution.bins import Bin
-from shared.core.solver.solution.domain_assignment import Lot
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.domain_assignment import DomainBatch
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 # The spread rules about hosts that a replica matches, and those that it carries with their skews.
 _Rules = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
@@ -19,17 +19,17 @@ _Sort = tuple[int, int, int]  # minus how many are left, the place among equals,
 
 
 class _Stock:
-    """What is left of a shape's lots, by the number of the group's rules."""
+    """What is left of an item's batches, by the number of the group's rules."""
 
-    def __init__(self, shape: Shape, rules_of: Callable[[Kind], int]) -> None:
+    def __init__(self, item_type: ItemType, rules_of: Callable[[EquivalenceClass], int]) -> None:
         self.buckets: dict[int, list[list[int]]] = {}
         totals: dict[int, int] = {}
-        for lot in reversed(shape.lots):
-            number = rules_of(lot.group.kind)
-            self.buckets.setdefault(number, []).append([lot.group.index, lot.count])
-            totals[number] = totals.get(number, 0) + lot.count
+        for batch in reversed(item_type.batches):
+            number = rules_of(batch.group.equivalence_class)
+            self.buckets.setdefault(number, []).append([batch.group.index, batch.count])
+            totals[number] = totals.get(number, 0) + batch.count
         self.is_plain = self.buckets.keys() == {_FREE}
-        # A heap of the kinds of replicas, the most plentiful first; equals as the lots came.
+        # A heap of the kinds of replicas, the most plentiful first; equals as the batches came.
         self.kinds = [(-count, position, number) for position, (number, count) in enumerate(totals.items())]
         heapify(self.kinds)
 
@@ -70,7 +70,7 @@ class _Stock:
         return last[0]
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-        """Yield (number of equal nodes, who is on each) for a shape without host rules."""
+        """Yield (number of equal nodes, who is on each) for an item without host rules."""
         stack = self.buckets[_FREE]
         while nodes:
             group, left = stack[-1]
@@ -85,26 +85,28 @@ class _Stock:
                 yield 1, tuple(self.take(per_node))
 
 
-class Expansion:
+class Disaggregation:
     """Writes patterns into a state, for good; :meth:`finish` must follow."""
 
-    def __init__(self, state: State, shapes: Sequence[Shape]) -> None:
+    def __init__(self, state: PartialPlan, item_types: Sequence[ItemType]) -> None:
         self._state = state
-        self._shapes = shapes
-        self._level = shapes[0].lots[0].level  # lots of one level are packed together
+        self._item_types = item_types
+        self._level = item_types[0].batches[0].level  # batches of one level are packed together
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
         self._spread_mask = 0
-        for kind in {lot.group.kind for shape in shapes for lot in shape.lots}:
+        for kind in {batch.group.equivalence_class for item_type in item_types for batch in item_type.batches}:
             for spread in kind.constraints[0].spread:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
-        self._placed: dict[int, tuple[Bin, dict[Kind, int]]] = {}  # per labels of nodes: groups are many, kinds few
+        self._placed: dict[
+            int, tuple[Bin, dict[EquivalenceClass, int]]
+        ] = {}  # per labels of nodes: groups are many, kinds few
         self._rules: list[_Rules] = [((), ())]
         self._numbers: dict[_Rules, int] = {((), ()): _FREE}
-        self._known: dict[Kind, int] = {}
-        self._stocks = [_Stock(shape, self._number) for shape in shapes]
+        self._known: dict[EquivalenceClass, int] = {}
+        self._stocks = [_Stock(item_type, self._number) for item_type in item_types]
 
-    def _number(self, kind: Kind) -> int:
+    def _number(self, kind: EquivalenceClass) -> int:
         """Return the number of the rules of a kind of groups."""
         known = self._known.get(kind)
         if known is None:
@@ -116,20 +118,20 @@ class Expansion:
                 self._rules.append(rules)
         return known
 
-    def write(self, pattern: Pattern) -> None:
+    def write(self, use: PatternUse) -> None:
         """Put the pattern's replicas on nodes. What host rules refuse stays unplaced for the general path."""
-        items = sorted(pattern.content.items())
+        items = sorted(use.pattern.items())
         if all(self._stocks[index].is_plain for index, _ in items):
-            self._write_runs(pattern, items)
+            self._write_runs(use, items)
             return
         # Carriers first: what they allow decides who may join them.
-        items.sort(key=lambda item: (self._shapes[item[0]].host is None, item[0]))
-        wanted = sum(pattern.content.values())
-        for _ in range(pattern.count):
-            who = self._slots(pattern.bin, items)
+        items.sort(key=lambda item: (self._item_types[item[0]].host is None, item[0]))
+        wanted = sum(use.pattern.values())
+        for _ in range(use.count):
+            who = self._slots(use.bin, items)
             if who:
                 is_whole = sum(who.values()) == wanted
-                self._settle(self._bin(pattern, 1), who, pattern.room if is_whole else None)
+                self._settle(self._bin(use, 1), who, use.room if is_whole else None)
 
     def _settle(self, bin_: Bin, who: Mapping[int, int], room: Sequence[int] | None) -> None:
         """Put replicas by group on each node of a bin; ``room`` is what is left there, where that is known."""
@@ -139,10 +141,10 @@ class Expansion:
             known = self._placed[id(bin_.labels)] = (bin_, {})
         placed, groups = known[1], self._state.groups
         for index, per_node in who.items():
-            kind = groups[index].kind
+            kind = groups[index].equivalence_class
             placed[kind] = placed.get(kind, 0) + per_node * bin_.count
 
-    def finish(self) -> list[Lot]:
+    def finish(self) -> list[DomainBatch]:
         """Count in its domains what was placed, and return what found no place."""
         ledger = self._state.ledger
         for bin_, placed in self._placed.values():
@@ -151,30 +153,30 @@ class Expansion:
                 ledger.carry(bin_.labels, kind.constraints[-1], count)
         return list(self._leftovers())
 
-    def _leftovers(self) -> Iterator[Lot]:
+    def _leftovers(self) -> Iterator[DomainBatch]:
         """Yield what found no place, with the domain that it was dealt to."""
-        for shape, stock in zip(self._shapes, self._stocks, strict=True):
+        for item_type, stock in zip(self._item_types, self._stocks, strict=True):
             for _, stack in sorted(stock.buckets.items()):
                 for index, count in reversed(stack):
-                    yield Lot(self._state.groups[index], shape.lots[0].level, shape.pin, count)
+                    yield DomainBatch(self._state.groups[index], item_type.batches[0].level, item_type.pin, count)
 
-    def _bin(self, pattern: Pattern, count: int) -> Bin:
-        if pattern.bin is not None:
-            return self._state.split_bin(pattern.bin, count)
-        assert pattern.candidate is not None
-        return self._state.open_bin(pattern.candidate.option, count)
+    def _bin(self, use: PatternUse, count: int) -> Bin:
+        if use.bin is not None:
+            return self._state.split_bin(use.bin, count)
+        assert use.bin_type is not None
+        return self._state.open_bin(use.bin_type.option, count)
 
-    def _write_runs(self, pattern: Pattern, items: Sequence[tuple[int, int]]) -> None:
-        streams = [self._stocks[index].runs(count, pattern.count) for index, count in items]
+    def _write_runs(self, use: PatternUse, items: Sequence[tuple[int, int]]) -> None:
+        streams = [self._stocks[index].runs(count, use.count) for index, count in items]
         heads = [next(stream) for stream in streams]
-        left = pattern.count
+        left = use.count
         while left:
             nodes = min(count for count, _ in heads)
             together: dict[int, int] = {}
             for _, who in heads:
                 for index, per_node in who:
                     together[index] = together.get(index, 0) + per_node
-            self._settle(self._bin(pattern, nodes), together, pattern.room)
+            self._settle(self._bin(use, nodes), together, use.room)
             left -= nodes
             for position, (count, who) in enumerate(heads):
                 if count > nodes:
@@ -183,7 +185,7 @@ class Expansion:
                     heads[position] = next(streams[position])
 
     def _slots(self, bin_: Bin | None, items: Sequence[tuple[int, int]]) -> dict[int, int]:
-        """Take replicas for the slots of one node, shape by shape, so that every spread rule carried there is kept."""
+        """Take replicas for the slots of one node, item by item, so that every spread rule carried there is kept."""
         matched, limits = ({}, {}) if bin_ is None else self._present(bin_)
         who: dict[int, int] = {}
         for index, count in items:
@@ -213,7 +215,7 @@ class Expansion:
         for index, count in bin_.contents.items():
             group = self._state.groups[index]
             present.append((group.matching, count))
-            for term, skew in self._rules[self._number(group.kind)][1]:
+            for term, skew in self._rules[self._number(group.equivalence_class)][1]:
                 limits[term] = min(skew, limits.get(term, skew))
         for matching, count in present:
             for term in iter_bits(matching & self._spread_mask):

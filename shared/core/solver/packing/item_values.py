@@ -1,14 +1,14 @@
 """What a replica is worth to whoever hosts it: its part of what capacity would cost if everything were bought evenly.
 
 One replica alone would pay for the resource that it uses most and get the other for nothing; many together use both.
-So CPU and memory get prices of their own (the duals of buying the whole demand from what this shape may use, in any
+So CPU and memory get prices of their own (the duals of buying the whole demand from what this item may use, in any
 fraction), and a replica is worth what it uses at these prices.
 """
 
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from shared.core.solver.packing.item_types import Candidate, Eligibility, Shape
+from shared.core.solver.packing.item_types import BinType, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.vectors import Vector
@@ -25,63 +25,66 @@ _SLOT = 0.3
 _Offer = tuple[Vector, int, float]
 
 
-def worths(
-    shapes: Sequence[Shape], paid: Sequence[Candidate], reserved: Sequence[Candidate], eligibility: Eligibility
+def item_values(
+    item_types: Sequence[ItemType], paid: Sequence[BinType], reserved: Sequence[BinType], eligibility: Eligibility
 ) -> list[float]:
-    """Return USD an hour by shape."""
-    worth = [inf] * len(shapes)
-    bought = [(item.option.allocatable, item.mask, item.price) for item in paid]
-    _set_worths(worth, shapes, bought, eligibility)
-    alone = [index for index, value in enumerate(worth) if value is inf]
+    """Return USD an hour by item."""
+    values = [inf] * len(item_types)
+    bought = [(item.option.allocatable, item.eligible, item.price) for item in paid]
+    _set_values(values, item_types, bought, eligibility)
+    alone = [index for index, value in enumerate(values) if value is inf]
     if alone:
         slots = [
-            (item.option.allocatable, item.mask, max(1, item.option.on_demand_micro_usd) / 1e6) for item in reserved
+            (item.option.allocatable, item.eligible, max(1, item.option.on_demand_micro_usd) / 1e6) for item in reserved
         ]
-        nominal = [inf] * len(shapes)
-        _set_worths(nominal, shapes, slots, eligibility)
+        nominal = [inf] * len(item_types)
+        _set_values(nominal, item_types, slots, eligibility)
         for index in alone:
-            worth[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
-    return worth
+            values[index] = _NO_OTHER_PLACE * (nominal[index] if nominal[index] < inf else 1.0)
+    return values
 
 
-def add_slot_worth(worth: list[float], shapes: Sequence[Shape], cheapest_first: Sequence[Candidate]) -> None:
-    """Raise the worth of carriers of inexact host rules: each that shares no node costs a small node of its own."""
-    for shape in shapes:
-        if shape.host is not None and not shape.host.is_exact:
-            alone = next((item.price for item in cheapest_first if _holds(item, shape)), 0.0)
-            worth[shape.index] += _SLOT * alone
+def add_slot_value(values: list[float], item_types: Sequence[ItemType], cheapest_first: Sequence[BinType]) -> None:
+    """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
+    for item_type in item_types:
+        if item_type.host is not None and not item_type.host.is_exact:
+            alone = next((item.price for item in cheapest_first if _holds(item, item_type)), 0.0)
+            values[item_type.index] += _SLOT * alone
 
 
-def _holds(candidate: Candidate, shape: Shape) -> bool:
-    sizes = zip(shape.request, candidate.option.allocatable, strict=True)
-    return bool(candidate.mask >> shape.index & 1) and all(asked <= whole for asked, whole in sizes)
+def _holds(bin_type: BinType, item_type: ItemType) -> bool:
+    sizes = zip(item_type.request, bin_type.option.allocatable, strict=True)
+    return bool(bin_type.eligible >> item_type.index & 1) and all(asked <= whole for asked, whole in sizes)
 
 
-def _set_worths(
-    worth: list[float], shapes: Sequence[Shape], offers: Iterable[_Offer], eligibility: Eligibility
+def _set_values(
+    values: list[float], item_types: Sequence[ItemType], offers: Iterable[_Offer], eligibility: Eligibility
 ) -> None:
-    cpu = sum(shape.request[0] * shape.count for shape in shapes if not any(shape.request[3:]))
-    memory = sum(shape.request[1] * shape.count for shape in shapes if not any(shape.request[3:])) / MEMORY_UNIT
-    by_takers: dict[int, list[tuple[Vector, float]]] = {}
+    cpu = sum(item_type.request[0] * item_type.count for item_type in item_types if not any(item_type.request[3:]))
+    memory = (
+        sum(item_type.request[1] * item_type.count for item_type in item_types if not any(item_type.request[3:]))
+        / MEMORY_UNIT
+    )
+    by_eligible: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
-        by_takers.setdefault(mask & eligibility.fitting(size), []).append((size, price))
-    scales: list[list[list[float]]] = [[] for _ in shapes]
-    is_special = [any(shape.request[3:]) for shape in shapes]
-    for takers, found in by_takers.items():
+        by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
+    scales: list[list[list[float]]] = [[] for _ in item_types]
+    is_special = [any(item_type.request[3:]) for item_type in item_types]
+    for eligible, found in by_eligible.items():
         own = _scales(found)
-        for index in iter_bits(takers):
+        for index in iter_bits(eligible):
             if is_special[index]:
-                worth[index] = min(worth[index], _special_worth(shapes[index].request, found))
+                values[index] = min(values[index], _special_value(item_types[index].request, found))
                 continue
             scales[index].append(own)
     for index, scale in enumerate(scales):
         if scale:
             cheapest = [min(column) for column in zip(*scale, strict=True)]
-            worth[index] = max(_TINY, _at_best_rates(shapes[index].request, cheapest, cpu, memory))
+            values[index] = max(_TINY, _at_best_rates(item_types[index].request, cheapest, cpu, memory))
 
 
 def _at_best_rates(request: Vector, scale: Sequence[float], cpu: float, memory: float) -> float:
-    """Return the worth at the rates that price the whole demand highest, averaged over those nearly as good.
+    """Return the value at the rates that price the whole demand highest, averaged over those nearly as good.
 
     Where demand and machines have the same balance, every rate is as good: then neither resource may count for nothing,
     or it would be wasted until it runs short.
@@ -102,7 +105,7 @@ def _scales(offers: Sequence[tuple[Vector, float]]) -> list[float]:
     return [1.0 / max([cpu + rate * memory for cpu, memory in points]) for rate in _RATES]
 
 
-def _special_worth(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
+def _special_value(request: Vector, offers: Sequence[tuple[Vector, float]]) -> float:
     """Return, for accelerators, the price of the offer times the part of it that one replica uses most."""
     return min(
         price * max(asked / amount for asked, amount in zip(request, size, strict=True) if asked)

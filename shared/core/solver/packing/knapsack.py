@@ -1,10 +1,10 @@
 """Filling one node: which replicas together are worth most to it.
 
-Every shape has a *worth* (USD an hour: what a replica would cost if it were bought alone and paid only for the resource
-that it uses most). A node is filled shape by shape; the next shape is the one with the most worth for what it takes,
+Every item has a *value* (USD an hour: what a replica would cost if it were bought alone and paid only for the resource
+that it uses most). A node is filled item by item; the next item is the one with the most value for what it takes,
 where a resource counts by its scarcity on the node at that moment. That keeps CPU and memory in balance, which no fixed
-order of shapes can. Orders are presorted for a few exchange rates of memory for CPU (``Ranking``), so a step is a table
-look-up however many shapes there are.
+order of items can. Orders are presorted for a few exchange rates of memory for CPU (``Ranking``), so a step is a table
+look-up however many items there are.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 from math import inf
 from typing import NamedTuple
 
-from shared.core.solver.packing.item_types import Shape
+from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.ranking import Ranking, Sizes
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.vectors import Vector
@@ -24,35 +24,36 @@ MEMORY_UNIT = 4 * 2**20
 _RATES = tuple(2.0**step for step in range(-4, 5))
 _NEARLY_FULL = 40  # less than 1/40 of both CPU and memory is left
 _URGENT = 2.0
-_NO_RULE = -1  # stands for the rule about hosts of shapes without one
+_NO_RULE = -1  # stands for the rule about hosts of items without one
 
-Contents = tuple[tuple[int, int], ...]
+Pattern = tuple[tuple[int, int], ...]
 
 
-class _Style(NamedTuple):
-    """What counts beside a shape's worth for what it takes, and how hard scarcity does (all by trial).
+class _ScoreWeights(NamedTuple):
+    """What counts beside an item's value for what it takes, and how hard scarcity does (all by trial).
 
     ``powers`` of the scarcity ratio are tried, one after the other, until a node is nearly full.
     """
 
     own_balance: float
     own_size: float
-    powers: tuple[float, ...]
+    exponents: tuple[float, ...]
 
 
 # For nodes that hold many replicas, and for those that are opened for one and hold few: there size counts much, and
 # two ways that differ widely find more than one.
-_MANY = _Style(0.5, 0.1, (1.0,))
-_FEW = _Style(0.3, 0.7, (0.2, 5.0))
+_MANY = _ScoreWeights(0.5, 0.1, (1.0,))
+_FEW = _ScoreWeights(0.3, 0.7, (0.2, 5.0))
 _EDGES = {
-    power: [(low * high) ** (0.5 / power) for low, high in pairwise(_RATES)] for power in (*_MANY.powers, *_FEW.powers)
+    exponent: [(low * high) ** (0.5 / exponent) for low, high in pairwise(_RATES)]
+    for exponent in (*_MANY.exponents, *_FEW.exponents)
 }
 
 
-def _attraction(filler: "Filler", rate: float, style: _Style) -> Callable[[int], tuple[float, int]]:
+def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> Callable[[int], tuple[float, int]]:
     """Sort by worth for what is taken; among near equals, what is balanced and large goes in while there is room."""
-    urgency, cpu, memory = filler.urgency, filler.sizes.cpu, filler.memory_units
-    own_balance, own_size = style.own_balance, style.own_size
+    urgency, cpu, memory = knapsack.urgency, knapsack.sizes.cpu, knapsack.memory_units
+    own_balance, own_size = weights.own_balance, weights.own_size
 
     def key(index: int) -> tuple[float, int]:
         first, second = cpu[index], rate * memory[index]
@@ -63,48 +64,50 @@ def _attraction(filler: "Filler", rate: float, style: _Style) -> Callable[[int],
     return key
 
 
-class Filler:
-    """Fills nodes from what is left of each shape. ``left`` is for everybody to read; only :meth:`take` changes it."""
+class GreedyKnapsack:
+    """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
-    def __init__(self, shapes: Sequence[Shape], worth: Sequence[float], left: Sequence[int]) -> None:
-        self.shapes = shapes
+    def __init__(self, item_types: Sequence[ItemType], values: Sequence[float], left: Sequence[int]) -> None:
+        self.item_types = item_types
         self.left = list(left)
         self.active = sum([1 << index for index, count in enumerate(left) if count])
-        self.sizes = Sizes.of(shapes)
+        self.sizes = Sizes.of(item_types)
         self.memory_units = [memory / MEMORY_UNIT for memory in self.sizes.memory]
-        self.requests = [shape.request for shape in shapes]
-        self.hosts = [_NO_RULE if shape.host is None else shape.host.number for shape in shapes]
-        self.is_special = [any(shape.request[3:]) for shape in shapes]
+        self.requests = [item_type.request for item_type in item_types]
+        self.hosts = [_NO_RULE if item_type.host is None else item_type.host.number for item_type in item_types]
+        self.is_special = [any(item_type.request[3:]) for item_type in item_types]
         self.plain = sum([1 << index for index, special in enumerate(self.is_special) if not special])
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
         self.host_caps = {_NO_RULE: UNLIMITED}
-        self.host_caps.update({shape.host.number: shape.host.cap for shape in shapes if shape.host is not None})
+        self.host_caps.update(
+            {item_type.host.number: item_type.host.cap for item_type in item_types if item_type.host is not None}
+        )
         largest = [max([request[k] for request in self.requests], default=0) for k in range(self.dimensions)]
         self._special_share = [
             max([request[k] / largest[k] for k in range(3, self.dimensions) if largest[k]], default=0.0) or 1.0
             for request in self.requests
         ]
-        self._rankings: dict[_Style, list[Ranking | None]] = {}
+        self._rankings: dict[_ScoreWeights, list[Ranking | None]] = {}
         self._special: dict[int, list[int]] = {}
         self._densities: dict[int, list[float]] = {}
-        self.reprice(worth)
+        self.reprice(values)
 
-    def reprice(self, worth: Sequence[float]) -> None:
-        """Go on with other worths."""
-        self.worth = list(worth)
+    def reprice(self, values: Sequence[float]) -> None:
+        """Go on with other values."""
+        self.values = list(values)
         # Replicas with rules about hosts need many nodes: they are chosen early, while every node has room for one.
         self.urgency = [
-            value * (_URGENT if shape.host is not None else 1.0)
-            for value, shape in zip(worth, self.shapes, strict=True)
+            value * (_URGENT if item_type.host is not None else 1.0)
+            for value, item_type in zip(values, self.item_types, strict=True)
         ]
-        self._rankings = {style: [None] * len(_RATES) for style in (_MANY, _FEW)}
+        self._rankings = {weights: [None] * len(_RATES) for weights in (_MANY, _FEW)}
         self._special.clear()
         self._densities.clear()
 
     def take(self, index: int, count: int) -> None:
-        """Take replicas of a shape from what is left."""
+        """Take replicas of an item from what is left."""
         self.left[index] -= count
         if self.left[index] == 0:
             self.active &= ~(1 << index)
@@ -116,18 +119,18 @@ class Filler:
     @property
     def dimensions(self) -> int:
         """Number of resource names."""
-        return len(self.shapes[0].request)
+        return len(self.item_types[0].request)
 
-    def _ranking(self, style: _Style, rate: int) -> Ranking:
-        known = self._rankings[style][rate]
+    def _ranking(self, weights: _ScoreWeights, rate: int) -> Ranking:
+        known = self._rankings[weights][rate]
         if known is None:
             plain = list(iter_bits(self.plain & self.active))
-            plain.sort(key=_attraction(self, _RATES[rate], style))
-            known = self._rankings[style][rate] = Ranking(plain, self.sizes, self.active)
+            plain.sort(key=_score(self, _RATES[rate], weights))
+            known = self._rankings[weights][rate] = Ranking(plain, self.sizes, self.active)
         return known
 
     def bound(self, size: Vector, mask: int) -> float:
-        """Return a worth that (about) no content of a node of this size exceeds."""
+        """Return a value that (about) no pattern of a node of this size exceeds."""
         densities = self._densities.get(mask)
         if densities is None:
             densities = self._densities[mask] = [self._density(mask, rate) for rate in range(len(_RATES))]
@@ -136,18 +139,18 @@ class Filler:
         return (0.0 if best is inf else best) + self._special_bound(size, mask)
 
     def _density(self, mask: int, rate: int) -> float:
-        """Return the worth of the most attractive shape for what it takes; infinite without any."""
+        """Return the value of the most attractive item for what it takes; infinite without any."""
         if not mask & self.plain & self.active:
             return inf
         index = self._ranking(_MANY, rate).first(mask)
-        return self.worth[index] / (self.sizes.cpu[index] + _RATES[rate] * self.memory_units[index])
+        return self.values[index] / (self.sizes.cpu[index] + _RATES[rate] * self.memory_units[index])
 
     def _special_bound(self, size: Vector, mask: int) -> float:
         total = 0.0
         for dimension in range(3, self.dimensions):
             if size[dimension]:
                 rates = [
-                    self.worth[index] / self.requests[index][dimension]
+                    self.values[index] / self.requests[index][dimension]
                     for index in self._specials(mask)
                     if self.left[index] > 0 and self.requests[index][dimension]
                 ]
@@ -155,50 +158,50 @@ class Filler:
         return total
 
     def _specials(self, mask: int) -> list[int]:
-        """Return the shapes of the mask that ask for accelerators, those first that are worth most for their share."""
+        """Return the items of the mask that ask for accelerators, those first that are worth most for their share."""
         mask &= ~self.plain
         known = self._special.get(mask)
         if known is None:
-            known = sorted(iter_bits(mask), key=lambda i: (-self.worth[i] / self._special_share[i], i))
+            known = sorted(iter_bits(mask), key=lambda i: (-self.values[i] / self._special_share[i], i))
             self._special[mask] = known
         return known
 
-    def fill(self, size: Sequence[int], mask: int, base: Contents = ()) -> tuple[float, Contents]:
-        """Return the best content found for a node with this much room, and its worth; ``base`` is on it already."""
-        room, caps, content = list(size), dict(self.host_caps), dict[int, int]()
+    def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:
+        """Return the best pattern found for a node with this much room, and its value; ``base`` is on it already."""
+        room, caps, pattern = list(size), dict(self.host_caps), dict[int, int]()
         for index, count in base:
-            self._put(index, count, room, caps, content)
+            self._put(index, count, room, caps, pattern)
         if any(size[3:]):
             # Accelerators first: whatever else a node has is worth little beside them.
             for index in self._specials(mask):
-                count = self._fitting(index, room, caps, content)
+                count = self._fitting(index, room, caps, pattern)
                 if count > 0:
-                    self._put(index, count, room, caps, content)
-        best_worth = 0.0
+                    self._put(index, count, room, caps, pattern)
+        best_value = 0.0
         best: dict[int, int] = {}
-        style, worth = _FEW if base else _MANY, self.worth
+        weights, values = _FEW if base else _MANY, self.values
         mask &= self.plain
         for number, cap in caps.items():
             if cap <= 0:
                 mask &= ~self._carriers[number]
-        for power in style.powers:
-            found = dict(content)
-            cpu, memory = self._fill_plain(mask, style, _EDGES[power], room, dict(caps), found)
-            total = sum([worth[index] * count for index, count in found.items()])
-            if total > best_worth:
-                best_worth, best = total, found
+        for exponent in weights.exponents:
+            found = dict(pattern)
+            cpu, memory = self._fill_plain(mask, weights, _EDGES[exponent], room, dict(caps), found)
+            total = sum([values[index] * count for index, count in found.items()])
+            if total > best_value:
+                best_value, best = total, found
             if cpu * _NEARLY_FULL < size[0] and memory * _NEARLY_FULL < size[1]:
                 break
-        return best_worth, tuple(sorted(best.items()))
+        return best_value, tuple(sorted(best.items()))
 
-    def _put(self, index: int, count: int, room: list[int], caps: dict[int, int], content: dict[int, int]) -> None:
+    def _put(self, index: int, count: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
         for dimension, asked in enumerate(self.requests[index]):
             room[dimension] -= asked * count
-        content[index] = content.get(index, 0) + count
+        pattern[index] = pattern.get(index, 0) + count
         caps[self.hosts[index]] -= count
 
-    def _fitting(self, index: int, room: Sequence[int], caps: dict[int, int], content: dict[int, int]) -> int:
-        count = min(self.left[index] - content.get(index, 0), caps[self.hosts[index]])
+    def _fitting(self, index: int, room: Sequence[int], caps: dict[int, int], pattern: dict[int, int]) -> int:
+        count = min(self.left[index] - pattern.get(index, 0), caps[self.hosts[index]])
         for asked, available in zip(self.requests[index], room, strict=True):
             if asked * count > available:
                 count = available // asked
@@ -207,17 +210,17 @@ class Filler:
     def _fill_plain(
         self,
         mask: int,
-        style: _Style,
+        weights: _ScoreWeights,
         edges: Sequence[float],
         room: Sequence[int],
         caps: dict[int, int],
-        content: dict[int, int],
+        pattern: dict[int, int],
     ) -> tuple[int, int]:
-        """Add plain shapes of the mask to ``content``, as far as ``caps`` let them; return the CPU and memory left.
+        """Add plain items of the mask to ``pattern``, as far as ``caps`` let them; return the CPU and memory left.
 
-        No shape of the mask carries a rule of which no place is left.
+        No item of the mask carries a rule of which no place is left.
         """
-        left, hosts, sizes, rankings = self.left, self.hosts, self.sizes, self._rankings[style]
+        left, hosts, sizes, rankings = self.left, self.hosts, self.sizes, self._rankings[weights]
         cpu, memory, pods = sizes.cpu, sizes.memory, sizes.pods
         cpu_steps, memory_steps = sizes.cpu_steps, sizes.memory_steps
         least_cpu, least_memory = cpu_steps[0], memory_steps[0]
@@ -226,7 +229,7 @@ class Filler:
         while free_cpu >= least_cpu and free_memory >= least_memory and free_pods > 0:
             # Memory's exchange rate is how scarce it is beside CPU on what is left of the node.
             rate = bisect_right(edges, free_cpu * MEMORY_UNIT / free_memory)
-            ranking = rankings[rate] or self._ranking(style, rate)
+            ranking = rankings[rate] or self._ranking(weights, rate)
             waiting = waiting_at[rate] if rate in waiting_at else ranking.alive(mask)
             waiting &= ranking.by_cpu[bisect_right(cpu_steps, free_cpu)]
             waiting &= ranking.by_memory[bisect_right(memory_steps, free_memory)]
@@ -236,8 +239,8 @@ class Filler:
                 first = waiting & -waiting
                 index = ranking.order[first.bit_length() - 1]
                 count = left[index]
-                if index in content:
-                    count -= content[index]
+                if index in pattern:
+                    count -= pattern[index]
                 if count * pods[index] > free_pods:
                     count = free_pods // pods[index]
                 if count > 0:
@@ -254,8 +257,8 @@ class Filler:
             if caps[host] == 0:
                 mask &= ~self._carriers[host]
                 for known in waiting_at:
-                    waiting_at[known] &= self._ranking(style, known).alive(mask)
-            content[index] = content.get(index, 0) + count
+                    waiting_at[known] &= self._ranking(weights, known).alive(mask)
+            pattern[index] = pattern.get(index, 0) + count
             free_cpu -= cpu[index] * count
             free_memory -= memory[index] * count
             free_pods -= pods[index] * count

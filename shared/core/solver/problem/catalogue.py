@@ -1,8 +1,8 @@
-"""Everything that can be launched: one ``Option`` per pool, instance type and offering, and which replicas accept it.
+"""Everything that can be launched: a ``LaunchOption`` per pool, instance type and offering, and who accepts it.
 
-Acceptance is a bit mask over *alternatives* (one complete requirement set with its tolerations and markets), because
-there are thousands of options and replicas but few different wishes: each wish is tested once per label value, not
-once per option.
+Acceptance is a bit mask over *requirement sets* (each complete, with its tolerations and markets), because there
+are thousands of options and replicas but few different requirement sets: each is tested once per label value, not once
+per option.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,8 +45,8 @@ _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
-    """One complete wish: a selection with one of its ORed terms."""
+class RequirementSet:
+    """One complete requirement set: a selection with one of its ORed terms."""
 
     requirements: Requirements
     selection: Selection
@@ -65,8 +65,8 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Option:
-    """One thing that can be launched. ``alternatives`` is the mask of wishes that it meets."""
+class LaunchOption:
+    """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
 
     index: int
     entry: Entry
@@ -74,7 +74,7 @@ class Option:
     key: OfferingKey
     price: int  # atto-USD an hour
     allocatable: Vector
-    alternatives: int
+    requirement_sets: int
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
@@ -82,7 +82,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class OfferedPlace:
-    """Where and on which market something is offered; what of an offering a wish can see."""
+    """Where and on which market something is offered; what of an offering requirements can see."""
 
     zone: str
     zone_id: str
@@ -114,17 +114,17 @@ def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> b
 
 
 @dataclass(slots=True)
-class Market:
-    """The options of a solve and the wishes they are tested against."""
+class OptionCatalogue:
+    """The options of a solve and the requirement sets they are tested against."""
 
     snapshot: Snapshot
     now: datetime
     policy: SchedulingPolicy
     dimensions: Dimensions
-    alternatives: Sequence[Alternative]
+    requirement_sets: Sequence[RequirementSet]
     prices: ReservedPrices = field(init=False)
     entries: list[Entry] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
+    options: list[LaunchOption] = field(default_factory=list)
     places: list[tuple[Entry, OfferedPlace]] = field(default_factory=list)  # also what is full or unavailable now
     entry_types: dict[int, list[InstanceType]] = field(default_factory=dict)
     _vectors: dict[str, Vector] = field(default_factory=dict)
@@ -143,9 +143,9 @@ class Market:
     def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int) -> None:
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
         types = [item for item in by_name if _is_possible(pool, node_class, item)]
-        wishes = [alternative.requirements for alternative in self.alternatives]
+        requirement_sets = [alternative.requirements for alternative in self.requirement_sets]
         closed = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
-        for chosen in variants(pool.requirements, types, wishes, _OFFERING_KEYS | closed.keys()):
+        for chosen in variants(pool.requirements, types, requirement_sets, _OFFERING_KEYS | closed.keys()):
             settled = {key: value for key, value in chosen.items() if value is not None}
             labels = {**pool.requirements.labels(), **settled, **closed}
             entry = Entry(len(self.entries), pool, node_class, labels, frozenset(chosen) - settled.keys(), tier)
@@ -202,14 +202,14 @@ class Market:
         reservation = place.reservation
         key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
         self.options.append(
-            Option(
+            LaunchOption(
                 index=len(self.options),
                 entry=entry,
                 instance_type=instance_type,
                 key=key,
                 price=price,
                 allocatable=self._vectors[instance_type.name],
-                alternatives=mask,
+                requirement_sets=mask,
                 place_labels=labels,
                 reservation=reservation,
                 on_demand_micro_usd=0 if reservation is None else self.prices.on_demand_micro_usd(instance_type),
@@ -218,20 +218,24 @@ class Market:
 
     def _tolerating(self, entry: Entry) -> int:
         taints = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-        return self._mask(lambda wish: tolerates_all(taints, wish.selection.tolerations) is None) if taints else -1
+        return (
+            self._mask(lambda requirement_set: tolerates_all(taints, requirement_set.selection.tolerations) is None)
+            if taints
+            else -1
+        )
 
-    def _mask(self, holds: Callable[[Alternative], bool]) -> int:
+    def _mask(self, holds: Callable[[RequirementSet], bool]) -> int:
         mask = 0
-        for bit, alternative in enumerate(self.alternatives):
+        for bit, alternative in enumerate(self.requirement_sets):
             if holds(alternative):
                 mask |= 1 << bit
         return mask
 
     def _meeting_types(self, entry: Entry, types: Sequence[InstanceType], tolerating: int) -> list[int]:
-        """Return, per type, the wishes that it meets (as far as zone and market do not matter)."""
+        """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
         bits: dict[Requirement, int] = {}
         grouped: dict[int, int] = {}
-        for bit, alternative in enumerate(self.alternatives):
+        for bit, alternative in enumerate(self.requirement_sets):
             if not tolerating >> bit & 1:
                 continue
             met = -1
@@ -243,21 +247,24 @@ class Market:
                     types_met = bits[requirement] = _types_meeting(entry, types, requirement)
                 met &= types_met
             grouped[met] = grouped.get(met, 0) | 1 << bit
-        return [sum(wishes for met, wishes in grouped.items() if met >> position & 1) for position in range(len(types))]
+        return [
+            sum(requirement_sets for met, requirement_sets in grouped.items() if met >> position & 1)
+            for position in range(len(types))
+        ]
 
     def _meeting_place(self, entry: Entry, place: OfferedPlace, labels: Mapping[str, str]) -> int:
-        """Return the wishes that a place meets, or -1 when the pool itself does not allow it."""
+        """Return the requirement sets that a place meets, or -1 when the pool itself does not allow it."""
         wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
         if not accepts(labels, wanted):
             return -1
-        return self._mask(lambda wish: self._place_meets(labels, place, wish))
+        return self._mask(lambda requirement_set: self._place_meets(labels, place, requirement_set))
 
-    def _place_meets(self, labels: Mapping[str, str], place: OfferedPlace, wish: Alternative) -> bool:
-        if place.capacity_type not in wish.selection.capacity_types:
+    def _place_meets(self, labels: Mapping[str, str], place: OfferedPlace, requirement_set: RequirementSet) -> bool:
+        if place.capacity_type not in requirement_set.selection.capacity_types:
             return False
-        if place.reservation is not None and not self.outlives(place.reservation, wish.selection):
+        if place.reservation is not None and not self.outlives(place.reservation, requirement_set.selection):
             return False
-        return accepts(labels, (item for key, item in wish.requirements.items() if key in _OFFERING_KEYS))
+        return accepts(labels, (item for key, item in requirement_set.requirements.items() if key in _OFFERING_KEYS))
 
     def outlives(self, reservation: CapacityReservation, selection: Selection) -> bool:
         """Whether work of this selection, started now, is through before the reservation drains."""
@@ -271,7 +278,7 @@ class Market:
             return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drain_at
         return self.now + timedelta(seconds=selection.duration_s) <= drain_at
 
-    def labels(self, option: Option) -> dict[str, str]:
+    def labels(self, option: LaunchOption) -> dict[str, str]:
         """Return every label that a node of this option will have, as far as it is known now."""
         name = option.key.instance_type
         of_type = self._type_labels.get(name)

@@ -9,15 +9,15 @@ from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
-from shared.core.solver.problem.catalogue import Alternative, Entry, Market, usable_pools
+from shared.core.solver.problem.catalogue import Entry, OptionCatalogue, RequirementSet, usable_pools
 from shared.core.solver.problem.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of, term_keys
 from shared.core.solver.problem.vectors import Dimensions, Vector
 
 
 @dataclass(slots=True, eq=False)
-class Kind:
-    """What groups share that differ in request, priority or owner alone: wishes, and their part in topology rules.
+class EquivalenceClass:
+    """What groups share that differ in request, priority or owner alone: what they accept, and their topology rules.
 
     Groups are many and kinds few, so whatever depends on these only is found once a kind.
     """
@@ -31,22 +31,23 @@ class Kind:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Interchangeable replicas: same request, same wishes at every level, same matches.
+    """Interchangeable replicas: same request, same requirement sets at every level, same matches.
 
-    ``members`` are (workload key, replicas, pending since), oldest first. ``alternatives`` has one mask of acceptable
-    wishes per level. Gangs and workloads with a price cap are alone in their group (``is_alone``).
-    Levels, matching and constraints are those of the kind, kept here too because they are asked for all the time.
+    ``members`` are (workload key, replicas, pending since), oldest first. ``requirement_sets`` has a mask of those
+    that are acceptable per level. Gangs and workloads with a price cap are alone in their group (``is_alone``).
+    Levels, matching and constraints are those of the equivalence class, kept here too because they are asked for all
+    the time.
     """
 
     index: int
-    kind: Kind
+    equivalence_class: EquivalenceClass
     workload: Workload  # one of them, for everything that is the same
     priority: int
     request: Vector
     levels: tuple[Level, ...]
     matching: int
     is_alone: bool
-    alternatives: tuple[int, ...] = ()
+    requirement_sets: tuple[int, ...] = ()
     constraints: tuple[Constraints, ...] = ()
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
@@ -59,26 +60,26 @@ class Group:
 
 @dataclass(slots=True)
 class Demands:
-    """All groups of a solve in queue order, with the terms they speak of and the wishes they have."""
+    """All groups of a solve in queue order, with the terms they speak of and the requirement sets they have."""
 
     groups: list[Group]
-    kinds: list[Kind]
+    classes: list[EquivalenceClass]
     terms: Terms
     dimensions: Dimensions
-    alternatives: list[Alternative]
+    requirement_sets: list[RequirementSet]
 
-    def resolve(self, market: Market) -> None:
+    def resolve(self, catalogue: OptionCatalogue) -> None:
         """Resolve the groups' topology against the domains that the market and the nodes have."""
-        domains = known_domains(market, {key.topology_key for key in self.terms.keys})
-        for kind in self.kinds:
+        domains = known_domains(catalogue, {key.topology_key for key in self.terms.keys})
+        for class_ in self.classes:
             resolved = [
-                constraints_of(kind.workload, level, self.terms, domains, kind.matching) for level in kind.levels
+                constraints_of(class_.workload, level, self.terms, domains, class_.matching) for level in class_.levels
             ]
-            kind.constraints, kind.terms = tuple(resolved), kind.matching
+            class_.constraints, class_.terms = tuple(resolved), class_.matching
             for constraints in resolved:
-                kind.terms |= constraints.terms()
+                class_.terms |= constraints.terms()
         for group in self.groups:
-            group.constraints = group.kind.constraints
+            group.constraints = group.equivalence_class.constraints
 
 
 def has_soft_taints(snapshot: Snapshot) -> bool:
@@ -106,9 +107,9 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
             looks.append((workload, found))
         numbered.append(number)
     terms = _terms(looks, snapshot)
-    kinds = _kinds(looks, terms)
-    groups = _grouped(pending, [kinds[number] for number in numbered], dimensions)
-    return Demands(groups, list(dict.fromkeys(kinds)), terms, dimensions, _numbered_wishes(groups))
+    classes = _classes(looks, terms)
+    groups = _grouped(pending, [classes[number] for number in numbered], dimensions)
+    return Demands(groups, list(dict.fromkeys(classes)), terms, dimensions, _numbered_requirement_sets(groups))
 
 
 def _terms(looks: Sequence[tuple[Workload, tuple[Level, ...]]], snapshot: Snapshot) -> Terms:
@@ -134,38 +135,40 @@ def _has_terms(workload: Workload) -> bool:
     return bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
 
 
-def _kinds(looks: Sequence[tuple[Workload, tuple[Level, ...]]], terms: Terms) -> list[Kind]:
+def _classes(looks: Sequence[tuple[Workload, tuple[Level, ...]]], terms: Terms) -> list[EquivalenceClass]:
     """Return the kind of each look."""
-    by_key: dict[object, Kind] = {}
+    by_key: dict[object, EquivalenceClass] = {}
     found = []
     for workload, level_of in looks:
         matching = terms.matching(workload)
         # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
         own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
-        kind = by_key.get((id(level_of), matching, own))
-        if kind is None:
-            kind = by_key[id(level_of), matching, own] = Kind(workload, level_of, matching)
-        found.append(kind)
+        class_ = by_key.get((id(level_of), matching, own))
+        if class_ is None:
+            class_ = by_key[id(level_of), matching, own] = EquivalenceClass(workload, level_of, matching)
+        found.append(class_)
     return found
 
 
-def _numbered_wishes(groups: Sequence[Group]) -> list[Alternative]:
-    """Return the wishes of the groups, and give each level of theirs the mask of its wishes."""
-    alternatives: dict[Alternative, int] = {}
+def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
+    """Return the requirement sets of the groups, and give each level of theirs the mask of its requirement sets."""
+    requirement_sets: dict[RequirementSet, int] = {}
     masks: dict[int, tuple[int, ...]] = {}  # by identity of the levels, which kinds share
     for group in groups:
         known = masks.get(id(group.levels))
         if known is None:
-            known = masks[id(group.levels)] = tuple([_wishes(level, alternatives) for level in group.levels])
-        group.alternatives = known
-    return list(alternatives)
+            known = masks[id(group.levels)] = tuple(
+                [_requirement_sets(level, requirement_sets) for level in group.levels]
+            )
+        group.requirement_sets = known
+    return list(requirement_sets)
 
 
-def _wishes(level: Level, alternatives: dict[Alternative, int]) -> int:
-    """Return the mask of a level's wishes, and number those that are new."""
+def _requirement_sets(level: Level, requirement_sets: dict[RequirementSet, int]) -> int:
+    """Return the mask of a level's requirement sets, and number those that are new."""
     mask = 0
     for requirements in level.selection.terms:
-        mask |= 1 << alternatives.setdefault(Alternative(requirements, level.selection), len(alternatives))
+        mask |= 1 << requirement_sets.setdefault(RequirementSet(requirements, level.selection), len(requirement_sets))
     return mask
 
 
@@ -234,17 +237,17 @@ def _levels_by_value(
     return known
 
 
-def _grouped(pending: Sequence[Demand], kinds: Sequence[Kind], dimensions: Dimensions) -> list[Group]:
+def _grouped(pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dimensions: Dimensions) -> list[Group]:
     by_key: dict[object, Group] = {}
-    for demand, kind in zip(pending, kinds, strict=True):
+    for demand, class_ in zip(pending, classes, strict=True):
         workload = demand.workload
         request = dimensions.request(workload.requests)
         is_alone = workload.gang is not None or workload.max_price_micro_usd_per_hour is not None
-        key = (request, id(kind), workload.priority, workload.key if is_alone else "")
+        key = (request, id(class_), workload.priority, workload.key if is_alone else "")
         group = by_key.get(key)
         if group is None:
             group = by_key[key] = Group(
-                0, kind, workload, workload.priority, request, kind.levels, kind.matching, is_alone
+                0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
             )
         group.members.append((workload.key, demand.pending_count, demand.pending_since))
         group.count += demand.pending_count
@@ -281,20 +284,20 @@ def _oldest(group: Group) -> tuple[datetime, str]:
     return pending_since, name
 
 
-def known_domains(market: Market, keys: Iterable[str]) -> Domains:
+def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
     """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
     found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
     places = [
         (entry, place.labels(), binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False))
-        for entry, place in market.places
+        for entry, place in catalogue.places
     ]
-    startup = {pool.name: pool.startup_taints for pool in market.snapshot.node_pools}
+    startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
     for key in sorted(keys):
         domains: dict[str, set[tuple[Taint, ...]]] = {}
         for entry, labels, taints in places:
-            for value in _values_there(market, entry, labels, key):
+            for value in _values_there(catalogue, entry, labels, key):
                 domains.setdefault(value, set()).add(taints)
-        for node in market.snapshot.nodes:
+        for node in catalogue.snapshot.nodes:
             if key in node.labels and not node.deleting:
                 taints = binding_taints(node.taints, startup.get(node.node_pool_name, ()), initialized=node.initialized)
                 domains.setdefault(node.labels[key], set()).add(taints)
@@ -302,10 +305,10 @@ def known_domains(market: Market, keys: Iterable[str]) -> Domains:
     return found
 
 
-def _values_there(market: Market, entry: Entry, labels: Mapping[str, str], key: str) -> Iterable[str]:
+def _values_there(catalogue: OptionCatalogue, entry: Entry, labels: Mapping[str, str], key: str) -> Iterable[str]:
     """Return the values of a label that new nodes of a pool could have at a place."""
     settled = labels.get(key, entry.labels.get(key))
     if settled is not None:
         return (settled,)
-    of_types = (item.requirements.get(key) for item in market.entry_types[entry.index])
+    of_types = (item.requirements.get(key) for item in catalogue.entry_types[entry.index])
     return {value for wanted in of_types if wanted is not None and not wanted.complement for value in wanted.values}

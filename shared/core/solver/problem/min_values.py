@@ -8,7 +8,7 @@ from operator import le
 from shared.core.model.node_pool import min_values
 from shared.core.model.policy import MinValuesPolicy
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import Entry, Market, Option
+from shared.core.solver.problem.catalogue import Entry, LaunchOption, OptionCatalogue
 
 Domains = tuple[tuple[str, str | None], ...]
 
@@ -16,45 +16,48 @@ Domains = tuple[tuple[str, str | None], ...]
 class MinValues:
     """Answers whether enough kinds of instance types could hold a content, for pools that ask for it."""
 
-    def __init__(self, market: Market) -> None:
-        self._market = market
+    def __init__(self, catalogue: OptionCatalogue) -> None:
+        self._catalogue = catalogue
         self._wanted: dict[int, dict[str, int]] = {}
         self._memo: dict[object, bool] = {}
-        self._by_price: dict[object, list[Option]] = {}
+        self._by_price: dict[object, list[LaunchOption]] = {}
         self._labels: dict[int, dict[str, str]] = {}  # of the keys that the option's pool asks for, by option
-        if market.policy.min_values_policy is MinValuesPolicy.STRICT:
-            for entry in market.entries:
+        if catalogue.policy.min_values_policy is MinValuesPolicy.STRICT:
+            for entry in catalogue.entries:
                 self._wanted[entry.index] = min_values(entry.pool)
 
     def concerns(self, entry: Entry) -> bool:
         """Whether the entry's pool asks for anything."""
         return bool(self._wanted.get(entry.index))
 
-    def holds(self, option: Option, load: Sequence[int], wishes: Sequence[int], kept: Domains = ()) -> bool:
-        """Whether the types that hold ``load`` for replicas with these wishes have enough distinct values.
+    def holds(
+        self, option: LaunchOption, load: Sequence[int], requirement_sets: Sequence[int], kept: Domains = ()
+    ) -> bool:
+        """Whether the types that hold ``load`` for replicas with these requirement sets have enough distinct values.
 
         ``kept`` are the labels that a node must have as the option has them, because topology counted on them.
         """
         wanted = self._wanted.get(option.entry.index)
         if not wanted:
             return True
-        key = (option.index, tuple(load), tuple(wishes), kept)
+        key = (option.index, tuple(load), tuple(requirement_sets), kept)
         known = self._memo.get(key)
         if known is None:
-            known = self._memo[key] = self._count(option, load, wishes, kept)
+            known = self._memo[key] = self._count(option, load, requirement_sets, kept)
         return known
 
-    def _count(self, option: Option, load: Sequence[int], wishes: Sequence[int], kept: Domains) -> bool:
+    def _count(self, option: LaunchOption, load: Sequence[int], requirement_sets: Sequence[int], kept: Domains) -> bool:
         """Count over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28).
 
         A reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
         """
         wanted = self._wanted[option.entry.index]
-        most = self._market.policy.alternatives_max if option.reservation is None else None
+        most = self._catalogue.policy.alternatives_max if option.reservation is None else None
         hosting = (
             other
             for other in self._others(option, kept)
-            if all(other.alternatives & wish for wish in wishes) and all(map(le, load, other.allocatable))
+            if all(other.requirement_sets & requirement_set for requirement_set in requirement_sets)
+            and all(map(le, load, other.allocatable))
         )
         found: dict[str, set[str]] = {key: set() for key in wanted}
         for other in chain((option,), islice(hosting, most)):
@@ -64,12 +67,12 @@ class MinValues:
                 return True
         return False
 
-    def _others(self, option: Option, kept: Domains) -> Iterator[Option]:
+    def _others(self, option: LaunchOption, kept: Domains) -> Iterator[LaunchOption]:
         """Yield what a node of the option counts beside itself, in price order."""
         is_reserved = option.reservation is not None
         kind = (option.entry.index, *((None,) if is_reserved else (option.key.capacity_type, kept)))
         if kind not in self._by_price:
-            same = (other for other in self._market.options if other.entry is option.entry)
+            same = (other for other in self._catalogue.options if other.entry is option.entry)
             alike = (other for other in same if is_reserved or self._is_alike(other, option, kept))
             self._by_price[kind] = sorted(alike, key=_by_price)
         ordered = self._by_price[kind]
@@ -81,19 +84,19 @@ class MinValues:
             if other is not option and all(other.instance_type.capacity[name] <= mine[name] for name in limits):
                 yield other
 
-    def _is_alike(self, other: Option, option: Option, kept: Domains) -> bool:
+    def _is_alike(self, other: LaunchOption, option: LaunchOption, kept: Domains) -> bool:
         if other.reservation is not None or other.key.capacity_type is not option.key.capacity_type:
             return False
-        labels = self._market.labels(other) if kept else {}
+        labels = self._catalogue.labels(other) if kept else {}
         return all(labels.get(key) == value for key, value in kept)
 
-    def _values(self, option: Option, wanted: dict[str, int]) -> dict[str, str]:
+    def _values(self, option: LaunchOption, wanted: dict[str, int]) -> dict[str, str]:
         known = self._labels.get(option.index)
         if known is None:
-            labels = self._market.labels(option)
+            labels = self._catalogue.labels(option)
             known = self._labels[option.index] = {key: labels[key] for key in wanted if key in labels}
         return known
 
 
-def _by_price(option: Option) -> tuple[int, int]:
+def _by_price(option: LaunchOption) -> tuple[int, int]:
     return option.price, option.index

@@ -7,7 +7,7 @@ from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.resources import PODS
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
-from shared.core.solver.problem.catalogue import Alternative, Market, accepts
+from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands, running_level
 from shared.core.solver.problem.topology import near_key
 
@@ -25,9 +25,9 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
 class NodeFacts:
     """What a solve must know of the nodes of its snapshot."""
 
-    def __init__(self, market: Market, demands: Demands) -> None:
-        snapshot: Snapshot = market.snapshot
-        self._market = market
+    def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
+        snapshot: Snapshot = catalogue.snapshot
+        self._catalogue = catalogue
         self._demands = demands
         self._nodes = snapshot.nodes
         self._startup = {pool.name: pool.startup_taints for pool in snapshot.node_pools}
@@ -36,7 +36,9 @@ class NodeFacts:
             **snapshot.workloads,
         }
         self._masks: dict[object, int] = {}
-        self._asked = sorted({key for wish in demands.alternatives for key in wish.requirements})
+        self._asked = sorted(
+            {key for requirement_set in demands.requirement_sets for key in requirement_set.requirements}
+        )
         self._resident: dict[str, tuple[int, int]] = {}
 
     def ordered(self) -> Sequence[Node]:
@@ -45,7 +47,7 @@ class NodeFacts:
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
-        return not node.deleting and (node.drain_at is None or self._market.now < node.drain_at)
+        return not node.deleting and (node.drain_at is None or self._catalogue.now < node.drain_at)
 
     def free(self, node: Node) -> list[int]:
         """Return what is left on the node. Its pods count even where ``used`` does not list them."""
@@ -60,27 +62,29 @@ class NodeFacts:
         startup = self._startup.get(node.node_pool_name, ())
         return binding_taints(node.taints, startup, initialized=node.initialized)
 
-    def alternatives(self, node: Node) -> int:
-        """Return the wishes that the node meets, in the strict form: it has a label or has it not (R-13)."""
+    def requirement_sets(self, node: Node) -> int:
+        """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
         taints = self.taints(node)
         labels = tuple(node.labels.get(key) for key in self._asked)
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
         known = self._masks.get(memo_key)
         if known is None:
             known = 0
-            for bit, wish in enumerate(self._demands.alternatives):
-                if tolerates_all(taints, wish.selection.tolerations) is None and self._meets(node, wish):
+            for bit, requirement_set in enumerate(self._demands.requirement_sets):
+                if tolerates_all(taints, requirement_set.selection.tolerations) is None and self._meets(
+                    node, requirement_set
+                ):
                     known |= 1 << bit
             self._masks[memo_key] = known
         return known
 
-    def _meets(self, node: Node, wish: Alternative) -> bool:
-        selection = wish.selection
+    def _meets(self, node: Node, requirement_set: RequirementSet) -> bool:
+        selection = requirement_set.selection
         drain_at = None if node.drain_at is None else node.drain_at - timedelta(seconds=selection.notice_s)
         return (
             node.capacity_type in selection.capacity_types
-            and self._market.is_in_time(drain_at, selection)
-            and accepts(node.labels, wish.requirements.values())
+            and self._catalogue.is_in_time(drain_at, selection)
+            and accepts(node.labels, requirement_set.requirements.values())
         )
 
     def residents(self, node: Node) -> tuple[tuple[int, int, int], ...]:

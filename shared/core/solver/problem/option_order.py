@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.catalogue import LaunchOption
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 # Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
@@ -20,12 +20,12 @@ def overhead_atto_usd(policy: SchedulingPolicy) -> int:
     return policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
 
-def is_tiny(option: Option, load: list[int]) -> bool:
+def is_tiny(option: LaunchOption, load: list[int]) -> bool:
     """Whether the load uses less than a quarter of the option in every resource."""
     return all(used * WORTH_A_SLOT < whole for used, whole in zip(load, option.allocatable, strict=True) if used)
 
 
-def reserved_key(option: Option, flexibility: int, units: int, *, tiny: bool) -> OrderKey:
+def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bool) -> OrderKey:
     """Order reservations for one piece of work, first one first.
 
     1. the pool's weight: an operator's order stands above ours;
@@ -51,7 +51,7 @@ def reserved_key(option: Option, flexibility: int, units: int, *, tiny: bool) ->
     )
 
 
-def paid_key(option: Option, overhead: int, copies: int, crowding: int) -> OrderKey:
+def paid_key(option: LaunchOption, overhead: int, copies: int, crowding: int) -> OrderKey:
     """Order spot and on-demand options for ``copies`` replicas a node: pool weight, spread, price a replica, id."""
     price = option.price + overhead
     return (option.entry.tier, crowding, price / copies, price, option.index)

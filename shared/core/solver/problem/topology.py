@@ -354,5 +354,5 @@ def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str, ta
     key = constraint.topology_key
     if not any(key not in term or term[key].has(domain) for term in level.selection.terms):
         return False
-    # The ladder and other market wishes restrict domains of the capacity-type key in the same way.
+    # The ladder and other wishes about markets restrict domains of the capacity-type key in the same way.
     return key != CAPACITY_TYPE or domain in level.selection.capacity_types

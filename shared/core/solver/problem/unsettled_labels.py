@@ -13,7 +13,7 @@ _COMBINATIONS_MAX = 64
 
 
 def variants(
-    pool: Requirements, types: Sequence[InstanceType], wishes: Sequence[Requirements], closed: Set[str]
+    pool: Requirements, types: Sequence[InstanceType], requirement_sets: Sequence[Requirements], closed: Set[str]
 ) -> Iterator[dict[str, str | None]]:
     """Yield one assignment of values per distinguishable kind of node that the pool could make; None: no such label.
 
@@ -21,19 +21,19 @@ def variants(
     two workloads could want different values: they must then not meet on one node (S-145).
     """
     asked: dict[str, list[Requirement]] = {}
-    for wish in dict.fromkeys(wishes):
-        for key, requirement in wish.items():
+    for requirement_set in dict.fromkeys(requirement_sets):
+        for key, requirement in requirement_set.items():
             if key not in closed and key != HOSTNAME:
                 asked.setdefault(key, []).append(requirement)
-    choices = []
+    candidates = []
     for key in sorted(asked):
         wanted = list(dict.fromkeys(asked[key]))
         if _is_open(key, pool, types, wanted):
             values: list[str | None] = [*_values(key, pool, types, wanted)]
             if key not in pool:
                 values.append(None)
-            choices.append([(key, value) for value in values])
-    return (dict(combination) for combination in islice(product(*choices), _COMBINATIONS_MAX))
+            candidates.append([(key, value) for value in values])
+    return (dict(combination) for combination in islice(product(*candidates), _COMBINATIONS_MAX))
 
 
 def _is_open(key: str, pool: Requirements, types: Sequence[InstanceType], asked: Sequence[Requirement]) -> bool:

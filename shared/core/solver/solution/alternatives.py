@@ -9,41 +9,41 @@ from operator import gt
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import Option
-from shared.core.solver.problem.groups import Group, Kind
+from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.groups import EquivalenceClass, Group
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 _A_LITTLE_LESS = 1 - 1e-9  # than a sum of rounded numbers
 
 _Market = tuple[int, CapacityType, tuple[str, ...]]  # pool entry, capacity type, labels that stay
-_Needs = tuple[frozenset[str], int]  # labels that must stay, acceptable wishes
+_Needs = tuple[frozenset[str], int]  # labels that must stay, acceptable requirement sets
 
 
 class Alternatives:
     """Finds other offerings for planned nodes, in price order."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: PartialPlan) -> None:
         self._state = state
-        self._most = state.market.policy.alternatives_max
-        self._memo: dict[tuple[object, ...], tuple[Option, ...]] = {}
-        self._keys: dict[tuple[int, Option | None], tuple[OfferingKey, ...]] = {}
+        self._most = state.catalogue.policy.alternatives_max
+        self._memo: dict[tuple[object, ...], tuple[LaunchOption, ...]] = {}
+        self._keys: dict[tuple[int, LaunchOption | None], tuple[OfferingKey, ...]] = {}
         self._least_price: dict[tuple[_Market, tuple[str | None, ...]], tuple[float, float]] = {}
-        self._sorted: dict[_Market, dict[tuple[str | None, ...], tuple[list[int], list[Option]]]] = {}
-        self._by_market: dict[object, list[Option]] = {}
+        self._sorted: dict[_Market, dict[tuple[str | None, ...], tuple[list[int], list[LaunchOption]]]] = {}
+        self._by_market: dict[object, list[LaunchOption]] = {}
         self._kinds: dict[_Needs, int] = {}
-        self._bits: dict[tuple[Group | Kind, int], int] = {}
+        self._bits: dict[tuple[Group | EquivalenceClass, int], int] = {}
         self._by_kinds: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
         self._choosy = {
             entry.index
-            for entry in state.market.entries
+            for entry in state.catalogue.entries
             if any(item.min_values for item in entry.pool.requirements.values())
         }
-        for option in state.market.options:
+        for option in state.catalogue.options:
             if option.reservation is None:
                 self._by_market.setdefault((option.entry.index, option.key.capacity_type), []).append(option)
 
-    def _in_price_order(self, market: _Market, domains: tuple[str | None, ...]) -> tuple[list[int], list[Option]]:
+    def _in_price_order(self, market: _Market, domains: tuple[str | None, ...]) -> tuple[list[int], list[LaunchOption]]:
         """Return the prices and the options of a pool's market in these domains of the labels that stay."""
         known = self._sorted.get(market)
         if known is None:
@@ -77,7 +77,7 @@ class Alternatives:
             known = self._keys[id(others), ceiling] = tuple(kept)
         return known
 
-    def cheaper_on_demand(self, bin_: Bin) -> Option | None:
+    def cheaper_on_demand(self, bin_: Bin) -> LaunchOption | None:
         """Return the cheapest on-demand option below the price of the bin's that could hold the same replicas."""
         option = bin_.option
         assert option is not None
@@ -86,7 +86,7 @@ class Alternatives:
         found = self._cheapest_on_demand(bin_, 0, below=option.price)
         return found if found is not None and found.price < option.price else None
 
-    def _cheapest_on_demand(self, bin_: Bin, from_price: int, below: int | None = None) -> Option | None:
+    def _cheapest_on_demand(self, bin_: Bin, from_price: int, below: int | None = None) -> LaunchOption | None:
         """Return the cheapest on-demand option from a price on that could hold the same replicas."""
         assert bin_.option is not None
         load = total_load(self._state.groups, bin_.contents, len(bin_.option.allocatable))
@@ -114,7 +114,7 @@ class Alternatives:
         least = max((used * price for used, price in zip(load, known, strict=False) if used), default=0.0)
         return least * _A_LITTLE_LESS
 
-    def _of_market(self, bin_: Bin) -> tuple[Option, ...]:
+    def _of_market(self, bin_: Bin) -> tuple[LaunchOption, ...]:
         """Return as many other options of the bin's market as a plan lists, none cheaper."""
         option = bin_.option
         assert option is not None
@@ -132,7 +132,7 @@ class Alternatives:
                 known = self._memo[option.index, kinds, load] = self._first(bin_, load)
         return known
 
-    def _first(self, bin_: Bin, load: Sequence[int]) -> tuple[Option, ...]:
+    def _first(self, bin_: Bin, load: Sequence[int]) -> tuple[LaunchOption, ...]:
         """Return as many of the others on the same market as the policy lets a plan list."""
         assert bin_.option is not None
         others = self.others(bin_, bin_.option.key.capacity_type, load)
@@ -140,7 +140,7 @@ class Alternatives:
 
     def others(
         self, bin_: Bin, capacity_type: CapacityType, load: Sequence[int] = (), *, from_price: int | None = None
-    ) -> Iterator[Option]:
+    ) -> Iterator[LaunchOption]:
         """Yield options of the bin's pool and this market that could hold the same replicas, from cheap to dear.
 
         None is cheaper than ``from_price``, if that is not given than the bin's own.
@@ -151,16 +151,18 @@ class Alternatives:
         option = bin_.option
         assert option is not None
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
-        kept, wishes = self._kept_and_wishes(self._kinds_on(bin_))
+        kept, requirement_sets = self._kept_and_wishes(self._kinds_on(bin_))
         domains = tuple([self._state.label(option, key) for key in kept])
-        limits = [name for name in self._state.supply.limits.get(option.entry.pool.name, ()) if name != NODES]
+        limits = [name for name in self._state.residual.limits.get(option.entry.pool.name, ()) if name != NODES]
         largest = option.instance_type.capacity
         prices, options = self._in_price_order((option.entry.index, capacity_type, kept), domains)
-        accepted: dict[int, bool] = {}  # options are many, the wishes that they meet alike
+        accepted: dict[int, bool] = {}  # options are many, the requirement sets that they meet alike
         for other in options[bisect_left(prices, option.price if from_price is None else from_price) :]:
-            if other.alternatives not in accepted:
-                accepted[other.alternatives] = all(other.alternatives & wish for wish in wishes)
-            if other is option or not accepted[other.alternatives] or any(map(gt, load, other.allocatable)):
+            if other.requirement_sets not in accepted:
+                accepted[other.requirement_sets] = all(
+                    other.requirement_sets & requirement_set for requirement_set in requirement_sets
+                )
+            if other is option or not accepted[other.requirement_sets] or any(map(gt, load, other.allocatable)):
                 continue
             if not limits or all(other.instance_type.capacity[name] <= largest[name] for name in limits):
                 yield other
@@ -172,21 +174,24 @@ class Alternatives:
         for index, level in bin_.levels.items():
             group = groups[index]
             # Gangs may insist on one domain, others are as their kind.
-            alike = group if group.is_alone else group.kind
+            alike = group if group.is_alone else group.equivalence_class
             kinds |= bits.get((alike, level)) or self._find_bit(alike, group, level)
         return kinds
 
     def _kept_and_wishes(self, kinds: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the labels that must stay under replicas of these kinds, and their wishes."""
+        """Return the labels that must stay under replicas of these kinds, and their requirement sets."""
         known = self._by_kinds.get(kinds)
         if known is None:
             found = [kind for kind, number in self._kinds.items() if kinds >> number & 1]
             keys = frozenset().union(*(keys for keys, _ in found))
-            known = self._by_kinds[kinds] = tuple(sorted(keys)), tuple(sorted({wish for _, wish in found}))
+            known = self._by_kinds[kinds] = (
+                tuple(sorted(keys)),
+                tuple(sorted({requirement_set for _, requirement_set in found})),
+            )
         return known
 
-    def _find_bit(self, alike: Group | Kind, group: Group, level: int) -> int:
+    def _find_bit(self, alike: Group | EquivalenceClass, group: Group, level: int) -> int:
         """Return a bit for what matters of a group at a level."""
-        kind = (self._state.keys_of(group, level), group.alternatives[level])
+        kind = (self._state.keys_of(group, level), group.requirement_sets[level])
         found = self._bits[alike, level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
         return found

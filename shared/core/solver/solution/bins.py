@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.taint import Taint
-from shared.core.solver.problem.catalogue import Option
+from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 
 
@@ -19,11 +19,11 @@ class Bin:
 
     uid: int
     labels: Mapping[str, str]
-    alternatives: int
+    requirement_sets: int
     free: list[int]
     taints: tuple[Taint, ...] = ()
     node: Node | None = None
-    option: Option | None = None
+    option: LaunchOption | None = None
     count: int = 1
     residents: tuple[tuple[int, int, int], ...] = ()
     contents: dict[int, int] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Bin:
         other = Bin(
             uid=uid,
             labels=self.labels,
-            alternatives=self.alternatives,
+            requirement_sets=self.requirement_sets,
             free=list(self.free),
             taints=self.taints,
             option=self.option,

@@ -10,26 +10,26 @@ from operator import ge
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group
 from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
-from shared.core.solver.solution.residual_capacity import Supply
+from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
-Places = list[tuple[Option, int]]  # options with how many replicas of a group one node holds
+Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds
 
 
-class Choices:
+class Candidates:
     """The options of a market as groups see them."""
 
-    def __init__(self, market: Market, demands: Demands) -> None:
-        self.market = market
-        self.reserved = [option for option in market.options if option.reservation is not None]
+    def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
+        self.catalogue = catalogue
+        self.reserved = [option for option in catalogue.options if option.reservation is not None]
         self.flexibility = _flexibility(self.reserved, demands.groups)
-        self.min_values = MinValues(market)
-        self.overhead = overhead_atto_usd(market.policy)
-        bought = [option for option in market.options if option.reservation is None]
+        self.min_values = MinValues(catalogue)
+        self.overhead = overhead_atto_usd(catalogue.policy)
+        bought = [option for option in catalogue.options if option.reservation is None]
         # Reserved ones first, in the market's order, then from cheap to dear.
         self._ordered = [*self.reserved, *sorted(bought, key=lambda option: (option.price, option.index))]
         keys = {key.topology_key for key in demands.terms.keys}
@@ -38,26 +38,26 @@ class Choices:
         self._keys = tuple(sorted(keys - {HOSTNAME}))
         self._kinds: dict[int, object] = {}
         self._candidates: dict[tuple[int, Vector], Places] = {}
-        self._alike: dict[tuple[int, Vector, bool], list[Places]] = {}
-        self._undominated: dict[tuple[int, Vector], list[Option]] = {}
+        self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
+        self._pareto_optimal: dict[tuple[int, Vector], list[LaunchOption]] = {}
         self._worth_having = bytearray()
         self._dearness: dict[tuple[int, Vector, int], float] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
 
-    def candidates(self, group: Group, level: int) -> Places:
+    def of(self, group: Group, level: int) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
-        mask = group.alternatives[level]
+        mask = group.requirement_sets[level]
         known = self._candidates.get((mask, group.request))
         if known is None:
             known = self._candidates[mask, group.request] = self._holding(mask, group.request, self._ordered)
         return known
 
     @staticmethod
-    def _holding(mask: int, request: Vector, options: Sequence[Option]) -> Places:
+    def _holding(mask: int, request: Vector, options: Sequence[LaunchOption]) -> Places:
         held: dict[Vector, int] = {}  # options are many, sizes few
         found = []
         for option in options:
-            if option.alternatives & mask:
+            if option.requirement_sets & mask:
                 size = option.allocatable
                 if size not in held:
                     held[size] = copies_that_fit(request, size)
@@ -65,40 +65,40 @@ class Choices:
                     found.append((option, held[size]))
         return found
 
-    def alike(self, group: Group, level: int, *, only_reserved: bool = False) -> list[Places]:
+    def by_class(self, group: Group, level: int, *, only_reserved: bool = False) -> list[Places]:
         """Return the candidates by kind, each reservation as one of its own; in the same order."""
-        about = (group.alternatives[level], group.request, only_reserved)
-        if about not in self._alike:
+        about = (group.requirement_sets[level], group.request, only_reserved)
+        if about not in self._by_class:
             kinds: dict[object, Places] = {}
             mask, request = about[:2]
-            places = self._holding(mask, request, self.reserved) if only_reserved else self.candidates(group, level)
+            places = self._holding(mask, request, self.reserved) if only_reserved else self.of(group, level)
             for option, fitting in places:
                 kinds.setdefault(self._kind(option), []).append((option, fitting))
-            self._alike[about] = list(kinds.values())
-        return self._alike[about]
+            self._by_class[about] = list(kinds.values())
+        return self._by_class[about]
 
-    def undominated(self, group: Group) -> list[Option]:
+    def pareto_optimal(self, group: Group) -> list[LaunchOption]:
         """Return the candidates but those to which another one of their kind is preferable in every respect.
 
         Reserved ones first, then heavier pools, then from cheap to dear. Preferences do not matter.
         """
-        about = (group.alternatives[-1], group.request)
-        if about not in self._undominated:
+        about = (group.requirement_sets[-1], group.request)
+        if about not in self._pareto_optimal:
             if not self._worth_having:
-                self._worth_having = self._without_dominated()
-            candidates = (option for option, _ in self.candidates(group, len(group.levels) - 1))
+                self._worth_having = self._pareto_optimal_flags()
+            candidates = (option for option, _ in self.of(group, len(group.levels) - 1))
             found = [option for option in candidates if self._worth_having[option.index]]
             found.sort(key=lambda option: (option.reservation is None, option.entry.tier, option.price))
-            self._undominated[about] = found
-        return self._undominated[about]
+            self._pareto_optimal[about] = found
+        return self._pareto_optimal[about]
 
-    def _without_dominated(self) -> bytearray:
+    def _pareto_optimal_flags(self) -> bytearray:
         """Return, by option index, whether no other option of its kind is preferable whatever it is for."""
-        found = bytearray(len(self.market.options))
-        kept: dict[object, list[Option]] = {}
+        found = bytearray(len(self.catalogue.options))
+        kept: dict[object, list[LaunchOption]] = {}
         most: dict[object, int] = {}  # CPU of those kept
         for option in self._ordered:
-            kind, cpu = (self._kind(option), option.alternatives), option.allocatable[0]
+            kind, cpu = (self._kind(option), option.requirement_sets), option.allocatable[0]
             alike = kept.setdefault(kind, [])
             # From cheap to dear, sizes mostly grow: most need no comparison.
             is_larger = cpu > most.get(kind, -1) or self.min_values.concerns(option.entry)
@@ -108,9 +108,9 @@ class Choices:
                 found[option.index] = 1
         return found
 
-    def _kind(self, option: Option) -> object:
+    def _kind(self, option: LaunchOption) -> object:
         if option.index not in self._kinds:
-            labels = self.market.labels(option) if self._keys else {}
+            labels = self.catalogue.labels(option) if self._keys else {}
             domains = tuple(labels.get(key) for key in self._keys)
             unit = "" if option.reservation is None else option.reservation.id
             self._kinds[option.index] = (option.entry.index, unit, domains)
@@ -119,10 +119,10 @@ class Choices:
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
         level, count = len(group.levels) - 1, group.count
-        about = (group.alternatives[level], group.request, count)
+        about = (group.requirement_sets[level], group.request, count)
         if about not in self._dearness:
             least, most = inf, 0
-            for option, fitting in self.candidates(group, level):
+            for option, fitting in self.of(group, level):
                 if option.reservation is None and fitting > most:
                     most = min(fitting, count)
                     least = min(least, (option.price + self.overhead) / most)
@@ -131,10 +131,10 @@ class Choices:
             self._dearness[about] = -least
         return self._dearness[about]
 
-    def open_now(self, supply: Supply) -> bytearray:
+    def open_now(self, residual: ResidualCapacity) -> bytearray:
         """Return, by option index, whether units and limits leave a node of the option."""
-        found = bytearray(b"\1") * len(self.market.options)
-        for pool, limits in supply.limits.items():
+        found = bytearray(b"\1") * len(self.catalogue.options)
+        for pool, limits in residual.limits.items():
             left = tuple(limits.values())
             for index, needed in self._needs(pool, tuple(limits)):
                 for need, amount in zip(needed, left, strict=True):
@@ -142,7 +142,7 @@ class Choices:
                         found[index] = 0
         for option in self.reserved:
             assert option.reservation is not None
-            if supply.units[option.reservation.id] <= 0:
+            if residual.units[option.reservation.id] <= 0:
                 found[option.index] = 0
         return found
 
@@ -151,20 +151,20 @@ class Choices:
         if pool not in self._limited:
             self._limited[pool] = [
                 (option.index, tuple(1 if name == NODES else option.instance_type.capacity[name] for name in names))
-                for option in self.market.options
+                for option in self.catalogue.options
                 if option.entry.pool.name == pool
             ]
         return self._limited[pool]
 
 
-def _is_no_worse(option: Option, other: Option) -> bool:
+def _is_no_worse(option: LaunchOption, other: LaunchOption) -> bool:
     """Whether a node of the option, which is not dearer, holds no less and takes no more of the pool's limits."""
     limits = [name for name in option.entry.pool.limits or () if name != NODES]
     mine, theirs = option.instance_type.capacity, other.instance_type.capacity
     return all(map(ge, option.allocatable, other.allocatable)) and all(mine[name] <= theirs[name] for name in limits)
 
 
-def _flexibility(reserved: Sequence[Option], groups: Sequence[Group]) -> dict[int, int]:
-    """Return how many groups each mask of wishes serves."""
-    masks = {option.alternatives for option in reserved}
-    return {mask: sum(1 for group in groups if group.alternatives[-1] & mask) for mask in masks}
+def _flexibility(reserved: Sequence[LaunchOption], groups: Sequence[Group]) -> dict[int, int]:
+    """Return how many groups each mask of requirement sets serves."""
+    masks = {option.requirement_sets for option in reserved}
+    return {mask: sum(1 for group in groups if group.requirement_sets[-1] & mask) for mask in masks}

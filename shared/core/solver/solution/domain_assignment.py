@@ -1,8 +1,8 @@
 """Which groups can be packed by counts, and in which domains: zone rules are kept by construction (docs/scheduler.md).
 
-A connected part of the groups whose terms are all *simple* is packed by counts: its replicas are dealt out to domains
-beforehand so that every spread is even and every affinity has one domain. All other parts take the general path,
-replica by replica.
+A connected component of the groups whose terms are all *simple* is packed by counts: its replicas are assigned to
+domains beforehand, by water filling, so that every spread is even and every affinity has one domain. All other
+components are inserted replica by replica.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,18 +12,18 @@ from operator import ge, le
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.components import Part
-from shared.core.solver.problem.groups import Group, Kind
+from shared.core.solver.problem.components import Component
+from shared.core.solver.problem.groups import EquivalenceClass, Group
 from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and take the general path.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
-class Lot:
+class DomainBatch:
     """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
 
     group: Group
@@ -33,37 +33,39 @@ class Lot:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """Lots to pack, and the groups that must take the general path."""
+class AssignedBatches:
+    """Batches to pack, and the groups that must take the general path."""
 
-    lots: list[Lot]
+    batches: list[DomainBatch]
     general: list[Group]
 
 
-def deal(state: State, parts: Iterable[Part], level: int, domains: "DomainCosts") -> Dealt:
-    """Split the groups of the parts, as they are after giving up ``level`` preferences, into lots."""
-    lots: list[Lot] = []
+def assign_domains(
+    state: PartialPlan, components: Iterable[Component], level: int, domains: "DomainCosts"
+) -> AssignedBatches:
+    """Split the groups of the components, as they are after giving up ``level`` preferences, into batches."""
+    batches: list[DomainBatch] = []
     general: list[Group] = []
-    for part in parts:
-        if not part.terms:
-            lots.extend(
-                Lot(group, level, None, state.remaining[group.index])
-                for group in part.groups
+    for component in components:
+        if not component.terms:
+            batches.extend(
+                DomainBatch(group, level, None, state.remaining[group.index])
+                for group in component.groups
                 if level < len(group.levels) and state.remaining[group.index]
             )
             continue
-        dealt = _deal_part(state, part, domains) if level == 0 else []
-        if dealt is None:
-            general.extend(part.groups)
+        assigned = _assign_component(state, component, domains) if level == 0 else []
+        if assigned is None:
+            general.extend(component.groups)
         else:
-            lots.extend(dealt)
-    return Dealt(lots, sorted(general, key=lambda group: group.index))
+            batches.extend(assigned)
+    return AssignedBatches(batches, sorted(general, key=lambda group: group.index))
 
 
 class DomainCosts:
     """Where a group can be bought at all, and for how much a replica; plus what was dealt to each domain so far."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: PartialPlan) -> None:
         self._state = state
         self._tables: dict[str, dict[tuple[int, str], _Offers]] = {}
         self._memo: dict[tuple[int, tuple[int, ...], str], dict[str, float]] = {}
@@ -71,12 +73,12 @@ class DomainCosts:
 
     def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
         """Return the price of a replica by domain; only domains where it can be bought without limit."""
-        memo_key = (group.alternatives[0], group.request, topology_key)
+        memo_key = (group.requirement_sets[0], group.request, topology_key)
         known = self._memo.get(memo_key)
         if known is None:
             known = self._memo[memo_key] = {}
-            for (alternatives, domain), offers in self._table(topology_key).items():
-                price = offers.price(group.request) if alternatives & group.alternatives[0] else None
+            for (requirement_sets, domain), offers in self._table(topology_key).items():
+                price = offers.price(group.request) if requirement_sets & group.requirement_sets[0] else None
                 if price is not None and price < known.get(domain, inf):
                     known[domain] = price
         return known
@@ -85,9 +87,9 @@ class DomainCosts:
         table = self._tables.get(topology_key)
         if table is None:
             prices: dict[tuple[int, str], dict[Vector, int]] = {}
-            for option in self._state.market.options:
+            for option in self._state.catalogue.options:
                 if option.reservation is None:
-                    sizes = prices.setdefault((option.alternatives, option.place_labels[topology_key]), {})
+                    sizes = prices.setdefault((option.requirement_sets, option.place_labels[topology_key]), {})
                     known = sizes.get(option.allocatable)
                     if known is None or option.price < known:
                         sizes[option.allocatable] = option.price
@@ -100,7 +102,7 @@ class DomainCosts:
 
 
 class _Offers:
-    """The offers of one domain that the same wishes accept: cheapest rates, and the largest sizes."""
+    """The offers of one domain that the same requirement sets accept: cheapest rates, and the largest sizes."""
 
     __slots__ = ("_rates", "_sizes")
 
@@ -119,46 +121,46 @@ class _Offers:
         return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
 
 
-def _deal_part(state: State, part: Part, domains: DomainCosts) -> list[Lot] | None:
-    """Return the lots of a part with terms, or None when it needs the general path."""
-    kinds = part.kinds
-    if any(len(kind.levels) > 1 for kind in kinds) or _has_residents(state, part):
+def _assign_component(state: PartialPlan, component: Component, domains: DomainCosts) -> list[DomainBatch] | None:
+    """Return the batches of a component with terms, or None when it needs the general path."""
+    classes = component.classes
+    if any(len(class_.levels) > 1 for class_ in classes) or _has_residents(state, component):
         return None
-    shape = _PartShape.of(kinds)
-    if shape is None or not shape.host_terms_are_simple(kinds) or not _are_counted_everywhere(kinds):
+    item_type = _ComponentRules.of(classes)
+    if item_type is None or not item_type.host_terms_are_simple(classes) or not _are_counted_everywhere(classes):
         return None
-    if shape.key is None:
-        return [Lot(group, 0, None, state.remaining[group.index]) for group in part.groups]
-    if shape.affinity_term is not None:
-        return _one_domain(state, part.groups, shape.key, shape.affinity_term, domains)
-    return _even(state, part, shape.key, shape.spread_terms, domains)
+    if item_type.key is None:
+        return [DomainBatch(group, 0, None, state.remaining[group.index]) for group in component.groups]
+    if item_type.affinity_term is not None:
+        return _one_domain(state, component.groups, item_type.key, item_type.affinity_term, domains)
+    return _even(state, component, item_type.key, item_type.spread_terms, domains)
 
 
-def _has_residents(state: State, part: Part) -> bool:
-    """Whether a running replica's anti-affinity is about the part: the fast path does not look at those."""
-    for term in iter_bits(part.terms):
+def _has_residents(state: PartialPlan, component: Component) -> bool:
+    """Whether a running replica's anti-affinity is about the component: the fast path does not look at those."""
+    for term in iter_bits(component.terms):
         counts = state.ledger.by_term.get(term)
         if counts is not None and any(counts.owners.values()):
             return True
-    return any(anti & part.terms for bin_ in state.bins for _, anti, _ in bin_.residents)
+    return any(anti & component.terms for bin_ in state.bins for _, anti, _ in bin_.residents)
 
 
 @dataclass(slots=True)
-class _PartShape:
-    """What kinds of terms a part has."""
+class _ComponentRules:
+    """What kinds of terms a component has."""
 
     key: str | None  # the one topology key other than the host
     affinity_term: int | None
     spread_terms: set[int]
 
     @classmethod
-    def of(cls, kinds: Iterable[Kind]) -> "_PartShape | None":
-        """Return the shape of a part, or None when it mixes what cannot be dealt out beforehand."""
+    def of(cls, classes: Iterable[EquivalenceClass]) -> "_ComponentRules | None":
+        """Return the rules of a component, or None when it mixes what cannot be dealt out beforehand."""
         keys: set[str] = set()
         spread: set[int] = set()
         affinity: set[int] = set()
-        for kind in kinds:
-            constraints = kind.constraints[0]
+        for class_ in classes:
+            constraints = class_.constraints[0]
             for term in constraints.spread:
                 if term.topology_key != HOSTNAME:
                     keys.add(term.topology_key)
@@ -173,46 +175,48 @@ class _PartShape:
         if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
             return None
         mask = sum(1 << term for term in spread)
-        if any((kind.matching & mask).bit_count() > 1 for kind in kinds):
+        if any((class_.matching & mask).bit_count() > 1 for class_ in classes):
             return None
         followed = next(iter(affinity), None)
-        if followed is not None and not all(_leads_itself(kind, followed) for kind in kinds):
+        if followed is not None and not all(_leads_itself(class_, followed) for class_ in classes):
             return None
         return cls(next(iter(keys), None), followed, spread)
 
     @staticmethod
-    def host_terms_are_simple(kinds: Iterable[Kind]) -> bool:
+    def host_terms_are_simple(classes: Iterable[EquivalenceClass]) -> bool:
         """Whether host anti-affinity is only of groups against themselves (carriers and matches are the same)."""
-        for kind in kinds:
-            for near in kind.constraints[0].anti:
+        for class_ in classes:
+            for near in class_.constraints[0].anti:
                 bit = 1 << near.term
-                for other in kinds:
+                for other in classes:
                     carries = bool(other.constraints[0].anti_mask & bit)
                     if carries != bool(other.matching & bit):
                         return False
         return True
 
 
-def _are_counted_everywhere(kinds: Iterable[Kind]) -> bool:
+def _are_counted_everywhere(classes: Iterable[EquivalenceClass]) -> bool:
     """Whether each spread counts whoever it counts on every node that may be chosen for them.
 
     Those that honour affinity or taints count only on nodes that their carriers accept.
     """
-    choosy = {spread for kind in kinds for spread in kind.constraints[0].spread if spread.nodes is not None}
+    choosy = {spread for class_ in classes for spread in class_.constraints[0].spread if spread.nodes is not None}
     return all(
-        spread.nodes is None or spread.nodes.covers(kind.levels[0].selection, spread.topology_key)
+        spread.nodes is None or spread.nodes.covers(class_.levels[0].selection, spread.topology_key)
         for spread in choosy
-        for kind in kinds
-        if kind.matching >> spread.term & 1
+        for class_ in classes
+        if class_.matching >> spread.term & 1
     )
 
 
-def _leads_itself(kind: Kind, term: int) -> bool:
-    return bool(kind.matching >> term & 1) and any(near.term == term for near in kind.constraints[0].affinity)
+def _leads_itself(class_: EquivalenceClass, term: int) -> bool:
+    return bool(class_.matching >> term & 1) and any(near.term == term for near in class_.constraints[0].affinity)
 
 
-def _one_domain(state: State, groups: Sequence[Group], key: str, term: int, domains: DomainCosts) -> list[Lot] | None:
-    """Put the whole part into one domain: where it already is, else where it is cheapest, else the least loaded."""
+def _one_domain(
+    state: PartialPlan, groups: Sequence[Group], key: str, term: int, domains: DomainCosts
+) -> list[DomainBatch] | None:
+    """Put the whole component into one domain: where it already is, else the cheapest, else the least loaded."""
     matched = state.ledger.by_term[term].matched
     populated = {domain for domain, count in matched.items() if count > 0}
     candidates: set[str] | None = None
@@ -232,7 +236,7 @@ def _one_domain(state: State, groups: Sequence[Group], key: str, term: int, doma
     chosen = min(sorted(allowed), key=order)
     weight = sum(_weight(group) * state.remaining[group.index] for group in groups)
     loads[chosen] = loads.get(chosen, 0.0) + weight
-    return [Lot(group, 0, (key, chosen), state.remaining[group.index]) for group in groups]
+    return [DomainBatch(group, 0, (key, chosen), state.remaining[group.index]) for group in groups]
 
 
 def _weight(group: Group) -> float:
@@ -240,28 +244,30 @@ def _weight(group: Group) -> float:
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
-def _even(state: State, part: Part, key: str, terms: set[int], domains: DomainCosts) -> list[Lot] | None:
+def _even(
+    state: PartialPlan, component: Component, key: str, terms: set[int], domains: DomainCosts
+) -> list[DomainBatch] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
-    spreads = _strictest(part.kinds, key)
+    spreads = _strictest(component.classes, key)
     universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
     counts = {term: {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched} for term in terms}
     loads = domains.loads.setdefault(key, {})
     for domain in universe:
         loads.setdefault(domain, 0.0)
-    lots: list[Lot] = []
+    batches: list[DomainBatch] = []
     mask = sum(1 << term for term in terms)
-    for group, (_, allowed, weight) in _choosiest_first(part.groups, key, universe, domains):
+    for group, (_, allowed, weight) in _choosiest_first(component.groups, key, universe, domains):
         remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
-            lots.append(Lot(group, 0, None, remaining))
+            batches.append(DomainBatch(group, 0, None, remaining))
             continue
         if not allowed:
             return None
-        for domain, count in _poured(counts[counting.bit_length() - 1], loads, allowed, remaining):
-            lots.append(Lot(group, 0, (key, domain), count))
+        for domain, count in _water_filled(counts[counting.bit_length() - 1], loads, allowed, remaining):
+            batches.append(DomainBatch(group, 0, (key, domain), count))
             loads[domain] += count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
-    return lots if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
+    return batches if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
 
 
 def _choosiest_first(
@@ -274,7 +280,7 @@ def _choosiest_first(
     known: dict[tuple[int, Vector], tuple[int, list[str], float]] = {}  # groups are many, what they ask for is not
     found = []
     for group in groups:
-        about = (group.alternatives[0], group.request)
+        about = (group.requirement_sets[0], group.request)
         offer = known.get(about)
         if offer is None:
             offered = domains.of(group, key)
@@ -284,17 +290,17 @@ def _choosiest_first(
     return sorted(found, key=lambda item: item[1][0])
 
 
-def _strictest(kinds: Iterable[Kind], key: str) -> dict[object, SpreadTerm]:
+def _strictest(classes: Iterable[EquivalenceClass], key: str) -> dict[object, SpreadTerm]:
     """Return each distinct spread constraint over the key."""
     found: dict[object, SpreadTerm] = {}
-    for kind in kinds:
-        for spread in kind.constraints[0].spread:
+    for class_ in classes:
+        for spread in class_.constraints[0].spread:
             if spread.topology_key == key:
                 found.setdefault((spread.term, spread.max_skew, spread.min_domains, spread.domains), spread)
     return found
 
 
-def _poured(
+def _water_filled(
     counts: dict[str, int], loads: Mapping[str, float], names: Iterable[str], amount: int
 ) -> Sequence[tuple[str, int]]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
@@ -309,15 +315,15 @@ def _poured(
         width -= 1
         total -= levels[width]
     even, rest = divmod(total, width)
-    poured = []
+    filled = []
     for level, _, name in ordered[:width]:
         count = even - level
         if rest:
             count, rest = count + 1, rest - 1
         if count:
             counts[name] = level + count
-            poured.append((name, count))
-    return poured
+            filled.append((name, count))
+    return filled
 
 
 def _holds(spread: SpreadTerm, counts: Mapping[str, int]) -> bool:

@@ -5,34 +5,35 @@ from collections.abc import Callable, Mapping, Sequence
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.taint import binding_taints
-from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.topology import Constraints, DomainLedger
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.residual_capacity import UNLIMITED, Supply
+from shared.core.solver.solution.residual_capacity import UNLIMITED, ResidualCapacity
 
 
-class State:
+class PartialPlan:
     """Bins, reservation units, limits and topology counters of one solve."""
 
-    def __init__(self, market: Market, demands: Demands, facts: NodeFacts) -> None:
-        self.market = market
+    def __init__(self, catalogue: OptionCatalogue, demands: Demands, facts: NodeFacts) -> None:
+        self.catalogue = catalogue
         self.demands = demands
         self.groups: Sequence[Group] = demands.groups
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
         self.bins: list[Bin] = []
-        self.supply = Supply.of(market)
+        self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
         self._counted_keys: dict[object, frozenset[str]] = {}
         self._taints = [
-            binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False) for entry in market.entries
+            binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+            for entry in catalogue.entries
         ]
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered():
@@ -46,7 +47,7 @@ class State:
                     Bin(
                         uid=self._uid(),
                         labels=node.labels,
-                        alternatives=facts.alternatives(node),
+                        requirement_sets=facts.requirement_sets(node),
                         free=facts.free(node),
                         taints=taints,
                         node=node,
@@ -75,38 +76,38 @@ class State:
 
     # -- changes
 
-    def labels_of(self, option: Option) -> Mapping[str, str]:
+    def labels_of(self, option: LaunchOption) -> Mapping[str, str]:
         """Return the labels of a new node (one mapping per option)."""
         known = self._labels.get(option.index)
         if known is None:
-            known = self._labels[option.index] = self.market.labels(option)
+            known = self._labels[option.index] = self.catalogue.labels(option)
         return known
 
-    def label(self, option: Option, key: str) -> str | None:
+    def label(self, option: LaunchOption, key: str) -> str | None:
         """Return one label of a new node."""
         placed = option.place_labels.get(key)
         return self.labels_of(option).get(key) if placed is None else placed
 
-    def open_bin(self, option: Option, count: int) -> Bin:
+    def open_bin(self, option: LaunchOption, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
         opened = Bin(
             uid=self._uid(),
             labels=self.labels_of(option),
-            alternatives=option.alternatives,
+            requirement_sets=option.requirement_sets,
             free=list(option.allocatable),
             taints=self._taints[option.entry.index],
             option=option,
             count=count,
         )
         self.bins.append(opened)
-        self.supply.take(option, count)
+        self.residual.take(option, count)
 
         def close() -> None:
             if self.bins[-1] is opened:
                 self.bins.pop()
             else:
                 self.bins.remove(opened)
-            self.supply.take(option, -opened.count)
+            self.residual.take(option, -opened.count)
 
         self._journal.append(close)
         return opened
@@ -116,30 +117,30 @@ class State:
         assert bin_.option is not None
         option, position = bin_.option, self.bins.index(bin_)
         del self.bins[position]
-        self.supply.take(option, -bin_.count)
+        self.residual.take(option, -bin_.count)
 
         def reopen() -> None:
             self.bins.insert(position, bin_)
-            self.supply.take(option, bin_.count)
+            self.residual.take(option, bin_.count)
 
         self._journal.append(reopen)
 
-    def change_option(self, bin_: Bin, option: Option) -> None:
+    def change_option(self, bin_: Bin, option: LaunchOption) -> None:
         """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
         before = bin_.option
         assert before is not None
         self._become(bin_, before, option)
         self._journal.append(lambda: self._become(bin_, option, before))
 
-    def _become(self, bin_: Bin, before: Option, option: Option) -> None:
-        self.supply.take(before, -bin_.count)
-        self.supply.take(option, bin_.count)
+    def _become(self, bin_: Bin, before: LaunchOption, option: LaunchOption) -> None:
+        self.residual.take(before, -bin_.count)
+        self.residual.take(option, bin_.count)
         bin_.free = [
             free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
         ]
         bin_.option = option
         bin_.labels = self.labels_of(option)
-        bin_.alternatives = option.alternatives
+        bin_.requirement_sets = option.requirement_sets
 
     def split_bin(self, bin_: Bin, count: int) -> Bin:
         """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
@@ -210,14 +211,14 @@ class State:
 
     def is_out_of_time(self, *groups: Group) -> bool:
         """Whether the deadline has passed; if so, remember that these groups were not looked at to the end."""
-        if not self.market.policy.expired():
+        if not self.catalogue.policy.expired():
             return False
         self.unlooked.update(group.index for group in groups if self.remaining[group.index])
         return True
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
-        overhead = overhead_atto_usd(self.market.policy)
+        overhead = overhead_atto_usd(self.catalogue.policy)
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
 
     def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
@@ -229,7 +230,7 @@ class State:
         """Return the labels that must not change under a group's replicas once they are placed at a level."""
         gang, constraints = group.workload.gang, group.constraints[level]
         single = None if gang is None else gang.single_topology_key
-        memo_key = (group.kind, level, single)
+        memo_key = (group.equivalence_class, level, single)
         known = self._counted_keys.get(memo_key)
         if known is None:
             terms = self.ledger.by_term.items()
@@ -248,12 +249,12 @@ class State:
                 spent += bin_.option.price * bin_.count
         return cap * ATTO_USD_PER_MICRO_USD - spent
 
-    def room(self, bin_: Bin, group: Group, level: int, *, is_dealt: bool = False) -> int:
-        """How many replicas of the group ONE node of the bin takes: wishes, resources, topology.
+    def room(self, bin_: Bin, group: Group, level: int, *, is_assigned: bool = False) -> int:
+        """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
 
         ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
         """
-        if not bin_.alternatives & group.alternatives[level]:
+        if not bin_.requirement_sets & group.requirement_sets[level]:
             return 0
         fitting = copies_that_fit(group.request, bin_.free)
         if fitting == 0:
@@ -261,7 +262,7 @@ class State:
         constraints = group.constraints[level]
         if not (group.matching or constraints.anti_mask or not constraints.is_free):
             return fitting
-        domain_room = UNLIMITED if is_dealt else self.domain_room(bin_.labels, group, constraints)
+        domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, group, constraints)
         return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
 
     def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Set
 
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.partial_plan import State
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 
-def has_inversion(state: State, moved: Set[int] = frozenset()) -> bool:
+def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
     """Whether there is such a unit.
 
     Who is tied to others does not count as kept off, as room alone does not say that they may use it; but ``moved``
@@ -20,7 +20,7 @@ def has_inversion(state: State, moved: Set[int] = frozenset()) -> bool:
     return any(_could_use(state, bin_, group) for bin_ in reserved for group in worse_off)
 
 
-def _worse_off(state: State, moved: Set[int]) -> list[Group]:
+def _worse_off(state: PartialPlan, moved: Set[int]) -> list[Group]:
     """Return the groups with replicas that wait or are on nodes that are paid for."""
     paid = [bin_ for bin_ in state.bins if bin_.is_paid]
     found = {index for bin_ in paid for index in bin_.contents}
@@ -33,7 +33,7 @@ def _worse_off(state: State, moved: Set[int]) -> list[Group]:
     ]
 
 
-def _counted(state: State) -> int:
+def _counted(state: PartialPlan) -> int:
     """Return a mask of the terms that keep replicas away from somewhere."""
     found = 0
     for group in state.groups:
@@ -51,11 +51,11 @@ def _is_tied(group: Group, counted: int) -> bool:
     return group.workload.gang is not None or bool(group.matching & counted) or not group.constraints[0].is_free
 
 
-def _could_use(state: State, bin_: Bin, group: Group) -> bool:
+def _could_use(state: PartialPlan, bin_: Bin, group: Group) -> bool:
     """Whether one more replica of the group had room on the node, were it not for less important ones."""
     assert bin_.option is not None
     kept = {index: count for index, count in bin_.contents.items() if state.groups[index].priority >= group.priority}
-    if len(kept) == len(bin_.contents) or not group.alternatives[-1] & bin_.option.alternatives:
+    if len(kept) == len(bin_.contents) or not group.requirement_sets[-1] & bin_.option.requirement_sets:
         return False
     load = total_load(state.groups, kept, len(group.request))
     needed = zip(load, group.request, bin_.option.allocatable, strict=True)

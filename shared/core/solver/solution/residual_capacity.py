@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import Market, Option
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 
 UNLIMITED = 1 << 30
 
 
-class Supply:
+class ResidualCapacity:
     """Counters of units and limits, and once shares are settled, of nodes in each spot pool."""
 
     __slots__ = ("_spot_most", "_spot_nodes", "changes", "limits", "units")
@@ -27,19 +27,19 @@ class Supply:
         self._spot_nodes: Counter[OfferingKey] = Counter()
 
     @classmethod
-    def of(cls, market: Market) -> "Supply":
+    def of(cls, catalogue: OptionCatalogue) -> "ResidualCapacity":
         """Return what a snapshot leaves: free units, and limits minus the capacity of the pools' nodes (R-57)."""
         units: dict[str, int] = {}
-        for option in market.options:
+        for option in catalogue.options:
             if option.reservation is not None:
                 free = max(0, option.reservation.free_units)
                 units[option.reservation.id] = min(free, units.get(option.reservation.id, free))
         limits: dict[str, dict[str, int]] = {}
-        for entry in market.entries:
+        for entry in catalogue.entries:
             if entry.pool.limits is not None:
                 limits[entry.pool.name] = dict(entry.pool.limits.items())
-        capacities = {item.name: item.capacity for item in market.snapshot.instance_types}
-        for node in market.snapshot.nodes if limits else ():
+        capacities = {item.name: item.capacity for item in catalogue.snapshot.instance_types}
+        for node in catalogue.snapshot.nodes if limits else ():
             left = limits.get(node.node_pool_name)
             if left is not None:
                 capacity = capacities.get(node.instance_type, node.allocatable)
@@ -47,9 +47,9 @@ class Supply:
                     left[name] -= 1 if name == NODES else capacity[name]
         return cls(units, limits)
 
-    def copy(self) -> "Supply":
+    def copy(self) -> "ResidualCapacity":
         """Return an independent copy."""
-        copied = Supply(self.units, self.limits)
+        copied = ResidualCapacity(self.units, self.limits)
         if self._spot_most is not None:
             copied.bound_spot(self._spot_most, self._spot_nodes)
         return copied
@@ -65,7 +65,7 @@ class Supply:
             return UNLIMITED
         return max(0, self._spot_most - self._spot_nodes[key])
 
-    def nodes_left(self, option: Option) -> int:
+    def nodes_left(self, option: LaunchOption) -> int:
         """Return how many more nodes of the option units, limits and shares allow."""
         left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.id])
         limits = self.limits.get(option.entry.pool.name)
@@ -75,7 +75,7 @@ class Supply:
                 left = min(left, max(0, amount // needed))
         return left if self._spot_most is None else min(left, self.spot_left(option.key))
 
-    def take(self, option: Option, count: int) -> None:
+    def take(self, option: LaunchOption, count: int) -> None:
         """Take ``count`` nodes of the option (negative: give them back)."""
         self.changes += 1
         if option.reservation is not None:
