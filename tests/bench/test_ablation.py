@@ -1,0 +1,25 @@
+"""The ablation names parts of the solver: one that is renamed must not be measured as if it bought nothing."""
+
+import pytest
+
+from bench.ablation import MECHANISMS, cases, lines
+from bench.harness import fresh
+
+
+def test_each_mechanism_can_be_taken_out() -> None:
+    assert fresh("bench.ablation:take_out_all") == {"taken_out": len(MECHANISMS)}
+
+
+def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does() -> None:
+    without = fresh("bench.ablation:measure", "column-generation", "few")
+
+    assert without["polished_cost"] == without["first_cost"]
+
+
+def test_cases_are_named_after_what_is_missing() -> None:
+    assert "without-dual-smoothing" in cases()
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_lines_are_counted_of_code_that_exists(name: str) -> None:
+    assert (lines(name) > 0) is bool(MECHANISMS[name].code)
