@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from shared.names import DEFAULT_STACK
-from tests.embedded_fixture import embedded_aws
 from tests.infra.synthesis import template_app
 from tests.once import MakeOnce, make_once
 
-__all__ = ["embedded_aws", "make_once"]
+__all__ = ["make_once"]
 
 
 @pytest.fixture(scope="session")
