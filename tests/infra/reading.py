@@ -36,9 +36,9 @@ class Statement:
         return {key for operator in self.conditions.values() for key in operator}
 
 
-def statements(resources: Resources) -> Iterator[Statement]:
-    """Yield the statements of all policies attached to roles."""
-    for name, properties in of_type(resources, "AWS::IAM::Policy").items():
+def statements(resources: Resources, kind: str = "AWS::IAM::Policy") -> Iterator[Statement]:
+    """Yield the statements of all policies attached to roles, or of those for people (``AWS::IAM::ManagedPolicy``)."""
+    for name, properties in of_type(resources, kind).items():
         for statement in properties["PolicyDocument"]["Statement"]:
             assert statement["Effect"] == "Allow"
             yield Statement(

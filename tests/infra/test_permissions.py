@@ -225,3 +225,37 @@ def test_every_function_may_do_what_its_name_promises(resources: Resources) -> N
     assert "ec2:DescribeCapacityReservations" in held["DiscoverReservations"]
     assert "s3:PutObject" in held["Provision"]
     assert "scheduler:CreateSchedule" in held["DiscoverReservations"]
+
+
+def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_what_they_say(
+    resources: Resources,
+) -> None:
+    changing: dict[str, set[str]] = {}
+    for statement in statements(resources, "AWS::IAM::ManagedPolicy"):
+        assert not any("*" in action for action in statement.actions), statement
+        if "*" in statement.resources:
+            assert "aws:RequestedRegion" in statement.condition_keys, statement
+            assert all(READING.fullmatch(action) for action in statement.actions), statement
+        person = changing.setdefault(statement.policy.removeprefix("People")[:-8], set())
+        person |= {action for action in statement.actions if not READING.fullmatch(action)}
+    assert changing == {
+        "Sender": {"sqs:SendMessage"},
+        "Viewer": set(),
+        "Operator": {
+            *("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+            *("events:EnableRule", "events:PutEvents"),
+            *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
+            *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
+        },
+    }
+
+
+def test_operators_write_rows_of_policy_and_tallies_of_endings_alone(resources: Resources) -> None:
+    writing = [
+        (statement.resources, statement.condition_keys)
+        for statement in statements(resources, "AWS::IAM::ManagedPolicy")
+        if "dynamodb:PutItem" in statement.actions
+    ]
+    assert [(len(named), keys) for named, keys in writing] == [(1, set()), (1, {"dynamodb:LeadingKeys"})]
+    assert "StatePolicy" in writing[0][0][0]
+    assert "StateNodeClaims" in writing[1][0][0]
