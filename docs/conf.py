@@ -40,12 +40,12 @@ def navigation(readme: str) -> str:
         caption, _, rows = part.partition("\n")
         entries = re.findall(r"^\| (.+?) \| \[[^\]]+\]\(([\w/-]+)\.md\) \|$", rows, flags=re.MULTILINE)
         plain = [f"{question.replace('`', '')} <{page}>" for question, page in entries]
-        tables.append(_contents(plain, f":caption: {caption}"))
+        tables.append(_contents(plain, ":hidden:", f":caption: {caption}"))
     return "\n".join(tables)
 
 
 def _contents(entries: list[str], *options: str) -> str:
-    return "\n".join(["", "```{toctree}", ":hidden:", *options, "", *entries, "```", ""])
+    return "\n".join(["", "```{toctree}", *options, "", *entries, "```", ""])
 
 
 def _add_contents(_app: Sphinx, page: str, source: list[str]) -> None:
