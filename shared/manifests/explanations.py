@@ -47,7 +47,7 @@ class NodeExplanation(Part):
     disruption: Standing
 
 
-class Waiting(Part):
+class WaitingReplicas(Part):
     """Replicas that have no place, and the binding constraint."""
 
     replicas: int
@@ -78,5 +78,5 @@ class WorkloadExplanation(Part):
     next_feasible_at: AwareDatetime | None = Field(
         default=None, description="When the first of the reasons could change by itself; absent: by events only."
     )
-    waiting: list[Waiting]
+    waiting: list[WaitingReplicas]
     nodes: list[HostingNode]

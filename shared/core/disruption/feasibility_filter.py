@@ -35,7 +35,9 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class _Offer:
+class _Purchasable:
+    """A node that could be launched: its price, its size, and the wishes that it meets."""
+
     price: int
     size: Vector
     wishes: int
@@ -140,20 +142,20 @@ class FeasibilityFilter:
         return any(_holds(offer, load, asks) for offer in self._paid[:cheaper])
 
 
-def _holds(offer: _Offer, load: Vector, asks: Sequence[Ask]) -> bool:
+def _holds(offer: _Purchasable, load: Vector, asks: Sequence[Ask]) -> bool:
     return all(map(le, load, offer.size)) and all(offer.wishes & ask.wishes for ask in asks)
 
 
-def _undominated(options: Iterable[LaunchOption]) -> list[_Offer]:
+def _undominated(options: Iterable[LaunchOption]) -> list[_Purchasable]:
     """Return what is offered, cheapest first, without what a cheaper offer can do as well."""
     cheapest: dict[tuple[Vector, int], int] = {}
     for option in options:
         key = (option.allocatable, option.requirement_sets)
         cheapest[key] = min(option.price, cheapest.get(key, option.price))
-    kept: list[_Offer] = []
+    kept: list[_Purchasable] = []
     for price, size, wishes in sorted((price, size, wishes) for (size, wishes), price in cheapest.items()):
         if not any(not wishes & ~it.wishes and all(map(le, size, it.size)) for it in kept):
-            kept.append(_Offer(price, size, wishes))
+            kept.append(_Purchasable(price, size, wishes))
     return kept
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
-from shared.manifests.explanations import HostingNode, Waiting, WorkloadExplanation
+from shared.manifests.explanations import HostingNode, WaitingReplicas, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
 from shared.usecases.claims.announce import offering_detail, workload_ref
 
@@ -45,9 +45,9 @@ def _replicas(claim: NodeClaim, key: str) -> int:
     return sum(placed.count for placed in claim.placements if placed.workload_key == key)
 
 
-def _waiting(unplaced: UnplacedReplicas) -> Waiting:
+def _waiting(unplaced: UnplacedReplicas) -> WaitingReplicas:
     nearest = unplaced.nearest_offering
-    return Waiting(
+    return WaitingReplicas(
         replicas=unplaced.count,
         reason=unplaced.code,
         message=unplaced.message,
