@@ -44,7 +44,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play sim test check synth docs bench bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play sim sim-mutants test check synth docs bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,8 +55,12 @@ demo: setup ## deploy the stack to an embedded AWS and watch workloads fill rese
 play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=folder keeps its state
 	@python -m embedded.reservoir $(if $(KEEP),--keep "$(KEEP)")
 
-sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of each
-	@python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
+sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of each DONE=file to resume
+	@python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS)) \
+		$(if $(DONE),--done "$(DONE)") $(if $(POINTS),--points "$(POINTS)")
+
+sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
+	@python -m simulation.mutants
 
 test: check ## `check`, then all rings of tests: unit, template, component, deployed
 	@echo '== tests'; $(PYTEST)

@@ -14,6 +14,7 @@ ZONES: Final = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
 TEAM: Final = {"team": "research"}
 _GIB: Final = 1 << 30
 _SIZES: Final = {"m5.large": (2, 8, 0), "m5.4xlarge": (16, 64, 0), "p5.48xlarge": (192, 2048, 8)}
+CPUS: Final = {name: cpu for name, (cpu, _, _) in _SIZES.items()}
 ON_DEMAND: Final = {"m5.large": 96_000, "m5.4xlarge": 768_000, "p5.48xlarge": 55_040_000}
 SPOT: Final = {(name, zone): price * 3 // 10 for name, price in ON_DEMAND.items() for zone, _ in ZONES}
 OFFERED: Final = ZoneOfferings(
@@ -51,7 +52,7 @@ def node_class_manifest() -> dict[str, Any]:
 
 
 def node_pool_manifest(
-    name: str, capacity_types: Sequence[str], disruption: Mapping[str, Any], **spec: Any
+    name: str, capacity_types: Sequence[str], disruption: Mapping[str, Any], limits: Mapping[str, str], **spec: Any
 ) -> dict[str, Any]:
     """Return a pool that may use these capacity types; ``spec`` is of its template."""
     return {
@@ -60,6 +61,7 @@ def node_pool_manifest(
         "metadata": {"name": name},
         "spec": {
             "disruption": dict(disruption),
+            "limits": dict(limits),
             "template": {
                 "spec": {
                     "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},

@@ -17,7 +17,8 @@ class Faults:
     partly_saved: float = 0.05  # save_many leaves rows out
     slow_call: float = 0.02
     # functions
-    slow_run: float = 0.08
+    slow_run: float = 0.15
+    launch_dies: float = 0.1  # right after EC2 was asked
     cold_start: float = 0.1
     clock_off: float = 0.3  # of an environment: its clock is up to two seconds off
     # messages and events
@@ -26,7 +27,7 @@ class Faults:
     event_lost: float = 0.1
     event_doubled: float = 0.1
     event_late: float = 0.1
-    timer_lost: float = 0.1
+    timer_lost: float = 0.25
     # DynamoDB and EC2
     index_lags: float = 0.2
     count_lags: float = 0.3
@@ -38,6 +39,9 @@ class Faults:
     outsider_takes: float = 0.08
     reservation_changes: float = 0.05
     denied: float = 0.01
+    launches_throttled: float = 0.02
+    policy_changes: float = 0.03
+    subnet_fills: float = 0.03
     # each launched instance
     never_runs: float = 0.04
     becomes_unhealthy: float = 0.04

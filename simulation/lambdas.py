@@ -105,6 +105,9 @@ class Environment:
             raise ThrottledError("ThrottlingException", point)
         answer = effect()
         lambdas.told(self, point, answer)
+        if point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies):
+            lambdas.kills_after[place] += 1
+            self._die("killed", f"after {point}")
         if chance.hits("killed_after", faults.killed_after):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")

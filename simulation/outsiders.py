@@ -8,10 +8,18 @@ from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from shared.core.model.instance import Instance
 from shared.core.model.instance_type import CapacityType
-from simulation.aws.ec2 import SimulatedEc2
+from simulation.aws.ec2 import SUBNETS, SimulatedEc2
 from simulation.catalogue import TEAM, TYPES, ZONES
 from simulation.faults import Faults
 from simulation.kernel import MINUTE, SECOND, Chance, Kernel
+
+_KINDS = (
+    ReservationKind.DEFAULT,
+    ReservationKind.DEFAULT,
+    ReservationKind.CAPACITY_BLOCK,
+    ReservationKind.CAPACITY_BLOCK,
+    ReservationKind.INTERRUPTIBLE,
+)
 
 
 @dataclass
@@ -22,6 +30,7 @@ class Outsiders:
     chance: Chance
     faults: Callable[[], Faults]
     ec2: SimulatedEc2
+    change_policy: Callable[[], None]
     reservation_count: int = 0
     outsider_count: int = 0
 
@@ -39,6 +48,9 @@ class Outsiders:
             ("outsider_takes", faults.outsider_takes, self._take_unit),
             ("reservation_changes", faults.reservation_changes, self._change_reservation),
             ("denied", faults.denied, self._deny),
+            ("policy_changes", faults.policy_changes, self.change_policy),
+            ("launches_throttled", faults.launches_throttled, self._throttle),
+            ("subnet_fills", faults.subnet_fills, self._fill_subnet),
         ):
             if self.chance.hits(kind, probability):
                 act()
@@ -51,15 +63,16 @@ class Outsiders:
         self.reservation_count += 1
         zone, zone_id = ZONES[self.chance.between("owner", 0, 1)]
         count = self.chance.between("owner", 1, 3)
-        is_block = self.chance.between("owner", 0, 2) == 0
-        name = "p5.48xlarge" if is_block else TYPES[self.chance.between("owner", 0, len(TYPES) - 1)].instance_type.name
+        kind = _KINDS[self.chance.between("owner", 0, len(_KINDS) - 1)]
+        is_block = kind is ReservationKind.CAPACITY_BLOCK
+        name = TYPES[self.chance.between("owner", 0, len(TYPES) - 1)].instance_type.name
         reservation = CapacityReservation(
             id=f"cr-{self.reservation_count:017x}",
             owner_id="111122223333",
             instance_type=name,
             zone=zone,
             zone_id=zone_id,
-            kind=ReservationKind.CAPACITY_BLOCK if is_block else ReservationKind.DEFAULT,
+            kind=kind,
             state=ACTIVE,
             total_count=count,
             available_count=count,
@@ -72,7 +85,7 @@ class Outsiders:
         now = self.kernel.now()
         start_at = now + timedelta(minutes=self.chance.between("owner", -10, 10))
         state = ACTIVE if start_at <= now else "scheduled"
-        end_at = now + timedelta(minutes=self.chance.between("owner", 50, 100))
+        end_at = now + timedelta(minutes=self.chance.between("owner", 45, 75))
         return replace(reservation, start_at=start_at, end_at=end_at, state=state)
 
     def _change_reservation(self) -> None:
@@ -87,13 +100,29 @@ class Outsiders:
                 self.ec2.alter(chosen.id, end_at=chosen.end_at + timedelta(minutes=60))
             return
         self.ec2.touched.add(chosen.id)
-        if choice == 1:
+        if chosen.kind is ReservationKind.INTERRUPTIBLE:
+            self._take_back(chosen)
+        elif choice == 1:
             self.ec2.alter(chosen.id, total_count=chosen.total_count + 1)
         elif choice == 2:  # EC2 lets nobody shrink it below what runs in it
             used = self.ec2.used_units(chosen.id)
             self.ec2.alter(chosen.id, total_count=max(used, chosen.total_count - 1, 1))
         elif choice == 3:
             self.ec2.alter(chosen.id, state="cancelled")
+
+    def _take_back(self, lent: CapacityReservation) -> None:
+        """Let its owner take a lent unit back: a free one at once, or one whose instance is warned."""
+        inside = [each.id for each in self.ec2.live() if each.capacity_reservation_id == lent.id]
+        if self.ec2.free_units(lent.id) <= 0 and inside:
+            self.ec2.tell_of_reclamation(inside[0], self.kernel.now() + timedelta(minutes=2))
+            self.kernel.after(2 * MINUTE, lambda: self.ec2.end(inside[0], "Server.CapacityReservationInterrupted"))
+            self.kernel.after(2 * MINUTE, lambda: self._shrink(lent.id))
+        else:
+            self._shrink(lent.id)
+
+    def _shrink(self, reservation_id: str) -> None:
+        left = self.ec2.reservations[reservation_id].total_count - 1
+        self.ec2.alter(reservation_id, total_count=max(0, left))
 
     # --- others who launch
 
@@ -130,6 +159,17 @@ class Outsiders:
         self.ec2.pool_sizes[place] = 0
         self.kernel.after(self.chance.between("market", MINUTE, 15 * MINUTE), lambda: self._refill(place))
 
+    def _fill_subnet(self) -> None:
+        """Let others take nearly all addresses of a subnet for a while."""
+        subnet = sorted(SUBNETS)[self.chance.between("market", 0, 1)]
+        used = sum(each.subnet_id == subnet for each in self.ec2.live())
+        self.ec2.subnet_sizes[subnet] = used + self.chance.between("market", 0, 1)
+        self.kernel.after(self.chance.between("market", MINUTE, 15 * MINUTE), self.ec2.subnet_sizes.clear)
+
+    def _throttle(self) -> None:
+        """Let EC2 refuse all launches for a while: the account makes too many calls."""
+        self.ec2.throttled_until = self.kernel.now_us + self.chance.between("market", MINUTE, 25 * MINUTE)
+
     def _refill(self, place: tuple[str, str, CapacityType]) -> None:
         self.ec2.pool_sizes.pop(place, None)
 
@@ -152,3 +192,5 @@ class Outsiders:
         """Give capacity and permissions back; those who took units keep them for their while."""
         self.ec2.pool_sizes.clear()
         self.ec2.refusals.clear()
+        self.ec2.subnet_sizes.clear()
+        self.ec2.throttled_until = 0

@@ -1,18 +1,23 @@
 """Play a seed from its beginning to its verdict."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Final
 
 from shared.runtime.observability import logger
-from simulation.invariants import Violation, Watcher
+from simulation.invariants.base import Invariant, Violation
+from simulation.invariants.watcher import INVARIANTS, Watcher
 from simulation.liveness import settle, stay_quiet
+from simulation.timeline import Timeline
 from simulation.world import World
 
 STEPS: Final = 2000
+Mishap = tuple[str, int]  # its kind and number
+Point = tuple[str, str]  # a function and a call that it makes
+Killed = tuple[int, int, int]  # how often it was made, and was the last thing that did not, and that did happen
 _DISABLED: Final = "POWERTOOLS_METRICS_DISABLED"
 
 
@@ -24,16 +29,39 @@ class Verdict:
     steps: int
     name: str | None = None
     what: str = ""
-    came_true: tuple[tuple[str, int], ...] = ()
+    came_true: tuple[Mishap, ...] = ()
+    points: Mapping[Point, Killed] = field(default_factory=dict, compare=False)
 
 
-def play(seed: int, steps: int = STEPS, left_out: frozenset[tuple[str, int]] = frozenset()) -> Verdict:
-    """Play ``steps`` steps with mishaps, then let everything settle."""
+def play(
+    seed: int,
+    steps: int = STEPS,
+    left_out: frozenset[Mishap] = frozenset(),
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
+) -> Verdict:
+    """Play ``steps`` steps with mishaps, but for those left out, then let everything settle."""
+    return _played(World(seed, left_out), seed, steps, invariants)
+
+
+def drawn(
+    seed: int,
+    steps: int,
+    left_out: frozenset[Mishap] = frozenset(),
+    invariants: Sequence[type[Invariant]] = INVARIANTS,
+) -> list[str]:
+    """Play the same, and return the timeline."""
     world = World(seed, left_out)
-    watcher = Watcher(world)
+    timeline = Timeline(world)
+    world.watchers.append(timeline)
+    _played(world, seed, steps, invariants)
+    return timeline.lines()
+
+
+def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invariant]]) -> Verdict:
+    watcher = Watcher(world, invariants)
     world.watchers.append(watcher)
     world.kernel.after_step = watcher.after_step
-    verdict = Verdict(seed, 0)
+    name, what = None, ""
     try:
         with hushed():
             world.begin()
@@ -42,10 +70,15 @@ def play(seed: int, steps: int = STEPS, left_out: frozenset[tuple[str, int]] = f
             settle(world)
             stay_quiet(world)
     except Violation as violation:
-        verdict = Verdict(seed, 0, violation.name, violation.what)
+        name, what = violation.name, violation.what
     finally:
         world.lambdas.stop()
-    return Verdict(seed, world.kernel.step_count, verdict.name, verdict.what, tuple(world.chance.came_true))
+    lambdas = world.lambdas
+    points = {
+        (place[0].value, place[1]): (count, lambdas.kills_before[place], lambdas.kills_after[place])
+        for place, count in lambdas.calls.items()
+    }
+    return Verdict(seed, world.kernel.step_count, name, what, tuple(world.chance.came_true), points)
 
 
 @contextmanager

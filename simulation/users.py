@@ -70,12 +70,16 @@ class Users:
     send: Callable[[str], None]
     wanted: dict[str, Wanted] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
+    busy: bool = False  # something every few seconds, and often several messages at once
     resting: bool = False  # nothing new is wanted from now on
 
     def act(self) -> None:
         """Do something now, and again after a while."""
         if self.resting:
             return
+        if self.busy and not self.wanted:
+            for delay_s in (2, 5, 8):  # passes that follow each other at once
+                self.kernel.after(delay_s * SECOND, self._submit)
         live = [each for each in self.wanted.values() if not each.withdrawn]
         choice = self.chance.between("users", 0, 9)
         if len(live) < 2 or (choice < 4 and len(live) < _LIVE_MAX):
@@ -86,7 +90,10 @@ class Users:
             self._withdraw(live[self.chance.between("users", 0, len(live) - 1)])
         elif self.sent:
             self.send(self.sent[self.chance.between("users", 0, len(self.sent) - 1)])  # an old message again
-        self.kernel.after(self.chance.between("users", 10 * SECOND, 5 * MINUTE), self.act)
+        if self.busy and self.chance.between("users", 0, 2) == 0:
+            self._resize(live[0]) if live else self._submit()
+        longest = 40 * SECOND if self.busy else 5 * MINUTE
+        self.kernel.after(self.chance.between("users", 5 * SECOND, longest), self.act)
 
     def _submit(self) -> None:
         name = f"job-{len(self.wanted) + 1}"

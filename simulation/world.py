@@ -8,16 +8,16 @@ from typing import Any, Final
 
 from infra.config import CONSUMERS, FUNCTIONS
 from shared.core.model.instance import Instance
-from shared.core.model.node_class import Subnet
 from shared.names import PLANNING_DELAY_S, Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
 from simulation.aws.bus import Detail, EventsIn, EventsOut
-from simulation.aws.ec2 import SimulatedEc2
+from simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
+from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.aws.tables import SimulatedState
-from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, ZONES, node_class_manifest, node_pool_manifest
+from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_manifest, node_pool_manifest
 from simulation.faults import NO_FAULTS, Faults, drawn
 from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 from simulation.lambdas import Environment, Lambdas, Run
@@ -25,16 +25,14 @@ from simulation.outsiders import Outsiders
 from simulation.process import REJECTED, process_of
 from simulation.users import Users
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
-from tests.fakes.discovery import IMAGES, MemoryInstanceTypes, MemoryLaunchEnvironment, MemoryPrices
+from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
-from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
 
 POOL: Final = "pool"
-_SUBNETS: Final = tuple(Subnet(f"subnet-{zone[-1]}", zone, zone_id, 4000) for zone, zone_id in ZONES)
 _CAPACITY_TYPES: Final = (
     ("reserved", "on-demand"),
     ("reserved", "spot", "on-demand"),
@@ -46,6 +44,7 @@ _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
     {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1m", "budgets": [{"nodes": "1"}]},
     {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
 )
+_LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
 _TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
 
 
@@ -60,7 +59,7 @@ class World:
         self.watchers: list[Any] = []
         kernel, chance = self.kernel, self.chance
         self.state = SimulatedState(kernel, chance, self.faults, self._row_written)
-        self.policy = MemoryPolicyStore()
+        self.policy = SharedPolicyStore()
         self.tallies = MemoryTallies()
         self.marks = MemoryTableMarks()
         self.attempts = MemoryLaunchAttempts()
@@ -69,7 +68,8 @@ class World:
         self.scheduler = Scheduler(kernel, chance, self.faults, self._fire)
         self.ec2 = SimulatedEc2(kernel, chance, self.faults, self.events.emit)
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
-        self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2)
+        self.users.busy = chance.between("setup", 0, 1) == 1
+        self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2, self.change_policy)
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
         self.lambdas = Lambdas(
@@ -114,7 +114,7 @@ class World:
             "ec2": self.ec2,
             "unit_mover": FakeUnitMover(self.ec2),
             "capacity_blocks": MemoryBlocks(),
-            "launch_environment": MemoryLaunchEnvironment(_SUBNETS, ("sg-1",), IMAGES[:1]),
+            "launch_environment": SimulatedNetwork(self.ec2),
             "instance_types": MemoryInstanceTypes(TYPES, OFFERED),
             "prices": MemoryPrices(ON_DEMAND, SPOT),
         }
@@ -140,7 +140,18 @@ class World:
         def one_of(choices: tuple[Any, ...]) -> Any:
             return choices[self.chance.between("setup", 0, len(choices) - 1)]
 
-        return node_pool_manifest(POOL, one_of(_CAPACITY_TYPES), one_of(_DISRUPTIONS), **one_of(_TEMPLATES))
+        self.limits, disruption = one_of(_LIMITS), one_of(_DISRUPTIONS)
+        self.budget = disruption.get("budgets", [{"nodes": "10%"}])[0]["nodes"]
+        return node_pool_manifest(POOL, one_of(_CAPACITY_TYPES), disruption, self.limits, **one_of(_TEMPLATES))
+
+    def change_policy(self) -> None:
+        """Let an operator change the pool's template: its nodes drift."""
+        stored = self.policy.get(PolicyKind.NODE_POOL, POOL)
+        if stored is not None:
+            manifest = json.loads(json.dumps(stored.manifest))
+            manifest["spec"]["template"]["metadata"] = {"labels": {"generation": str(stored.generation)}}
+            put = PutPolicy(stored.kind, stored.name, manifest, stored.generation + 1, stored.revision)
+            self.policy.commit([put])
 
     def begin(self) -> None:
         """Let the new deployment find its feet without mishaps, then let everybody loose."""

@@ -1,26 +1,49 @@
 """EC2 that lives on while nobody looks: instances boot and end, blocks are reclaimed, counts and views lag."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from shared.core.launching.launch_outcome import LaunchedInstance, LaunchOutcome
+from shared.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
 from shared.core.launching.launch_request import LaunchOverride, LaunchRequest
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from shared.core.model.instance import Instance
+from shared.core.model.node_class import SelectorTerm, Subnet
+from shared.names import BATCH_TAG
 from shared.ports.ec2 import InstanceHealth, TerminationReceipt
+from shared.ports.errors import IdempotencyMismatchError, ThrottledError
 from simulation.aws.bus import Detail
+from simulation.catalogue import ZONES
 from simulation.faults import Faults
 from simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, instant, moment
+from tests.fakes.discovery import IMAGES, MemoryLaunchEnvironment
 from tests.fakes.ec2 import FakeEc2
 
 # The product takes half a minute for the lag of a reservation's count; clocks may be two seconds off, twice.
 COUNT_LAG_MAX: Final = 24 * SECOND
 _VIEW_LAG_MAX: Final = 10 * SECOND
 _SCRUB_MAX: Final = 10 * MINUTE
+SUBNETS: Final = {f"subnet-{zone[-1]}": (zone, zone_id) for zone, zone_id in ZONES}
 _TOKEN_LIFETIME_S: Final = 24 * 3600
+
+
+class SimulatedNetwork(MemoryLaunchEnvironment):
+    """What a class selects; subnets have as many addresses as EC2 has left in them."""
+
+    def __init__(self, ec2: "SimulatedEc2") -> None:
+        super().__init__((), ("sg-1",), IMAGES[:1])
+        self._ec2 = ec2
+
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[Subnet, ...]:
+        """DescribeSubnets."""
+        if not terms:
+            return ()
+        free = {key: self._ec2.free_addresses(key) for key in SUBNETS}
+        return tuple(
+            Subnet(key, *place, 4000 if (left := free[key]) is None else max(0, left)) for key, place in SUBNETS.items()
+        )
 
 
 class SimulatedEc2(FakeEc2):
@@ -38,6 +61,9 @@ class SimulatedEc2(FakeEc2):
         self._views: dict[str, tuple[int, Instance]] = {}  # an older view, and until when it is shown
         self._scrubbed: dict[str, list[int]] = {}  # until when units of blocks are cleaned
         self.touched: set[str] = set()  # reservations from which somebody else took something, ever
+        self.refused: list[str] = []  # units of others that were promised to us and were not there
+        self.mismatches: list[str] = []  # tokens that came back with other requests
+        self.throttled_until = 0
 
     # --- launches
 
@@ -46,9 +72,26 @@ class SimulatedEc2(FakeEc2):
         self._lag = timedelta(0)
         if self._chance.hits("view_lags", self._faults().view_lags):
             self._lag = timedelta(microseconds=self._chance.between("view", SECOND, MINUTE))
-        outcome = super().launch(request, client_token)
+        if self._kernel.now_us < self.throttled_until:
+            raise ThrottledError("RequestLimitExceeded", "CreateFleet")
+        try:
+            outcome = super().launch(request, client_token)
+        except IdempotencyMismatchError:
+            self.mismatches.append(f"{client_token} came back with another request of {request.tags[BATCH_TAG]}")
+            raise
         self.note_counts()
         return outcome
+
+    def _room_in_pool(
+        self, request: LaunchRequest, override: LaunchOverride, wanted: int
+    ) -> tuple[int, LaunchError | None]:
+        count, refusal = super()._room_in_pool(request, override, wanted)
+        target = request.target
+        if refusal is not None and refusal.kind is LaunchErrorKind.RESERVATION_EXHAUSTED and target is not None:
+            reservation = self.reservations[target.reservation_id]
+            if target.reservation_id not in self.touched and reservation.state == ACTIVE and not request.refills_slot:
+                self.refused.append(f"{reservation.id} has {count} of {wanted} units for {request.tags[BATCH_TAG]}")
+        return count, refusal
 
     def _start(self, request: LaunchRequest, override: LaunchOverride) -> LaunchedInstance:
         launched = super()._start(request, override)
@@ -92,6 +135,15 @@ class SimulatedEc2(FakeEc2):
         """Warn that a spot instance will be taken back."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         self._emit("EC2 Spot Instance Interruption Warning", detail)
+
+    def tell_of_reclamation(self, instance_id: str, due_at: datetime) -> None:
+        """Warn that an instance in an interruptible reservation will be taken back."""
+        detail = {
+            "instance-id": instance_id,
+            "instance-action": "terminate",
+            "instance-termination-time": due_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+        self._emit("EC2 Capacity Reservation Instance Interruption Warning", detail)
 
     def _end(self, instance_id: str, why: str) -> None:
         if instance_id in self._launched and self._launched[instance_id].instance.state == "pending":

@@ -6,13 +6,13 @@ from typing import Any, Final, TypeVar
 
 from shared.core.capacity.ledger import holds_open_lease
 from shared.core.model.node_claim import NodeClaim
-from shared.ports.state import ReservationRecord, WorkloadRecord
+from shared.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
 from simulation.faults import Faults
 from simulation.kernel import SECOND, Chance, Kernel
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
 
 Row = TypeVar("Row")
-_LAG_MAX: Final = 5 * SECOND  # AWS says: usually within a fraction of a second
+LAG_MAX: Final = 20 * SECOND  # AWS says: usually within a fraction of a second, and promises nothing
 
 
 class Rows(dict[str, Row]):
@@ -47,7 +47,7 @@ class Index:
         """Take up a write."""
         lag = 0
         if self._chance.hits("index_lags", self._faults().index_lags):
-            lag = self._chance.between("index", SECOND // 10, _LAG_MAX)
+            lag = self._chance.between("index", SECOND // 10, LAG_MAX)
         visible_us = self._kernel.now_us + lag
         if self._coming:
             visible_us = max(visible_us, self._coming[-1][0])
@@ -85,6 +85,13 @@ class IndexedNodeClaims(MemoryNodeClaims):
         """Return claims with an open lease."""
         found = self.get_many([claim.id for claim in super().list_leased(reservation_id)])
         return tuple(filter(holds_open_lease, found.values()))
+
+    def commit(self, commit: PlannedCommit) -> None:
+        """Commit, and remember of which generations the workloads were."""
+        rows = self._simulated.workload_rows
+        generations = {key: rows[key].generation for key in commit.placed_by_workload() if key in rows}
+        super().commit(commit)
+        self._simulated.committed = (commit, generations)
 
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         """Write claims, some of them perhaps not."""
@@ -130,6 +137,7 @@ class SimulatedState(MemoryState):
         super().__init__(kernel)
         self._chance = chance
         self._faults = faults
+        self.committed: tuple[PlannedCommit, Mapping[str, int]] = (PlannedCommit(), {})
         self.claim_index, self.workload_index, self.reservation_index = (
             Index(kernel, chance, faults) for _ in range(3)
         )

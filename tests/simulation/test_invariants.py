@@ -8,12 +8,14 @@ import pytest
 
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
 from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
-from simulation import invariants
-from simulation.invariants import INVARIANTS, Invariant, Violation, Watcher
+from shared.ports.state import PlannedCommit
+from simulation.invariants import demand, launches, lives, reservations
+from simulation.invariants.base import Invariant, Violation
+from simulation.invariants.watcher import INVARIANTS
 from simulation.kernel import HOUR, MINUTE, START
 from simulation.lambdas import Run
 from simulation.world import World
@@ -29,7 +31,6 @@ class Scene:
     def __init__(self) -> None:
         self.world = World(1)
         self.world.ec2.reserve(reservation("cr-1", total_count=1))
-        self.watcher = Watcher(self.world)
 
     def see(self, invariant: type[Invariant]) -> Any:
         """Return the invariant alone."""
@@ -48,13 +49,13 @@ def drain(deadline: timedelta) -> Drain:
 def test_replicas_that_are_placed_and_not_counted(scene: Scene) -> None:
     scene.world.state.workload_rows["research/train"] = replace(workload_record(), placed_count=1)
     with pytest.raises(Violation, match="counts 1 placed replicas, 0 are on claims"):
-        scene.see(invariants.EveryPlacedReplicaIsCounted).holds()
+        scene.see(demand.EveryPlacedReplicaIsCounted).holds()
 
 
 @pytest.mark.parametrize("state", [ClaimState.TERMINATING, ClaimState.FAILED, ClaimState.DRAINING])
 def test_replicas_on_an_ended_claim(scene: Scene, state: ClaimState) -> None:
     with pytest.raises(Violation):
-        scene.see(invariants.EndedClaimsHoldNothing).row_written("nc-1", None, replace(CLAIM, state=state))
+        scene.see(demand.EndedClaimsHoldNothing).row_written("nc-1", None, replace(CLAIM, state=state))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +69,7 @@ def test_replicas_on_an_ended_claim(scene: Scene, state: ClaimState) -> None:
 )
 def test_a_claim_that_moves_back(scene: Scene, before: dict[str, Any], after: dict[str, Any]) -> None:
     with pytest.raises(Violation):
-        scene.see(invariants.ClaimsOnlyMoveForward).row_written(
-            "nc-1", replace(CLAIM, **before), replace(CLAIM, **after)
-        )
+        scene.see(lives.ClaimsOnlyMoveForward).row_written("nc-1", replace(CLAIM, **before), replace(CLAIM, **after))
 
 
 def test_a_lease_that_nobody_counts(scene: Scene) -> None:
@@ -78,11 +77,11 @@ def test_a_lease_that_nobody_counts(scene: Scene) -> None:
     state.reservations.save_observation(reservation("cr-1"), observed_at=START, absorbed=(), expected=None)
     state.claim_rows["nc-1"] = CLAIM
     with pytest.raises(Violation, match="counts 0 leases, claims hold 1"):
-        scene.see(invariants.LeasesEqualWhatTheyStandFor).holds()
+        scene.see(reservations.LeasesEqualWhatTheyStandFor).holds()
 
 
 def test_two_promises_of_one_unit(scene: Scene) -> None:
-    seen = scene.see(invariants.NoUnitIsPromisedTwice)
+    seen = scene.see(reservations.NoUnitIsPromisedTwice)
     for name in ("nc-1", "nc-2"):
         scene.world.state.claim_rows[name] = replace(CLAIM, id=name, batch_id=name)
     with pytest.raises(Violation, match="has 1 units, 0 are used"):
@@ -96,7 +95,7 @@ def test_an_instance_of_two_claims(scene: Scene) -> None:
     for claim in claims:
         scene.world.state.claim_rows[claim.id] = claim
     with pytest.raises(Violation, match="i-1 belongs to nc-2 and to nc-1"):
-        scene.see(invariants.NothingIsLaunchedTwice).row_written("nc-2", None, claims[1])
+        scene.see(launches.NothingIsLaunchedTwice).row_written("nc-2", None, claims[1])
 
 
 def block(scene: Scene, **times: timedelta) -> None:
@@ -108,7 +107,7 @@ def test_replicas_in_a_block_that_drains(scene: Scene) -> None:
     block(scene, end_at=timedelta(hours=1))
     late = replace(CLAIM, created_at=START + timedelta(minutes=21))
     with pytest.raises(Violation, match="its block drains from"):
-        scene.see(invariants.NothingIsPlacedInABlockThatDrains).row_written("nc-1", None, late)
+        scene.see(lives.NothingIsPlacedInABlockThatDrains).row_written("nc-1", None, late)
 
 
 def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
@@ -117,7 +116,7 @@ def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
         CLAIM, state=ClaimState.DRAINING, instance_id="i-1", placements=(), drain=drain(timedelta(minutes=9))
     )
     with pytest.raises(Violation, match="was to live until"):
-        scene.see(invariants.NobodyIsEndedBeforeItsDeadline).row_written(
+        scene.see(lives.NobodyIsEndedBeforeItsDeadline).row_written(
             "nc-1", before, replace(before, state=ClaimState.TERMINATING)
         )
 
@@ -125,20 +124,20 @@ def test_a_node_that_is_ended_too_early(scene: Scene) -> None:
 def test_a_drain_past_the_envelope(scene: Scene) -> None:
     drained = replace(CLAIM, state=ClaimState.DRAINING, drain=drain(timedelta(minutes=9)))
     with pytest.raises(Violation, match="is in no tally of disruption"):
-        scene.see(invariants.WhatEndsByChoicePassesTheEnvelope).row_written("nc-1", CLAIM, drained)
+        scene.see(lives.WhatEndsByChoicePassesTheEnvelope).row_written("nc-1", CLAIM, drained)
 
 
 def test_a_termination_that_no_claim_knows_of(scene: Scene) -> None:
     scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, instance_id="i-1")
     with pytest.raises(Violation, match="was terminated while nc-1 is running"):
-        scene.see(invariants.NothingIsTerminatedWithoutIntent).called(
+        scene.see(lives.NothingIsTerminatedWithoutIntent).called(
             None, "ec2.terminate", TerminationReceipt(frozenset({"i-1"}))
         )
 
 
 def test_events_that_are_not_so(scene: Scene) -> None:
     scene.world.ec2.add(_instance())
-    seen = scene.see(invariants.EventsTellWhatIsSo)
+    seen = scene.see(lives.EventsTellWhatIsSo)
     with pytest.raises(Violation, match="i-2 was announced and does not exist"):
         seen.heard("Node Launched", {"node": {"instanceId": "i-2"}})
     with pytest.raises(Violation, match="i-1 was announced to be gone and is running"):
@@ -148,7 +147,7 @@ def test_events_that_are_not_so(scene: Scene) -> None:
 def test_a_block_that_was_not_drained(scene: Scene) -> None:
     block(scene, end_at=timedelta(hours=1))
     scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, drain_at=START, launched_at=START)
-    seen = scene.see(invariants.BlocksAreDrainedInTime)
+    seen = scene.see(lives.BlocksAreDrainedInTime)
     seen.ended(Run(1, Function.EXPIRE, 20 * MINUTE, 0, outcome="done"))
     with pytest.raises(Violation, match="nc-1 is running; its block drains since"):
         seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, outcome="done"))
@@ -156,7 +155,7 @@ def test_a_block_that_was_not_drained(scene: Scene) -> None:
 
 def test_an_instance_that_nobody_has(scene: Scene) -> None:
     scene.world.ec2.add(replace(_instance(), owner="simulation"))
-    seen, run = scene.see(invariants.NoInstanceStaysWithoutAClaim), Run(1, Function.COLLECT, 0, 0, outcome="done")
+    seen, run = scene.see(launches.NoInstanceStaysWithoutAClaim), Run(1, Function.COLLECT, 0, 0, outcome="done")
     seen.ended(run)
     scene.world.kernel.now_us = HOUR
     with pytest.raises(Violation, match="i-1 has had no claim"):
@@ -166,7 +165,7 @@ def test_an_instance_that_nobody_has(scene: Scene) -> None:
 def test_more_instances_than_claims(scene: Scene) -> None:
     scene.world.ec2.add(replace(_instance(), batch_id="b-1"))
     with pytest.raises(Violation, match="b-1 has 0 claims and 1 instances"):
-        scene.see(invariants.NothingIsLaunchedTwice).called(None, "ec2.launch", None)
+        scene.see(launches.NothingIsLaunchedTwice).called(None, "ec2.launch", None)
 
 
 @pytest.mark.parametrize("invariant", INVARIANTS, ids=lambda each: each.__name__)
@@ -176,3 +175,64 @@ def test_each_has_a_sentence(invariant: type[Invariant]) -> None:
 
 def _instance() -> Instance:
     return Instance("i-1", "running", "p5.48xlarge", "us-east-1a", "use1-az1", START)
+
+
+def test_a_unit_that_ec2_refuses(scene: Scene) -> None:
+    scene.world.ec2.refused.append("cr-1 has 0 of 1 units")
+    with pytest.raises(Violation, match="cr-1 has 0 of 1 units"):
+        scene.see(reservations.UnitsThatWerePromisedAreThere).called(None, "ec2.launch", None)
+
+
+def test_a_token_that_comes_back_with_another_request(scene: Scene) -> None:
+    scene.world.ec2.mismatches.append("token")
+    with pytest.raises(Violation, match="token"):
+        scene.see(launches.TokensStandForOneRequest).ended(Run(1, Function.LAUNCH, 0, 0))
+
+
+def test_a_claim_that_waits_for_ever(scene: Scene) -> None:
+    scene.world.state.claim_rows["nc-1"] = CLAIM
+    scene.world.kernel.now_us = HOUR
+    with pytest.raises(Violation, match="nc-1 is planned since"):
+        scene.see(launches.NoClaimWaitsForEver).ended(Run(1, Function.COLLECT, 0, 0, outcome="done"))
+
+
+def test_a_function_that_repeats_as_fast_as_it_can(scene: Scene) -> None:
+    seen = scene.see(launches.EverythingBacksOff)
+    for _ in range(20):
+        seen.ended(Run(1, Function.EXPIRE, 0, 0))
+    seen.ended(Run(1, Function.EXPIRE, MINUTE, 0))
+    with pytest.raises(Violation, match="expire ran 21 times within a minute"):
+        seen.ended(Run(1, Function.EXPIRE, 0, 0))
+
+
+def test_more_placed_than_wanted(scene: Scene) -> None:
+    record = workload_record()
+    with pytest.raises(Violation, match="research/train wants 4 replicas, 5 are placed"):
+        scene.see(demand.NothingIsPlacedThatNobodyWants).row_written(
+            record.key, record, replace(record, placed_count=5)
+        )
+
+
+def test_a_plan_for_what_has_changed(scene: Scene) -> None:
+    commit = PlannedCommit(claims=(replace(CLAIM, placements=REPLICAS),), generations={"research/train": 1})
+    scene.world.state.committed = (commit, {"research/train": 2})
+    with pytest.raises(Violation, match="of generation 2, the plan was for 1"):
+        scene.see(demand.NothingIsPlacedThatNobodyWants).called(None, "node_claims.commit", None)
+
+
+def test_more_nodes_than_the_limit(scene: Scene) -> None:
+    scene.world.limits = {"nodes": "1"}
+    seen = scene.see(demand.LimitsAreKept)
+    for name in ("nc-1", "nc-2"):
+        scene.world.state.claim_rows[name] = replace(CLAIM, id=name, created_at=START)
+        seen.row_written(name, None, CLAIM)
+    with pytest.raises(Violation, match="the pool has 2 of 1 nodes"):
+        seen.holds()
+
+
+def test_two_nodes_at_once_beyond_the_budget(scene: Scene) -> None:
+    scene.world.budget = "1"
+    mark = DisruptionMark("c", DrainReason.DRIFT, START)
+    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, disruption=mark)
+    with pytest.raises(Violation, match="nc-2 was chosen while"):
+        scene.see(lives.BudgetsAreKept).row_written("nc-2", CLAIM, replace(CLAIM, id="nc-2", disruption=mark))

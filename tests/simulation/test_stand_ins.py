@@ -11,7 +11,7 @@ from shared.core.model.instance import Instance
 from simulation.aws.ec2 import SimulatedEc2
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Queue, Sqs
-from simulation.aws.tables import SimulatedState
+from simulation.aws.tables import LAG_MAX, SimulatedState
 from simulation.faults import NO_FAULTS, Faults
 from simulation.kernel import HOUR, MINUTE, SECOND, START, Chance, Kernel
 from tests.fakes.values import node_claim, reservation
@@ -95,7 +95,7 @@ def test_an_index_shows_writes_in_their_order_and_some_of_them_later() -> None:
     account.state.claim_rows["nc-1"] = node_claim("nc-1", revision=2)
     assert account.state.node_claims.list_live() == ()
     assert account.state.node_claims.get("nc-1") is not None
-    account.wait(10 * SECOND)
+    account.wait(LAG_MAX)
     assert [claim.revision for claim in account.state.node_claims.list_live()] == [2]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 
 from pydantic import (
@@ -86,7 +86,7 @@ class Model(BaseModel):
             return handler(value)
         fields = cls.wire_fields()
         errors = [_unknown_field(name, value[name], fields) for name in value if name not in fields]
-        errors += _not_served(value, fields)
+        errors += _not_served(value, cls._refused_fields())
         for found in cls.contradictions(value):
             custom = broken(found.rule, found.message, found.suggest)
             errors.append(InitErrorDetails(type=custom, loc=(found.field,) if found.field else (), input=None))
@@ -99,9 +99,21 @@ class Model(BaseModel):
         raise ValidationError.from_exception_data(cls.__name__, errors)
 
     @classmethod
-    def wire_fields(cls) -> dict[str, FieldInfo]:
+    @cache
+    def wire_fields(cls) -> Mapping[str, FieldInfo]:
         """Return the fields by the name that users write."""
         return {info.alias or name: info for name, info in cls.model_fields.items()}
+
+    @classmethod
+    @cache
+    def _refused_fields(cls) -> Mapping[str, RefusedBecause]:
+        """Return why fields that are known are not served, by the name that users write."""
+        return {
+            name: marker
+            for name, info in cls.wire_fields().items()
+            for marker in info.metadata
+            if isinstance(marker, RefusedBecause)
+        }
 
 
 def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo]) -> InitErrorDetails:
@@ -110,10 +122,9 @@ def _unknown_field(name: object, value: object, fields: Mapping[str, FieldInfo])
     return InitErrorDetails(type=custom, loc=(text,), input=value)
 
 
-def _not_served(raw: Mapping[str, Any], fields: Mapping[str, FieldInfo]) -> Iterator[InitErrorDetails]:
-    for name, info in fields.items():
-        marker = next((item for item in info.metadata if isinstance(item, RefusedBecause)), None)
-        if marker is not None and raw.get(name) is not None:
+def _not_served(raw: Mapping[str, Any], refused: Mapping[str, RefusedBecause]) -> Iterator[InitErrorDetails]:
+    for name, marker in refused.items():
+        if raw.get(name) is not None:
             yield InitErrorDetails(
                 type=broken("not-served", f"is not served: {marker.reason}"), loc=(name,), input=None
             )

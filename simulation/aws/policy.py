@@ -1,0 +1,16 @@
+"""The Policy table. Its objects are values, so nobody needs a copy."""
+
+from shared.ports.policy import PolicyKind, PolicyObject
+from tests.fakes.policy_store import MemoryPolicyStore
+
+
+class SharedPolicyStore(MemoryPolicyStore):
+    """Returns what is stored, not copies of it: most of a run's reads are of policy."""
+
+    def list_all(self) -> tuple[PolicyObject, ...]:
+        """Return all objects by kind and name."""
+        return tuple(self._rows[key] for key in sorted(self._rows))
+
+    def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
+        """Return an object."""
+        return self._rows.get((kind, name))

@@ -1,0 +1,72 @@
+"""What an invariant is: hooks through which it looks at a world, a name, and a sentence."""
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from simulation.aws.bus import Detail
+from simulation.lambdas import Environment, Run
+from simulation.world import World
+
+# Clocks of functions are up to two seconds off, in either direction.
+CLOCKS_APART: Final = timedelta(seconds=4)
+WAITING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING})
+STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
+
+
+class Violation(BaseException):
+    """An invariant does not hold. Not an Exception: nothing in the product can catch it."""
+
+    def __init__(self, name: str, what: str) -> None:
+        super().__init__(f"{name}: {what}")
+        self.name = name
+        self.what = what
+
+
+class Invariant:
+    """One of them; the first line of its docstring is its sentence."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    @classmethod
+    def name(cls) -> str:
+        """Return its name."""
+        return cls.__name__
+
+    @classmethod
+    def sentence(cls) -> str:
+        """Return what it says."""
+        return (cls.__doc__ or "").strip().splitlines()[0]
+
+    def refute(self, what: str) -> None:
+        """Say how it does not hold."""
+        raise Violation(self.name(), what)
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        """Look at a row that was written."""
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        """Look at a call that had its effect."""
+
+    def heard(self, detail_type: str, detail: Detail) -> None:
+        """Look at an event that was published."""
+
+    def ended(self, run: Run) -> None:
+        """Look at a run that is over."""
+
+    def holds(self) -> None:
+        """Look at the world after a step that changed it."""
+
+
+def replica_count(claim: NodeClaim | None) -> int:
+    """Return how many replicas are on a claim."""
+    return 0 if claim is None else sum(placed.count for placed in claim.placements)
+
+
+def drain_start(reservation: CapacityReservation) -> datetime | None:
+    """Return when the promise says that a block is drained from: 40 minutes before its end."""
+    if reservation.kind is not ReservationKind.CAPACITY_BLOCK or reservation.end_at is None:
+        return None
+    return reservation.end_at - timedelta(minutes=40)

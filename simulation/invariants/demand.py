@@ -1,0 +1,85 @@
+"""Replicas: each in one state, counted once, and placed where its users want it."""
+
+from collections import Counter
+from typing import Any
+
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.ports.state import WorkloadRecord
+from simulation.aws.tables import LAG_MAX
+from simulation.catalogue import CPUS
+from simulation.invariants.base import STEADY, WAITING, Invariant
+from simulation.kernel import SECOND, moment
+from simulation.lambdas import Environment
+from simulation.world import World
+
+
+class EveryPlacedReplicaIsCounted(Invariant):
+    """The replicas that a workload counts as placed are those on its live claims: none is lost, none is doubled."""
+
+    def holds(self) -> None:
+        placed: Counter[str] = Counter()
+        for claim in self.world.state.claim_rows.values():
+            for placement in claim.placements:
+                placed[placement.workload_key] += placement.count
+        for key, record in self.world.state.workload_rows.items():
+            if record.placed_count != placed[key]:
+                self.refute(f"{key} counts {record.placed_count} placed replicas, {placed[key]} are on claims")
+
+
+class EndedClaimsHoldNothing(Invariant):
+    """A claim that is being terminated or has ended holds no replicas, nor does one that drains and is not replaced."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, NodeClaim) or not after.placements or after.state in WAITING | STEADY:
+            return
+        if after.state is not ClaimState.DRAINING or after.disruption is None:  # else it is about to hand them over
+            self.refute(f"{key} is {after.state} and holds {after.placements}")
+
+
+class LimitsAreKept(Invariant):
+    """With what a plan adds, the nodes of a pool that listings can show stay within its limits.
+
+    A node and what replaces it count once. An index may lag what the plan before has committed; then limits may be
+    exceeded by that much.
+    """
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._committed_us = -1
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, NodeClaim) and before is None and self.world.limits:
+            self._committed_us = self.world.kernel.now_us
+
+    def holds(self) -> None:
+        now = self.world.kernel.now_us
+        if self.world.limits and self._committed_us == now:
+            shown_since, added_since = moment(now - LAG_MAX), moment(now - 2 * SECOND)
+            for name, limit in self.world.limits.items():
+                used = 0
+                for claim in self.world.state.claim_rows.values():
+                    counts = claim.created_at < shown_since or claim.created_at > added_since
+                    if claim.is_live and claim.disruption is None and counts:
+                        used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
+                if used > int(limit):
+                    self.refute(f"the pool has {used} of {limit} {name}")
+
+
+class NothingIsPlacedThatNobodyWants(Invariant):
+    """No plan places more replicas than are wanted, or for a workload that has changed since it was read."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, WorkloadRecord) or not isinstance(before, WorkloadRecord):
+            return
+        if after.placed_count > max(before.placed_count, before.placed_count + before.open_count):
+            self.refute(
+                f"{key} wants {before.placed_count + before.open_count} replicas, {after.placed_count} are placed"
+            )
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        if point != "node_claims.commit":
+            return
+        commit, generations = self.world.state.committed
+        for key in commit.placed_by_workload():
+            if commit.generations.get(key, generations[key]) != generations[key]:
+                self.refute(f"{key} is of generation {generations[key]}, the plan was for {commit.generations[key]}")

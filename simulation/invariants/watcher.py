@@ -1,0 +1,100 @@
+"""What must hold after every step, whatever mishaps there were: each has a name, and a sentence that says it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from simulation.aws.bus import Detail
+from simulation.invariants.base import Invariant
+from simulation.invariants.demand import (
+    EndedClaimsHoldNothing,
+    EveryPlacedReplicaIsCounted,
+    LimitsAreKept,
+    NothingIsPlacedThatNobodyWants,
+)
+from simulation.invariants.launches import (
+    EverythingBacksOff,
+    NoClaimWaitsForEver,
+    NoInstanceStaysWithoutAClaim,
+    NothingIsLaunchedTwice,
+    TokensStandForOneRequest,
+)
+from simulation.invariants.lives import (
+    BlocksAreDrainedInTime,
+    BudgetsAreKept,
+    ClaimsOnlyMoveForward,
+    EventsTellWhatIsSo,
+    NobodyIsEndedBeforeItsDeadline,
+    NothingIsPlacedInABlockThatDrains,
+    NothingIsTerminatedWithoutIntent,
+    WhatEndsByChoicePassesTheEnvelope,
+)
+from simulation.invariants.reservations import (
+    LeasesEqualWhatTheyStandFor,
+    NoUnitIsPromisedTwice,
+    UnitsThatWerePromisedAreThere,
+)
+from simulation.lambdas import Environment, Run
+from simulation.world import World
+
+INVARIANTS: Final[tuple[type[Invariant], ...]] = (
+    EveryPlacedReplicaIsCounted,
+    EndedClaimsHoldNothing,
+    NothingIsPlacedThatNobodyWants,
+    LimitsAreKept,
+    LeasesEqualWhatTheyStandFor,
+    NoUnitIsPromisedTwice,
+    UnitsThatWerePromisedAreThere,
+    NothingIsLaunchedTwice,
+    NoInstanceStaysWithoutAClaim,
+    TokensStandForOneRequest,
+    NoClaimWaitsForEver,
+    EverythingBacksOff,
+    ClaimsOnlyMoveForward,
+    NothingIsPlacedInABlockThatDrains,
+    BlocksAreDrainedInTime,
+    NobodyIsEndedBeforeItsDeadline,
+    WhatEndsByChoicePassesTheEnvelope,
+    NothingIsTerminatedWithoutIntent,
+    BudgetsAreKept,
+    EventsTellWhatIsSo,
+)
+
+
+class Watcher:
+    """Lets all invariants look at a world."""
+
+    def __init__(self, world: World, invariants: Sequence[type[Invariant]] = INVARIANTS) -> None:
+        self._all = [invariant(world) for invariant in invariants]
+        self._by_hook = {
+            hook: [each for each in self._all if getattr(type(each), hook) is not getattr(Invariant, hook)]
+            for hook in ("row_written", "called", "heard", "ended", "holds")
+        }
+        self._changed = False
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        """Pass on."""
+        self._changed = True
+        for each in self._by_hook["row_written"]:
+            each.row_written(key, before, after)
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        """Pass on."""
+        for each in self._by_hook["called"]:
+            each.called(environment, point, answer)
+
+    def heard(self, detail_type: str, detail: Detail) -> None:
+        """Pass on."""
+        for each in self._by_hook["heard"]:
+            each.heard(detail_type, detail)
+
+    def ended(self, run: Run) -> None:
+        """Pass on."""
+        for each in self._by_hook["ended"]:
+            each.ended(run)
+
+    def after_step(self) -> None:
+        """Look at the world if the step changed it."""
+        if self._changed:
+            self._changed = False
+            for each in self._by_hook["holds"]:
+                each.holds()

@@ -1,0 +1,317 @@
+"""``python -m simulation.mutants``: how soon the simulation finds mistakes that somebody could make.
+
+Each mutant is the product, or what stands for its tables, with one line changed. It is played in a process of its own,
+seed after seed, until an invariant does not hold. The table of what was found is written to ``simulation/MUTANTS.md``.
+"""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+TABLE: Final = ROOT / "simulation" / "MUTANTS.md"
+SEEDS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One line of one file, and what stands in its place."""
+
+    name: str
+    path: str
+    line: str
+    instead: str
+
+    @property
+    def module(self) -> str:
+        """Return the module's dotted name."""
+        return self.path.removesuffix(".py").replace("/", ".")
+
+    def source(self) -> str:
+        """Return the changed source. Raises ValueError when the line is not there exactly once."""
+        text = (ROOT / self.path).read_text(encoding="utf-8")
+        if text.count(self.line) != 1:
+            raise ValueError(f"{self.path} has {text.count(self.line)} times: {self.line}")
+        return text.replace(self.line, self.instead)
+
+
+_LEDGER: Final = "shared/core/capacity/ledger.py"
+_DRAIN: Final = "shared/core/node_life/drain.py"
+_LAUNCH: Final = "shared/usecases/launching/launch.py"
+_INTAKE: Final = "shared/usecases/demand/intake.py"
+_COLLECT: Final = "shared/usecases/node_life/collect.py"
+_STATE: Final = "tests/fakes/state.py"
+
+MUTANTS: Final = (
+    # leases
+    Mutant(
+        "drop the lease condition",
+        _STATE,
+        "if stored is None or (needed and stored.balance.free_units < needed):",
+        "if stored is None:",
+    ),
+    Mutant(
+        "forget that counts lag", _LEDGER, "COUNT_LAG: Final = timedelta(seconds=30)", "COUNT_LAG: Final = timedelta(0)"
+    ),
+    Mutant(
+        "count a launch never",
+        _LEDGER,
+        "state=LeaseState.SETTLED, settled_at=claim.launched_at))",
+        "state=LeaseState.ABSORBED, settled_at=claim.launched_at))",
+    ),
+    Mutant(
+        "keep the lease of a failed claim",
+        _LEDGER,
+        "if claim.state is ClaimState.FAILED and holds_open_lease(claim):",
+        "if False:",
+    ),
+    Mutant(
+        "date an observation after its reading",
+        "shared/usecases/discovery/discover_reservations.py",
+        "            visible = self.reader.list_visible()",
+        "            visible = self.reader.list_visible()\n            observed_at = self.clock.now()",
+    ),
+    Mutant(
+        "forget the leases of a row made anew",
+        "shared/usecases/discovery/observe_reservation.py",
+        "absorbed = self._absorbable(before, observed_at)",
+        "absorbed = ()",
+    ),
+    # launches
+    Mutant(
+        "reuse a token for a changed request",
+        "shared/core/launching/launch_request.py",
+        'content = f"{batch_id}\\n{attempt}\\n{dumps(request)}"',
+        'content = f"{batch_id}"',
+    ),
+    Mutant(
+        "adopt what others have",
+        _LAUNCH,
+        "if i.id not in taken and i.launch_template_id is not None",
+        "if i.launch_template_id is not None",
+    ),
+    Mutant(
+        "adopt before EC2 shows everything",
+        _LAUNCH,
+        "REPLAY_WINDOW: Final = timedelta(minutes=4)\nADOPTION_AGE: Final = timedelta(minutes=6)",
+        "REPLAY_WINDOW: Final = timedelta(0)\nADOPTION_AGE: Final = timedelta(0)",
+    ),
+    Mutant(
+        "another token at each try",
+        "shared/usecases/launching/launch.py",
+        "return self.fleet.launch(attempt.request, attempt.client_token)",
+        "return self.fleet.launch(attempt.request, attempt.client_token + str(age))",
+    ),
+    Mutant("launch again without back-off", _LAUNCH, "    return min(LONGEST_RETRY_DELAY_S,", "    return min(0,"),
+    Mutant(
+        "never give a late launch up",
+        _LAUNCH,
+        "LAUNCH_DEADLINE: Final = timedelta(minutes=15)",
+        "LAUNCH_DEADLINE: Final = timedelta(days=15)",
+    ),
+    Mutant(
+        "do not remember a shortage",
+        "shared/core/capacity/shortage.py",
+        "FIRST_REST: Final = timedelta(minutes=3)",
+        "FIRST_REST: Final = timedelta(0)",
+    ),
+    Mutant(
+        "acknowledge a message that failed",
+        "shared/runtime/batch.py",
+        "            failures.append(message.id)",
+        "            pass",
+    ),
+    Mutant("never send a lost batch again", _COLLECT, "        if batches:", "        if False:"),
+    Mutant(
+        "commit a plan of an older generation",
+        _STATE,
+        "or record.open_count < count or record.generation != generation:",
+        "or record.open_count < count:",
+    ),
+    Mutant(
+        "take more replicas than are wanted",
+        _STATE,
+        "record.open_count < count or",
+        "False or",
+    ),
+    # the life of nodes
+    Mutant(
+        "trust the order of events",
+        "shared/core/model/node_claim.py",
+        "        return state in ALLOWED_TRANSITIONS[self.state]",
+        "        return True",
+    ),
+    Mutant(
+        "let claims end with their replicas",
+        _LEDGER,
+        "        if count > 0:\n            kept",
+        "        if True:\n            kept",
+    ),
+    Mutant(
+        "follow ended instances by events alone",
+        "shared/usecases/node_life/expire.py",
+        "[claim for claim in rest if claim.instance_id is not None], shown, now)",
+        "[], shown, now)",
+    ),
+    Mutant(
+        "take what a view does not show yet for gone",
+        "shared/core/node_life/observation.py",
+        "VISIBLE_WITHIN: Final = timedelta(minutes=5)",
+        "VISIBLE_WITHIN: Final = timedelta(0)",
+    ),
+    Mutant(
+        "reap by age alone",
+        "shared/core/safety/orphans.py",
+        "        return traces.claim.is_live",
+        "        return False",
+    ),
+    Mutant("never reap", _COLLECT, "                orphans.append(instance.id)", "                pass"),
+    Mutant(
+        "terminate before the intent is written",
+        "shared/usecases/draining/draining.py",
+        "fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]\n",
+        "fresh = list[NodeClaim]()\n",
+    ),
+    # drains
+    Mutant(
+        "drain blocks by events alone",
+        "shared/usecases/node_life/expire.py",
+        "        blocks = self.blocks.run(live, now)\n        draining",
+        "        blocks = self.blocks.run([], now)\n        draining",
+    ),
+    Mutant(
+        "begin a block's drain when it is reclaimed",
+        "shared/core/model/capacity_reservation.py",
+        "DRAIN_MARGIN: Final = timedelta(minutes=10)",
+        "DRAIN_MARGIN: Final = timedelta(0)",
+    ),
+    Mutant(
+        "place into a block that drains",
+        "shared/core/model/capacity_reservation.py",
+        "return drain_at is None or now < drain_at",
+        "return True",
+    ),
+    Mutant(
+        "end a drain at once", _DRAIN, "return not claim.drain.awaiting or claim.drain.deadline <= now", "return True"
+    ),
+    Mutant(
+        "wait for releases for ever",
+        _DRAIN,
+        "return not claim.drain.awaiting or claim.drain.deadline <= now",
+        "return not claim.drain.awaiting",
+    ),
+    Mutant(
+        "put a drain off",
+        _DRAIN,
+        "    if deadline >= claim.drain.deadline:\n        return None\n",
+        "",
+    ),
+    # what ends by choice
+    Mutant(
+        "pass the envelope by",
+        "shared/usecases/safety/envelope.py",
+        "        if not ids:\n            return Admission(frozenset())",
+        "        if True:\n            return Admission(frozenset(ids))",
+    ),
+    Mutant(
+        "let passes of disruption overlap",
+        _STATE,
+        "[] if commit.turn in (None, self._state.turn) else [TURN_ROW]",
+        "[]",
+    ),
+    # demand
+    Mutant(
+        "let an old message win",
+        _INTAKE,
+        "    if wanted.generation <= record.generation:",
+        "    if wanted.generation < 0:",
+    ),
+    Mutant(
+        "withdraw only what waits",
+        "shared/usecases/draining/draining.py",
+        "        left = record.surplus_count\n",
+        "        left = 0\n",
+    ),
+    Mutant(
+        "lose a race for a workload",
+        _INTAKE,
+        "                if attempt == _ATTEMPTS_MAX - 1:\n                    raise",
+        "                return False",
+    ),
+)
+
+
+class _Mutated(Loader, MetaPathFinder):
+    """Loads the mutant's module from its changed source."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Find the mutant's module only."""
+        del path, target
+        if fullname != self._mutant.module:
+            return None
+        return spec_from_file_location(fullname, ROOT / self._mutant.path, loader=self)
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let Python make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the changed source."""
+        code: CodeType = compile(self._mutant.source(), str(ROOT / self._mutant.path), "exec")
+        exec(code, module.__dict__)  # noqa: S102 - our own source
+
+
+def played(mutant: Mutant, seeds: int) -> str:
+    """Play a mutant until it is caught; return the row of the table."""
+    sys.meta_path.insert(0, _Mutated(mutant))
+    from simulation.play import play  # the mutant must be in place before
+
+    for seed in range(1, seeds + 1):
+        verdict = play(seed)
+        if verdict.name is not None:
+            return f"| {mutant.name} | `{Path(mutant.path).name}` | {seed} | `{verdict.name}` |"
+    return f"| {mutant.name} | `{Path(mutant.path).name}` | not within {seeds} | |"
+
+
+def main() -> int:
+    """Play one mutant, or all of them and write the table; 1 if any was not caught."""
+    parser = argparse.ArgumentParser(prog="python -m simulation.mutants")
+    parser.add_argument("--one", type=int, help="the number of the only mutant to play")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    asked = parser.parse_args()
+    if asked.one is not None:
+        print(played(MUTANTS[asked.one], asked.seeds))
+        return 0
+    rows = []
+    for number, mutant in enumerate(MUTANTS):
+        command = [sys.executable, "-m", "simulation.mutants", "--one", str(number), "--seeds", str(asked.seeds)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
+        rows.append(done.stdout.strip() or f"| {mutant.name} | | broken: {done.stderr.strip().splitlines()[-1]} | |")
+        print(rows[-1], flush=True)
+    TABLE.write_text(_HEAD + "\n".join(rows) + "\n", encoding="utf-8")
+    return int(any("not within" in row or "broken" in row for row in rows))
+
+
+_HEAD: Final = """# Mutants
+
+What `make sim-mutants` found: mistakes that somebody could make, each a line changed in the product or in what stands
+for its tables, and the first seed (of 1, 2, 3 …) in which an invariant did not hold.
+
+| mistake | in | caught by seed | with |
+|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""A failing seed is made short, replayed exactly, and drawn."""
+
+from simulation.invariants.base import Invariant
+from simulation.lambdas import Run
+from simulation.play import drawn, play
+from simulation.shrink import shrunk
+
+STEPS = 400
+
+
+class NoFunctionIsEverKilled(Invariant):
+    """Does not hold, so that there is something to make short."""
+
+    def ended(self, run: Run) -> None:
+        if run.outcome == "killed":
+            self.refute(f"{run.function} {run.error}")
+
+
+INVARIANTS = (NoFunctionIsEverKilled,)
+
+
+def failing() -> int:
+    """Return a seed with mishaps beside a kill."""
+    return next(
+        seed
+        for seed in range(1, 100)
+        if (verdict := play(seed, STEPS, invariants=INVARIANTS)).name is not None and len(verdict.came_true) > 5
+    )
+
+
+def test_a_failure_is_made_short_and_fails_the_same() -> None:
+    seed = failing()
+    failed = play(seed, STEPS, invariants=INVARIANTS)
+    short, left_out = shrunk(failed, STEPS, invariants=INVARIANTS)
+    assert len(short.came_true) == 1
+    assert short.came_true[0][0] in ("killed_before", "killed_after", "launch_dies")
+    assert play(seed, STEPS, left_out, INVARIANTS) == short
+
+
+def test_a_failure_is_drawn_with_its_mishaps_and_its_end() -> None:
+    seed = failing()
+    failed = play(seed, STEPS, invariants=INVARIANTS)
+    lines = drawn(seed, STEPS, invariants=INVARIANTS)
+    kind, number = failed.came_true[-1]
+    assert any(line.endswith(f"{kind} {number}") for line in lines)
+    assert " killed " in lines[-1]
