@@ -90,6 +90,17 @@ def test_functions_fit_on_a_screen() -> None:
     assert long == {}
 
 
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Within the product; the emulated EC2 calls its things as EC2 does, too."""
+    named: dict[str, set[str]] = {}
+    for path in tracked(".py"):
+        if path.is_relative_to(ROOT / "shared") or path.is_relative_to(ROOT / "functions"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    named.setdefault(node.name.lstrip("_"), set()).add(name_of(path))
+    assert {name: paths for name, paths in named.items() if len(paths) > 1} == {}
+
+
 def test_fakes_behave_instead_of_mocks() -> None:
     imported = {
         name_of(path)

@@ -40,7 +40,7 @@ class Discovery:
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
+class _ShownReservations:
     """What a class selects of what EC2 shows; ``error`` as in ``SelectedReservations``."""
 
     reservations: tuple[ObservedReservation, ...]
@@ -129,7 +129,7 @@ class DiscoverReservations:
         self,
         known: Mapping[str, ReservationRecord],
         observed: Mapping[str, ObservedReservation],
-        selections: Mapping[str, _Selection],
+        selections: Mapping[str, _ShownReservations],
         observed_at: datetime,
     ) -> list[ReservationChange]:
         """Save what is selected or known already; what EC2 lists no more is gone."""
@@ -179,7 +179,7 @@ def _selection(
     groups: Mapping[str, frozenset[str]],
     unreadable: Mapping[str, str],
     now: datetime,
-) -> _Selection:
+) -> _ShownReservations:
     """Select anew; while a group of the class cannot be read, what the class had selected stays selected too."""
     ids = set(selected_ids(node_class, observed.values(), groups, now))
     terms = node_class.capacity_reservation_selector_terms
@@ -187,10 +187,10 @@ def _selection(
     errors = sorted(unreadable[arn] for arn in arns if arn in unreadable)
     if errors:
         ids |= set(node_class.status.reservation_ids) & observed.keys()
-    return _Selection(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
+    return _ShownReservations(tuple(observed[key] for key in sorted(ids)), errors[0] if errors else None)
 
 
-def _counted(selection: _Selection, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
+def _counted(selection: _ShownReservations, current: Mapping[str, CapacityReservation]) -> SelectedReservations:
     """Return the selection with the ledger's free units; with EC2's where another discovery saved first."""
     return SelectedReservations(
         tuple(
