@@ -1,0 +1,67 @@
+"""Column generation: the program combines patterns that greedy packing would repeat one by one."""
+
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.solver.column_generation.lower_bound import relaxation_duals
+from shared.core.solver.column_generation.pricing import Knapsacks
+from shared.core.solver.column_generation.restricted_master import combined
+from shared.core.solver.packing.buying import buy_rest
+from tests.core.scheduler.world import (
+    GIB,
+    ON_DEMAND,
+    ZONES,
+    demand,
+    fx_type,
+    plain,
+    planned,
+    with_demand,
+    workload,
+)
+from tests.core.solver.world import unpacked, uses
+
+BOUGHT = [(ON_DEMAND, zone) for zone in ZONES]
+# Rolls of 10 (9.9 to give) are cut into pieces of 3 and 4: best is 3 + 3 + 3.
+ROLLS = with_demand(
+    plain(fx_type("roll", 10, 400, 50, offered=BOUGHT)),
+    demand(workload("four", 4000, GIB), 4),
+    demand(workload("three", 2900, GIB), 6),
+)
+
+
+def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
+    """Four pieces of 4.0 and six of 2.9 CPU need four rolls of 9.9: their sum is 33.4, and three rolls are 29.7."""
+    greedy = unpacked(ROLLS)
+    base = greedy.packing.fork(greedy.values)
+    buy_rest(greedy.packing, greedy.types)
+
+    polished = combined(base, greedy.packing, greedy.values, greedy.types)
+
+    assert polished is not None
+    assert sum(count for _, _, count in uses(polished)) == 4
+    assert sum(count for _, _, count in uses(greedy.packing)) >= 4
+
+
+def test_a_dual_price_says_what_one_more_replica_would_cost() -> None:
+    world = unpacked(ROLLS)
+
+    duals = relaxation_duals(world.items, list(world.packing.left), world.types, world.packing.residual)
+
+    assert duals is not None
+    four, three = duals.item_values
+    assert round(four / three, 3) == round(4000 / 2900, 3)
+    assert round(four * 4 + three * 6, 9) == round(duals.cost, 9)
+
+
+def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_costs() -> None:
+    world = unpacked(ROLLS)
+    knapsacks = Knapsacks(world.items, world.types.paid)
+
+    found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6], 0, 8)
+
+    assert ((1, 3),) in [pattern for _, pattern in found]
+
+
+def test_a_polished_plan_is_certified_and_never_dearer() -> None:
+    first, polished = planned(ROLLS), planned(ROLLS, policy=SchedulingPolicy(with_certificate=True))
+
+    assert polished.lower_bound_atto_usd_per_hour is not None
+    assert polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour <= first.cost_atto_usd_per_hour

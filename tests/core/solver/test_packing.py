@@ -1,0 +1,88 @@
+"""Packing by counts: what goes onto one node, who gets reserved units, what is bought."""
+
+from shared.core.scheduling_terms import labels
+from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.packing import PriceBias
+from shared.core.solver.packing.reserved_units import use_reserved
+from tests.core.scheduler.world import (
+    GIB,
+    ON_DEMAND,
+    ZONES,
+    demand,
+    fx_type,
+    near,
+    plain,
+    planned,
+    replicas_by,
+    reservation,
+    spread,
+    with_demand,
+    workload,
+)
+from tests.core.solver.world import unpacked, uses
+
+BOUGHT = [(ON_DEMAND, zone) for zone in ZONES]
+
+
+def test_a_node_is_filled_so_that_cpu_and_memory_run_out_together() -> None:
+    """One replica alone would leave the other resource behind: one with much CPU and one with much memory share."""
+    world = unpacked(
+        with_demand(
+            plain(fx_type("large", 4, 16, 10, offered=BOUGHT)),
+            demand(workload("cpu", 3000, 2 * GIB), 2),
+            demand(workload("memory", 500, 13 * GIB), 2),
+        )
+    )
+
+    _, pattern = world.packing.knapsack.fill(world.types.paid[0].option.allocatable, world.types.paid[0].eligible)
+
+    assert dict(pattern) == {0: 1, 1: 1}
+
+
+def test_nodes_are_bought_by_value_for_money_and_shrunk_to_what_they_hold() -> None:
+    small, large = fx_type("small", 2, 8, 10, offered=BOUGHT), fx_type("large", 8, 32, 10, offered=BOUGHT)
+    world = unpacked(with_demand(plain(small, large), demand(workload(cpu=1500, memory=GIB), 6)))
+
+    buy_rest(world.packing, world.types)
+
+    assert uses(world.packing) == [("large", {0: 5}, 1), ("small", {0: 1}, 1)]
+
+
+def test_a_short_reserved_unit_goes_to_whom_it_would_be_dearest_elsewhere() -> None:
+    """Both fit the unit; one could have a small node instead, the other only a large one."""
+    small, large = fx_type("small", 2, 4, 10, offered=BOUGHT), fx_type("large", 16, 64, 10, offered=BOUGHT)
+    world = unpacked(
+        with_demand(
+            plain(small, large, reservations=(reservation("cr-1", "large", 1),)),
+            demand(workload("huge", 15_000, 32 * GIB), 1),
+            demand(workload("tiny", 1500, 2 * GIB), 1),
+        )
+    )
+
+    packing = use_reserved(world.packing, world.types.reserved, world.values, [PriceBias(0.2)])
+
+    assert uses(packing) == [("large", {0: 1}, 1)]
+    assert list(packing.left) == [0, 1]
+
+
+def test_replicas_that_share_no_node_get_one_each_with_company() -> None:
+    alone = workload("alone", 500, GIB, anti_affinity=(near(labels.HOSTNAME, app="alone"),))
+    world = unpacked(
+        with_demand(
+            plain(fx_type("only", 4, 16, 10, offered=BOUGHT)), demand(alone, 2), demand(workload("any", 1000), 4)
+        )
+    )
+
+    buy_rest(world.packing, world.types)
+
+    lonely = next(item.index for item in world.items if item.host is not None)
+    assert [pattern[lonely] for _, pattern, _ in uses(world.packing)] == [1] * len(uses(world.packing))
+    assert sum(count for _, _, count in uses(world.packing)) == 2
+
+
+def test_host_spread_is_kept_when_items_become_replicas_again() -> None:
+    job = workload(cpu=100, memory=GIB, topology_spread=(spread(labels.HOSTNAME, 2),))
+
+    plan = planned(with_demand(plain(fx_type("only", 4, 64, 50, offered=BOUGHT)), demand(job, 5)))
+
+    assert replicas_by(plan, labels.HOSTNAME) == [1, 2, 2]

@@ -1,0 +1,55 @@
+"""Parts of the solver, built as ``solve`` builds them, for tests that show one part on a handful of replicas."""
+
+from dataclasses import dataclass
+
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.solver.insertion.insert import Insertion, Strategy
+from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
+from shared.core.solver.packing.item_values import item_values
+from shared.core.solver.packing.packing import Packing
+from shared.core.solver.problem.catalogue import OptionCatalogue
+from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.nodes import NodeFacts
+from shared.core.solver.problem.option_order import overhead_atto_usd
+from shared.core.solver.solution.candidates import Candidates
+from shared.core.solver.solution.domain_assignment import DomainBatch
+from shared.core.solver.solution.partial_plan import PartialPlan
+from tests.core.scheduler.world import NOW, POLICY
+
+
+def undecided(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> PartialPlan:
+    """Return the partial plan in which nothing is decided."""
+    demands = gather(snapshot, NOW, policy.preference_policy)
+    catalogue = OptionCatalogue(snapshot, NOW, policy, demands.dimensions, demands.requirement_sets)
+    demands.resolve(catalogue)
+    return PartialPlan(catalogue, demands, NodeFacts(catalogue, demands))
+
+
+def inserting(state: PartialPlan) -> Insertion:
+    """Return an insertion into the partial plan, by the usual strategy."""
+    return Insertion(state, Candidates(state.catalogue, state.demands), Strategy())
+
+
+@dataclass(frozen=True)
+class Bins:
+    """What packing sees of a world: items of all groups, bins, and a packing that nothing was put into."""
+
+    items: list[ItemType]
+    types: BinTypes
+    values: list[float]
+    packing: Packing
+
+
+def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
+    """Return the world as packing sees it, with no domain assigned."""
+    state = undecided(snapshot, policy)
+    items = build_item_types([DomainBatch(group, 0, None, group.count) for group in state.groups])
+    types = BinTypes(state, items, overhead_atto_usd(policy))
+    values = item_values(items, types.paid, types.reserved, types.eligibility)
+    return Bins(items, types, values, Packing(items, values, state.residual, policy.expired))
+
+
+def uses(packing: Packing) -> list[tuple[str, dict[int, int], int]]:
+    """Tell a packing as (instance type, pattern by item, how often)."""
+    return [(use.bin_type.option.key.instance_type, use.pattern, use.count) for use in packing.uses if use.bin_type]
