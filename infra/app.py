@@ -16,11 +16,14 @@ from shared.manifests.parsing.problems import ManifestError, Problem
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None) -> App:
+def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_validated: bool = True) -> App:
     """Compose the app; ``synth()`` it to write templates and assets to ``outdir``.
 
     The context is cdk.json's, below ``context``, below what the CDK command line hands over. It is read here because
     only the command line would read cdk.json by itself, and feature flags must not depend on who starts the app.
+
+    Loading the CDK's validator of templates takes longer than all else; without ``is_validated`` nothing refuses a
+    template that CloudFormation would refuse.
 
     Raises
     ------
@@ -28,7 +31,12 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None) -> App:
         The settings file is missing or wrong.
     """
     flags = json.loads((ROOT / "cdk.json").read_text())["context"]
-    app = App(outdir=str(outdir), context={**flags, **(context or {})}, analytics_reporting=False)
+    app = App(
+        outdir=str(outdir),
+        context={**flags, **(context or {})},
+        analytics_reporting=False,
+        builtin_cloud_formation_validation=is_validated,
+    )
     _refuse_choices(app)
     deployment = read(find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER))
     ReservoirStack(app, deployment, embedded=_is_set(app, EMBEDDED_CONTEXT), is_new=_is_set(app, CREATING_CONTEXT))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from embedded.reservoir.network import NODE_ROLE
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from shared.names import DEFAULT_STACK
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -49,15 +49,17 @@ class Synthesis:
     ----------
     settings
         What its settings file says beside what suits an embedded run, e.g. ``{"spotPoolSharePercent": 50}``.
+    kept
+        The folder in which assemblies are kept.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._folder = KEPT / f"assembly-{key_of(settings)[:16]}"
+    def __init__(self, settings: Settings, kept: Path = KEPT) -> None:
+        self._folder = kept / f"assembly-{key_of(settings)[:16]}"
         self._unfinished: Path | None = None
         self._process: subprocess.Popen[str] | None = None
         if not _is_whole(self._folder):
-            KEPT.mkdir(exist_ok=True)
-            self._unfinished = Path(tempfile.mkdtemp(dir=KEPT, prefix="in-progress-"))
+            kept.mkdir(exist_ok=True)
+            self._unfinished = Path(tempfile.mkdtemp(dir=kept, prefix="in-progress-"))
             self._process = _start(self._unfinished, settings)
 
     @property
@@ -88,28 +90,6 @@ class Synthesis:
             self._process.kill()
             self._process.communicate()
             shutil.rmtree(self._unfinished, ignore_errors=True)
-
-
-def synthesise(folder: Path, settings: Settings | None = None) -> None:
-    """Write the assembly that is deployed here, with the settings given on top of what suits an embedded run.
-
-    Raises
-    ------
-    RuntimeError
-        With what ``app.py`` wrote, when it failed.
-    """
-    synthesise_deployment(folder, write_settings(folder, settings or {}))
-
-
-def synthesise_deployment(folder: Path, path: Path, *, is_new: bool = False) -> None:
-    """Write the assembly of the deployment whose settings file ``path`` is, built for the embedded AWS.
-
-    Raises
-    ------
-    RuntimeError
-        With what ``app.py`` wrote, when it failed.
-    """
-    _require_success(_start_app(folder, path, is_new=is_new))
 
 
 def write_settings(folder: Path, settings: Settings) -> Path:
@@ -158,7 +138,7 @@ def _keep(unfinished: Path, folder: Path) -> None:
     except OSError:
         if not _is_whole(folder):  # not another process that was faster
             raise
-    for outdated in sorted(KEPT.glob("assembly-*"), key=lambda it: it.stat().st_mtime)[:-KEPT_ASSEMBLIES]:
+    for outdated in sorted(folder.parent.glob("assembly-*"), key=lambda it: it.stat().st_mtime)[:-KEPT_ASSEMBLIES]:
         shutil.rmtree(outdated, ignore_errors=True)  # another process may do the same
 
 
@@ -171,11 +151,8 @@ def _require_success(synthesis: "subprocess.Popen[str]") -> None:
 
 def _start(folder: Path, settings: Settings) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
-    return _start_app(folder, write_settings(folder, settings), is_new=False)
-
-
-def _start_app(folder: Path, path: Path, *, is_new: bool) -> "subprocess.Popen[str]":
-    context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", CREATING_CONTEXT: is_new, **LEAVE_ASSETS}
+    path = write_settings(folder, settings)
+    context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS}
     environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(context)}
     return subprocess.Popen(
         [sys.executable, "app.py"],

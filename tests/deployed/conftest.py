@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from embedded.reservoir import DeployedReservoir, synthesise
+from embedded.reservoir import DeployedReservoir, Synthesis
 from tests.deployed.world import World
 from tests.once import MakeOnce, make_once
 
@@ -21,7 +21,7 @@ def world(request: pytest.FixtureRequest, make_once: MakeOnce) -> Iterator[World
     """Deploy; when the module's tests are done, no function may have been denied anything."""
     settings = getattr(request.module, "SETTINGS", {})
     name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-    assembly = make_once(f"deployed-{name}", lambda folder: synthesise(folder, settings))
+    assembly = make_once(f"deployed-{name}", lambda folder: folder.symlink_to(Synthesis(settings).finish()))
     with DeployedReservoir(report=print, settings=settings, assembly=assembly) as reservoir:
         world = World(reservoir)
         yield world

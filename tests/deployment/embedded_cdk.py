@@ -1,4 +1,7 @@
-"""What the CDK's command line does for a deployment, on the embedded AWS, without compressing the layer each time."""
+"""What the CDK's command line does for a deployment, on the embedded AWS, without compressing the layer each time.
+
+The app is synthesised in this process, where the CDK's runtime starts once for all deployments of a story.
+"""
 
 import json
 import tempfile
@@ -8,11 +11,12 @@ from pathlib import Path
 
 from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
-from embedded.reservoir import synthesise_deployment
-from infra.naming import CREATING_CONTEXT
+from embedded.reservoir import LEAVE_ASSETS
+from infra.app import build_app
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 from shared.deployment.deployment import read
 
-_DELETE_LIMIT_S = 120.0
+_DELETE_LIMIT_S = 600.0
 
 
 @dataclass
@@ -34,7 +38,8 @@ class EmbeddedCdk:
 
     def _deploy(self, *, is_new: bool) -> None:
         with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
-            synthesise_deployment(Path(folder), self.deployment, is_new=is_new)
+            context = {DEPLOYMENT_CONTEXT: str(self.deployment), EMBEDDED_CONTEXT: True, CREATING_CONTEXT: is_new}
+            build_app(outdir=Path(folder), context={**context, **LEAVE_ASSETS}, is_validated=False).synth()
             (self.outputs,) = deploy(Path(folder), self.aws.client, print).values()
 
     def _destroy(self) -> None:

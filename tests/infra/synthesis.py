@@ -15,9 +15,12 @@ from shared.names import DEFAULT_STACK
 NAME: Final = "production"  # of the deployment whose template is tested
 
 
-def template_app(folder: Path, settings: Mapping[str, Any] | None = None, **context: Any) -> App:
+def template_app(
+    folder: Path, settings: Mapping[str, Any] | None = None, *, is_validated: bool = False, **context: Any
+) -> App:
     """Return the app whose ``synth()`` writes everything as ever but the copies of assets."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{NAME}.yaml"
     path.write_text(json.dumps({"stack": DEFAULT_STACK, **(settings or {})}))
-    return build_app(outdir=folder, context={**LEAVE_ASSETS, DEPLOYMENT_CONTEXT: str(path), **context})
+    given = {**LEAVE_ASSETS, DEPLOYMENT_CONTEXT: str(path), **context}
+    return build_app(outdir=folder, context=given, is_validated=is_validated)

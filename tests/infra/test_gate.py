@@ -17,7 +17,7 @@ from tests.infra.synthesis import template_app
 
 
 def app_with_nag(folder: Path) -> App:
-    app = template_app(folder)
+    app = template_app(folder, is_validated=True)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
     return app
 
@@ -36,7 +36,7 @@ def test_an_unexplained_wildcard_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_template_that_cloudformation_would_refuse_is_stopped(tmp_path: Path) -> None:
-    app = template_app(tmp_path)
+    app = template_app(tmp_path, is_validated=True)
     function = app.node.find_child("Reservoir").node.find_child("Intake").node.find_child("Function").node.default_child
     assert isinstance(function, lambda_.CfnFunction)
     function.add_property_override("Timeout", "soon")

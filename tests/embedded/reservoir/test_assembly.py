@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from embedded.reservoir.assembly import KEPT, LEAVE_ASSETS, ROOT, SOURCES, Synthesis, key_of, write_settings
+from embedded.reservoir.assembly import LEAVE_ASSETS, ROOT, SOURCES, Synthesis, key_of, write_settings
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
 
 # Runs app.py and tells which files it opened.
@@ -95,24 +95,23 @@ def test_bytecode_changes_nothing(repository: Path) -> None:
     assert key_of({}, repository) == before
 
 
-def test_what_was_made_is_taken_until_an_asset_of_it_is_gone() -> None:
+def test_what_was_made_is_taken_until_an_asset_of_it_is_gone(tmp_path: Path) -> None:
     settings = {"stack": "Kept"}
-    first = Synthesis(settings)
+    first = Synthesis(settings, tmp_path)
     folder = first.finish()
-    again = Synthesis(settings)
+    again = Synthesis(settings, tmp_path)
     assert again.is_kept
     assert again.finish() == folder
-    assert not list(KEPT.glob("in-progress-*/manifest.json"))
+    assert list(tmp_path.iterdir()) == [folder]
     assets = json.loads((folder / "Kept.assets.json").read_text())["files"]
     template = next(it["source"]["path"] for it in assets.values() if it["source"]["path"].endswith(".template.json"))
     (folder / template).unlink()
-    anew = Synthesis(settings)
+    anew = Synthesis(settings, tmp_path)
     assert not anew.is_kept
     assert (anew.finish() / template).is_file()
 
 
-def test_a_synthesis_that_fails_says_why_and_leaves_nothing() -> None:
-    before = set(KEPT.glob("*"))
+def test_a_synthesis_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="retain: must be true or false"):
-        Synthesis({"retain": "maybe"}).finish()
-    assert {path for path in KEPT.glob("assembly-*") if path not in before} == set()
+        Synthesis({"retain": "maybe"}, tmp_path).finish()
+    assert list(tmp_path.iterdir()) == []
