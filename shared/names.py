@@ -120,6 +120,10 @@ SOLVE_BUDGET_S: Final = "SOLVE_BUDGET_S"
 ENDING_BOUNDS: Final = "ENDING_BOUNDS"
 ENDING_NUMBERS: Final = ("sharePercent", "leastCount", "mostCount")
 METRICS_NAMESPACE: Final = "Reservoir"
+# What any function may count stands under this instead of its name, so that one alarm is enough for all of them.
+ANY_FUNCTION: Final = "any"
+ROWS_UNREADABLE: Final = "RowsUnreadable"
+ROWS_LOGGER: Final = "reservoir.rows"  # who says which rows cannot be read; each line is counted as one
 
 # Tags on everything that Reservoir creates in EC2; IAM conditions name OWNER_TAG.
 OWNER_TAG: Final = "reservoir:deployment"

@@ -6,7 +6,7 @@ from typing import Any
 
 from shared.core.node_life.notice import NoticeError, told_at
 from shared.runtime.composition.discover_reservations import discover_on_event, discover_reservations
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import count, count_unreadable, logger, observed
 from shared.usecases.discovery.discover_reservations import Discovery
 
 
@@ -27,6 +27,7 @@ def _tell(found: Discovery) -> dict[str, Any]:
     count("ReservationsSeen", found.seen_count)
     count("LeasesAbsorbed", found.absorbed_count)
     count("DiscoveryFailures", len(found.failures))
+    count_unreadable(len(found.unreadable))
     return asdict(found)
 
 

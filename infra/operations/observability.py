@@ -20,7 +20,7 @@ from constructs import Construct
 from infra.config import FUNCTIONS
 from infra.operations.dashboard import Dashboard
 from infra.queues import WorkQueues
-from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
+from shared.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 
 MINUTE: Final = Duration.minutes(1)
 # How long a message may wait until its queue is said not to be worked off; demand waits in the tables, not in queues.
@@ -87,7 +87,13 @@ class Observability(Construct):
             self._function_alarms(function, work, schedules.get(function))
         for metric, (text, writers) in COUNTED.items():
             for writer in writers:
-                self._alarm(counted_alarm(metric, writer), _counted(metric, writer), threshold=0, text=text)
+                self._alarm(counted_alarm(metric, writer), _count_of(metric, writer.value), threshold=0, text=text)
+        self._alarm(
+            ROWS_UNREADABLE,
+            _count_of(ROWS_UNREADABLE, ANY_FUNCTION),
+            threshold=0,
+            text="Rows of the tables cannot be read: they are left alone.",
+        )
         Dashboard(self, "Dashboard", functions=functions, queues=queues)
 
     def _queue_alarms(self, queues: WorkQueues) -> None:
@@ -203,11 +209,11 @@ def counted_alarm(metric: str, writer: Function) -> str:
     return metric if len(writers) == 1 else f"{metric}By{output_name(writer)}"
 
 
-def _counted(name: str, writer: Function) -> cloudwatch.Metric:
+def _count_of(name: str, writer: str) -> cloudwatch.Metric:
     return cloudwatch.Metric(
         namespace=METRICS_NAMESPACE,
         metric_name=name,
-        dimensions_map={"service": writer.value},
+        dimensions_map={"service": writer},
         statistic="Sum",
         period=MINUTE,
     )

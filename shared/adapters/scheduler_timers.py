@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
 from shared.ports.errors import RefusedError
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from mypy_boto3_scheduler import EventBridgeSchedulerClient
 
 _EXISTS = "ConflictException"
+# Scheduler would go on for a day; what is later than this the minute's sweep has done.
+_RETRIES: Final = {"MaximumEventAgeInSeconds": 120}
 
 
 class SchedulerDrainTimers:
@@ -20,7 +22,7 @@ class SchedulerDrainTimers:
     def __init__(self, client: "EventBridgeSchedulerClient", *, group: str, role_arn: str, target_arn: str) -> None:
         self._client = client
         self._group = group
-        self._target = {"RoleArn": role_arn, "Arn": target_arn}
+        self._target: Any = {"RoleArn": role_arn, "Arn": target_arn, "RetryPolicy": _RETRIES}
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the block is to be drained."""

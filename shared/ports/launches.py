@@ -61,15 +61,15 @@ class LaunchPolicy(Protocol):
     """Pools and classes, as far as launches and drains need them."""
 
     def node_class(self, name: str) -> NodeClass | None:
-        """Return the class with its status (consistent read)."""
+        """Return the class with its status (consistent read). Raises UnreadableRowsError."""
         ...
 
     def node_pool(self, name: str) -> NodePool | None:
-        """Return the pool."""
+        """Return the pool. Raises UnreadableRowsError."""
         ...
 
     def node_classes(self) -> tuple[NodeClass, ...]:
-        """Return all classes, by name."""
+        """Return all classes, by name. Raises UnreadableRowsError."""
         ...
 
     def block_launches(self, node_class_name: str, reason: str) -> None:

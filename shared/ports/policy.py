@@ -32,7 +32,8 @@ class PolicyObject:
 
     ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen, and
     never comes again for the same kind and name, also when the object is deleted and made anew. Writing the status
-    changes neither, so that discovery and operators do not get into each other's way.
+    changes neither, so that discovery and operators do not get into each other's way. Of an object that is not
+    ``is_readable`` (a newer release wrote it, or it was damaged) only kind and name are known.
     """
 
     kind: PolicyKind
@@ -41,6 +42,7 @@ class PolicyObject:
     generation: int
     revision: int
     status: PolicyStatus = field(default_factory=PolicyStatus)
+    is_readable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,14 @@ class PolicyStore(Protocol):
     """Policy objects."""
 
     def list_all(self) -> tuple[PolicyObject, ...]:
-        """Return all objects by kind and name (consistent enough for a planner: may lag a write by moments)."""
+        """Return all objects by kind and name (consistent enough for a planner: may lag a write by moments).
+
+        Those that cannot be read are among them; kinds that this release does not know are not.
+        """
         ...
 
     def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
-        """Return an object (consistent read), None when there is none."""
+        """Return an object (consistent read), None when there is none. Raises UnreadableRowsError."""
         ...
 
     def commit(self, writes: Sequence[PolicyWrite]) -> None:

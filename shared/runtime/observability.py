@@ -1,18 +1,20 @@
 """Logs and metrics (Powertools). Logs are JSON, so untrusted text in a field cannot forge a line."""
 
 import functools
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from shared.names import METRICS_NAMESPACE
+from shared.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_LOGGER, ROWS_UNREADABLE
 
 Handler = Callable[[dict[str, Any], Any], Any]
 
 logger: Final = Logger(service=None, log_uncaught_exceptions=False)
 _metrics: Final = Metrics(namespace=METRICS_NAMESPACE)
+_of_any: Final = EphemeralMetrics(namespace=METRICS_NAMESPACE, service=ANY_FUNCTION)
 
 
 def count(name: str, value: int = 1) -> None:
@@ -24,6 +26,24 @@ def count(name: str, value: int = 1) -> None:
         _metrics.add_metric(name, MetricUnit.Count, value)
 
 
+def count_unreadable(value: int) -> None:
+    """Count rows that cannot be read, under a name that all functions share: one alarm watches them all."""
+    if value:
+        _of_any.add_metric(ROWS_UNREADABLE, MetricUnit.Count, value)
+
+
+class _RowsHandler(logging.Handler):
+    """Counts what stores say of rows that they cannot read; the line itself goes the way of all lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count one."""
+        del record
+        count_unreadable(1)
+
+
+logging.getLogger(ROWS_LOGGER).addHandler(_RowsHandler())
+
+
 def observed(handler: Handler) -> Handler:
     """Wrap a Lambda handler: the request id in every line, metrics written at the end whatever happens."""
 
@@ -33,7 +53,8 @@ def observed(handler: Handler) -> Handler:
         try:
             return handler(event, context)
         finally:
-            if _metrics.metric_set:
-                _metrics.flush_metrics()
+            for metrics in (_metrics, _of_any):
+                if metrics.metric_set:
+                    metrics.flush_metrics()
 
     return wrapped

@@ -177,6 +177,7 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     schedule = scheduler.get_schedule(GroupName=group, Name=found["Name"])
     assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
+    assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] == 120  # Scheduler would go on for a day
     assert json.loads(schedule["Target"]["Input"]) == {"capacityReservationId": "cr-1"}
 
     timers.set_start_timer("cr-1", START + timedelta(milliseconds=1))

@@ -11,7 +11,7 @@ from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
 from shared.core.model.node_class import NodeClassStatus
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
-from shared.ports.state import ConflictError, Decision
+from shared.ports.state import ConflictError, Decision, UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.stores import LISTING
 from tests.fakes.policy_store import MemoryPolicyStore
@@ -93,6 +93,26 @@ def test_policy_is_deleted_at_the_revision_that_was_seen(policy: PolicyStore) ->
 
     assert policy.get(POOL, "gpu") is None
     assert policy.list_all() == ()
+
+
+@pytest.mark.embedded
+@pytest.mark.parametrize("damage", [{"form": {"N": "99"}}, {"data": {"S": "no JSON"}}, {"status": {"S": "{}x"}}])
+def test_policy_that_cannot_be_read_is_listed_as_such_and_refused_by_name(
+    dynamodb: Any, damage: dict[str, Any]
+) -> None:
+    table = f"policy-{next(_numbers)}"
+    ministack.create_table(dynamodb, table, indexes=LISTING)
+    policy = DynamoDbPolicyStore(dynamodb, table, ManualClock())
+    policy.commit([PutPolicy(POOL, name, {"spec": 1}, 1, None) for name in ("gpu", "other")])
+    row = dynamodb.get_item(TableName=table, Key={"id": {"S": "NodePool/gpu"}})["Item"]
+    dynamodb.put_item(TableName=table, Item=row | damage)
+    dynamodb.put_item(TableName=table, Item=row | {"id": {"S": "KindOfTheNextRelease/x"}})
+
+    assert [(item.name, item.is_readable) for item in policy.list_all()] == [("gpu", False), ("other", True)]
+    with pytest.raises(UnreadableRowsError, match="NodePool/gpu"):
+        policy.get(POOL, "gpu")
+    with pytest.raises(ConflictError):
+        policy.commit([PutPolicy(POOL, "gpu", {"spec": 2}, 2, 0)])
 
 
 def test_a_revision_never_comes_again(policy: PolicyStore) -> None:

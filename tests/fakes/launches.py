@@ -10,6 +10,7 @@ from shared.core.launching.launch_outcome import LaunchAttempt, LaunchOutcome
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.ports.launches import R
+from shared.ports.state import UnreadableRowsError
 
 
 class MemoryLaunchAttempts:
@@ -17,8 +18,11 @@ class MemoryLaunchAttempts:
 
     def __init__(self) -> None:
         self.rows: dict[str, LaunchAttempt] = {}
+        self.unreadable: set[str] = set()
 
     def latest(self, batch_id: str) -> LaunchAttempt | None:
+        if batch_id in self.unreadable:
+            raise UnreadableRowsError([batch_id])
         return self.rows.get(batch_id)
 
     def begin(self, attempt: LaunchAttempt) -> LaunchAttempt:
@@ -71,14 +75,22 @@ class MemoryPolicy:
     def __init__(self, pools: Collection[NodePool] = (), classes: Collection[NodeClass] = ()) -> None:
         self.pools = {pool.name: pool for pool in pools}
         self.classes = {node_class.name: node_class for node_class in classes}
+        self.unreadable: set[str] = set()  # names of pools and classes
+
+    def _require_readable(self, *names: str) -> None:
+        if self.unreadable.intersection(names):
+            raise UnreadableRowsError(names)
 
     def node_class(self, name: str) -> NodeClass | None:
+        self._require_readable(name)
         return self.classes.get(name)
 
     def node_pool(self, name: str) -> NodePool | None:
+        self._require_readable(name)
         return self.pools.get(name)
 
     def node_classes(self) -> tuple[NodeClass, ...]:
+        self._require_readable(*self.classes)
         return tuple(self.classes[name] for name in sorted(self.classes))
 
     def block_launches(self, node_class_name: str, reason: str) -> None:

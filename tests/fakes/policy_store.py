@@ -14,7 +14,7 @@ from shared.ports.policy import (
     PolicyStatus,
     PolicyWrite,
 )
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 
 
 class MemoryPolicyStore:
@@ -24,15 +24,23 @@ class MemoryPolicyStore:
         self._lock = threading.RLock()
         self._rows: dict[tuple[PolicyKind, str], PolicyObject] = {}
         self._revisions: dict[tuple[PolicyKind, str], int] = {}  # the last of each, of deleted objects too
+        self.unreadable: set[tuple[PolicyKind, str]] = set()  # what a newer release wrote, or what was damaged
         self.before_commit: Callable[[], None] = lambda: None
         self.commit_count = 0
 
     def list_all(self) -> tuple[PolicyObject, ...]:
         with self._lock:
-            return tuple(copy.deepcopy(self._rows[key]) for key in sorted(self._rows))
+            return tuple(
+                PolicyObject(*key, {}, 0, 0, is_readable=False)
+                if key in self.unreadable
+                else copy.deepcopy(self._rows[key])
+                for key in sorted(self._rows)
+            )
 
     def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
         with self._lock:
+            if (kind, name) in self.unreadable:
+                raise UnreadableRowsError([f"{kind}/{name}"])
             return copy.deepcopy(self._rows.get((kind, name)))
 
     def commit(self, writes: Sequence[PolicyWrite]) -> None:

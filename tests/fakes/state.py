@@ -20,6 +20,7 @@ from shared.ports.state import (
     Decision,
     PlannedCommit,
     ReservationRecord,
+    UnreadableRowsError,
     WorkloadRecord,
 )
 from shared.ports.system import Clock
@@ -34,6 +35,7 @@ class MemoryState:
         self.workload_rows: dict[str, WorkloadRecord] = {}
         self.reservation_rows: dict[str, ReservationRecord] = {}
         self.claim_rows: dict[str, NodeClaim] = {}
+        self.unreadable: set[str] = set()  # keys of rows that a newer release wrote, or that were damaged
         self.turn = 0
         self.write_count = 0
         self.before_write: Callable[[], None] = lambda: None
@@ -42,6 +44,12 @@ class MemoryState:
         self.node_claims = MemoryNodeClaims(self)
         self.offerings = MemoryOfferings(self)
         self.decisions = MemoryDecisions(self)
+
+    def require_readable(self, *keys: str) -> None:
+        """Refuse to say what rows hold that cannot be read."""
+        lost = self.unreadable.intersection(keys)
+        if lost:
+            raise UnreadableRowsError(sorted(lost))
 
     def wrote(self) -> None:
         """Count a write that is about to happen."""
@@ -57,16 +65,18 @@ class MemoryWorkloads:
 
     def get(self, key: str) -> WorkloadRecord | None:
         with self._state.lock:
+            self._state.require_readable(key)
             record = self._state.workload_rows.get(key)
         expired = record is not None and record.expires_at is not None and record.expires_at <= self._state.clock.now()
         return None if expired else record
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        self._state.require_readable(*keys)
         return {key: record for key in sorted(set(keys)) if (record := self.get(key)) is not None}
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         with self._state.lock:
-            keys = sorted(self._state.workload_rows)
+            keys = sorted(self._state.workload_rows.keys() - self._state.unreadable)
         return tuple(record for key in keys if (record := self.get(key)) is not None and record.needs_planning)
 
     def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
@@ -88,11 +98,13 @@ class MemoryReservations:
 
     def get(self, reservation_id: str) -> ReservationRecord | None:
         with self._state.lock:
+            self._state.require_readable(reservation_id)
             return self._state.reservation_rows.get(reservation_id)
 
     def list_current(self) -> tuple[ReservationRecord, ...]:
         with self._state.lock:
-            records = [self._state.reservation_rows[key] for key in sorted(self._state.reservation_rows)]
+            rows = self._state.reservation_rows
+            records = [rows[key] for key in sorted(rows.keys() - self._state.unreadable)]
         return tuple(record for record in records if record.is_current)
 
     def save_observation(
@@ -177,9 +189,11 @@ class MemoryNodeClaims:
 
     def get(self, claim_id: str) -> NodeClaim | None:
         with self._state.lock:
+            self._state.require_readable(claim_id)
             return self._state.claim_rows.get(claim_id)
 
     def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        self._state.require_readable(*claim_ids)
         return {claim_id: claim for claim_id in sorted(set(claim_ids)) if (claim := self.get(claim_id)) is not None}
 
     def list_live(self) -> tuple[NodeClaim, ...]:
@@ -190,6 +204,8 @@ class MemoryNodeClaims:
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         wanted = frozenset(instance_ids)
+        rows = self._state.claim_rows.items()
+        self._state.require_readable(*(key for key, claim in rows if claim.instance_id in wanted))
         found = self._where(lambda claim: claim.instance_id in wanted)
         return {claim.instance_id: claim for claim in found if claim.instance_id is not None}
 
@@ -202,7 +218,8 @@ class MemoryNodeClaims:
 
     def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
         with self._state.lock:
-            return tuple(claim for _, claim in sorted(self._state.claim_rows.items()) if wanted(claim))
+            rows = [row for row in sorted(self._state.claim_rows.items()) if row[0] not in self._state.unreadable]
+            return tuple(claim for _, claim in rows if wanted(claim))
 
     def turn(self) -> int:
         with self._state.lock:

@@ -144,6 +144,11 @@ def test_transient_trouble_brings_back_only_its_own_message() -> None:
     assert seen == ["a", "throttled", "b", "raced", "c"]
 
 
+def test_a_message_that_fails_comes_back_after_longer_and_longer() -> None:
+    received = [QueueMessage("m", "a", {"ApproximateReceiveCount": str(count)}) for count in range(1, 11)]
+    assert [message.retry_delay_s for message in received] == [2, 4, 8, 16, 32, *[60] * 5]
+
+
 def test_a_bug_is_raised_after_the_neighbours_were_served() -> None:
     seen = []
 

@@ -19,7 +19,7 @@ from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
 from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, counted_alarm
-from shared.names import METRICS_NAMESPACE, Function, Queue, output_name
+from shared.names import METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
 
@@ -27,9 +27,20 @@ DAY_S: Final = 24 * 60 * MINUTE_S
 SCHEDULED: Final = {function: s.every_min for function, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}
 WRITE = """
 import sys
+from shared.adapters.dynamodb.table import understood
 from shared.runtime.observability import count, observed
-observed(lambda event, context: [count(name) for name in event])(sys.argv[1:], None)
+
+
+def do(what):
+    if what == "a row":
+        list(understood([{"id": {"S": "nc-1"}}], lambda row: row["of another form"]))
+    else:
+        count(what)
+
+
+observed(lambda event, context: [do(what) for what in event])(sys.argv[1:], None)
 """
+A_ROW: Final = "a row"  # that cannot be read is met, where other stories count
 
 
 class Stack:
@@ -249,6 +260,7 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
             yield f"{name}Stopped", "the schedule is off", switch_off(function)
         if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, Function.PROVISION):
             yield f"{name}Unscheduled", "the schedule is off", switch_off(function)
+    yield ROWS_UNREADABLE, "a function meets a row that it cannot read", write(A_ROW, Function.PROVISION)
     for metric, (_, writers) in COUNTED.items():
         for writer in writers:
             yield counted_alarm(metric, writer), f"{writer} counts one", write(metric, writer)

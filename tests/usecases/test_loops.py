@@ -6,19 +6,27 @@ loops and their back-off are listed in docs/runbook.md.
 
 import copy
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from shared.core.launching.launch_outcome import LaunchErrorKind
-from shared.core.model.node_claim import ClaimState
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.model.node_class import NodeClass
 from shared.core.model.policy import MinValuesPolicy, SchedulingPolicy
+from shared.core.model.workload import Gang
+from shared.core.safety.endings import EndingKind
+from shared.core.safety.tally import Tally
 from shared.ports.errors import RefusedError
 from shared.ports.policy import PolicyKind
+from shared.ports.state import ConflictError
+from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.launching.launch import LaunchResult
 from shared.usecases.policy.stored_policy import StoredPolicy
+from tests.fakes.safety import MemoryTallies
 from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.launch_world import World, on_demand
 
 BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
 
@@ -135,3 +143,90 @@ def test_a_launch_that_never_gets_through_is_planned_more_and_more_seldom() -> N
     world.submit("train", 1, cpus=1)
     world.minutes(2 * 60)
     assert failures(world) <= 5  # each takes a quarter of an hour, and then a rest: 3, 6, 12, 24 minutes
+
+
+# --- endings, races and listings
+
+
+def test_what_ec2_refuses_to_end_is_asked_for_once_a_minute_in_one_call() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    claims = world.running(3, on_demand("m5.large"))
+    world.ec2.protected = {claim.instance_id or "" for claim in claims}
+    for claim in claims:
+        world.drain(claim, DrainReason.EXPIRED, world.clock.now())
+    asked = len(world.ec2.terminate_calls)
+    for _ in range(60):
+        world.clock.advance(minutes=1)
+        assert set(world.expire().run().refused) == world.ec2.protected
+    assert len(world.ec2.terminate_calls) - asked == 60
+    assert {len(call) for call in world.ec2.terminate_calls[asked:]} == {3}
+
+
+def test_the_deadline_timer_is_not_set_again_for_what_ec2_refuses_to_end() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.ec2.protected = {claim.instance_id or ""}
+    world.drain(claim, DrainReason.INTERRUPTION, world.clock.now() + timedelta(minutes=2))
+    world.clock.advance(minutes=2)
+    for _ in range(5):
+        world.expire().run_deadlines()
+    assert world.timers.deadline is None
+
+
+def test_who_goes_on_losing_a_race_gives_up_after_six_tries() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    (claim,) = world.running(1, on_demand("m5.large"))
+    tries: list[str] = []
+
+    class AlwaysLost:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.state.node_claims, name)
+
+        def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
+            del expected_revision
+            tries.append(claim.id)
+            raise ConflictError([claim.id])
+
+    with pytest.raises(ConflictError):
+        save_claim(AlwaysLost(), claim, lambda current: replace(current, unhealthy_since=world.clock.now()))
+    assert tries == [claim.id] * 6
+
+
+def test_a_tally_that_others_keep_writing_lets_nothing_end() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    (claim,) = world.running(1, on_demand("m5.large"))
+    tries: list[int | None] = []
+
+    class AlwaysWritten(MemoryTallies):
+        def put(self, tally: Tally, *, expected_revision: int | None) -> None:
+            tries.append(expected_revision)
+            raise ConflictError([tally.kind])
+
+    world.tallies = AlwaysWritten()
+    admission = world.envelope().admit(EndingKind.EXPIRY, [claim.id], world.clock.now())
+    assert admission.admitted == frozenset()
+    assert len(tries) == 6
+
+
+def test_a_listing_that_goes_on_lagging_is_read_three_times() -> None:
+    """Where the replicas of a gang run matters to its plan; the list of claims may not show them yet."""
+    world = DisruptWorld("on-demand")
+    world.submit("gang", 3, cpus=1, gang=Gang())
+    world.plan_and_launch()
+    world.scale("gang", 4)
+    readings: list[int] = []
+
+    class Lagging:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(world.state.node_claims, name)
+
+        def list_live(self) -> tuple[NodeClaim, ...]:
+            readings.append(1)
+            return ()
+
+    replace(world.gatherer(), node_claims=Lagging()).gather(world.clock.now())
+    assert len(readings) == 3

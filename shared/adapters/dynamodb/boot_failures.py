@@ -9,11 +9,13 @@ from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
     FORM,
+    Attributes,
     DynamoDbTable,
     attributes,
     data,
     epoch_s,
     text,
+    understood,
 )
 from shared.core.capacity.boot_failure import BootFailures, forgotten_at
 from shared.core.serialisation.json_codec import dumps, loads
@@ -39,7 +41,7 @@ class DynamoDbBootFailures:
     def get(self, reservation_id: str) -> BootFailures | None:
         """Return what is remembered about the reservation."""
         row = self._table.get(_PREFIX + reservation_id, self._clock.now())
-        return None if row is None else loads(BootFailures, data(row))
+        return None if row is None else next(understood([row], _failures), None)
 
     def put(self, reservation_id: str, failures: BootFailures) -> None:
         """Remember until nothing can follow from it."""
@@ -58,4 +60,9 @@ class DynamoDbBootFailures:
     def list_remembered(self) -> Mapping[str, BootFailures]:
         """Return everything that is remembered."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
-        return {text(row, KEY).removeprefix(_PREFIX): loads(BootFailures, data(row)) for row in rows}
+        return {text(row, KEY).removeprefix(_PREFIX): found for row in rows for found in understood([row], _failures)}
+
+
+def _failures(row: Attributes) -> BootFailures:
+    """Read what is remembered; what cannot be read is as if the nodes had booted, and no unit is suspected."""
+    return loads(BootFailures, data(row))

@@ -21,7 +21,9 @@ from shared.adapters.dynamodb.table import (
     attributes,
     data,
     epoch_s,
+    readable,
     text,
+    understood,
 )
 from shared.core.capacity.shortage import Shortage, forgotten_at, is_probed_by_other, needs_probe, probed
 from shared.core.capacity.unavailable_offerings import BootKey, MoveKey, NodeClassKey, Remembered, SubnetKey
@@ -56,7 +58,7 @@ class DynamoDbLaunchAttempts:
     def latest(self, batch_id: str) -> LaunchAttempt | None:
         """Return the batch's latest attempt."""
         row = self._table.get(_attempt_key(batch_id), self._clock.now())
-        return None if row is None else loads(LaunchAttempt, data(row))
+        return None if row is None else readable(row, _attempt)
 
     def begin(self, attempt: LaunchAttempt) -> LaunchAttempt:
         """Record an intent unless another one is open."""
@@ -109,7 +111,7 @@ class DynamoDbShortageHistory:
         """Return what is remembered about the offerings."""
         keys = {_shortage_key(offering): offering for offering in offerings}
         rows = self._table.get_many(keys, self._clock.now())
-        return {keys[text(row, KEY)]: loads(Shortage, data(row)) for row in rows}
+        return {keys[text(row, KEY)]: shortage for row, shortage in understood(rows, _shortage)}
 
     def put(self, shortages: Mapping[Remembered, Shortage]) -> None:
         """Remember shortages; the last writer wins, all of them mean the same."""
@@ -121,8 +123,8 @@ class DynamoDbShortageHistory:
         """Take the probes that are free; whoever writes first has them."""
         wanted = {_shortage_key(offering): offering for offering in offerings}
         taken: set[R] = set()
-        for row in self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now):
-            key, shortage = text(row, KEY), loads(Shortage, data(row))
+        for row, shortage in understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _shortage):
+            key = text(row, KEY)
             if key not in wanted or not needs_probe(shortage, now) or shortage.probe_batch_id == batch_id:
                 continue
             if is_probed_by_other(shortage, batch_id, now) or not self._take_probe(wanted[key], row, batch_id, now):
@@ -144,6 +146,14 @@ class DynamoDbShortageHistory:
         for key in sorted(map(_shortage_key, offerings)):
             with map_client_errors():
                 self._client.delete_item(TableName=self._table.name, Key={KEY: {"S": key}})
+
+
+def _attempt(row: Attributes) -> LaunchAttempt:
+    return loads(LaunchAttempt, data(row))
+
+
+def _shortage(row: Attributes) -> tuple[Attributes, Shortage]:
+    return row, loads(Shortage, data(row))
 
 
 def _shortage_row(offering: Remembered, shortage: Shortage) -> Attributes:

@@ -17,6 +17,7 @@ from shared.adapters.dynamodb.table import (
     DynamoDbTable,
     Expression,
     Write,
+    all_readable,
     apply,
     attributes,
     data,
@@ -24,6 +25,7 @@ from shared.adapters.dynamodb.table import (
     instant,
     text,
     transact,
+    understood,
 )
 from shared.core.capacity.unavailable_offerings import (
     Market,
@@ -85,9 +87,10 @@ class DynamoDbOfferingStore:
         return with_shortages(self._parsed, rests), rests
 
     def _read(self, now: datetime) -> None:
-        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now)
-        self._known = {text(row, KEY): data(row) for row in rows}
-        self._parsed = tuple(loads(InstanceType, self._known[name]) for name in sorted(self._known))
+        """Read the whole catalogue: a type that is left out would be taken for one that is not sold any more."""
+        found = all_readable(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now), _type)
+        self._known = {name: text for name, (text, _) in found.items()}
+        self._parsed = tuple(found[name][1] for name in sorted(found))
 
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written or deleted.
@@ -95,10 +98,11 @@ class DynamoDbOfferingStore:
         Rows are compared with what is stored, so a catalogue that did not change costs one read of it and no write. A
         hundred rows go in one request; the version comes last: until then, readers use what they have.
         """
-        self._read(self._clock.now())
+        rows = list(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()))
+        self._known = {text(row, KEY): known for row in rows for known, _ in understood([row], _type)}
         wanted = {instance_type.name: dumps(instance_type) for instance_type in instance_types}
         changed = sorted(name for name, value in wanted.items() if self._known.get(name) != value)
-        gone = sorted(self._known.keys() - wanted.keys())
+        gone = sorted({text(row, KEY) for row in rows} - wanted.keys())
         writes = [self._put(name, wanted[name]) for name in changed]
         writes += [Write("Delete", name, {"TableName": self._table.name, "Key": {KEY: {"S": name}}}) for name in gone]
         for start in range(0, len(writes), COMMIT_ITEMS_MAX):
@@ -126,8 +130,13 @@ class DynamoDbOfferingStore:
 
     def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:
         """Return shortages that have not expired."""
-        shortages = dict(map(_read_shortage, self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)))
+        rows = self._table.query(LISTING_INDEX, LISTING_KEY, SHORTAGES, now)
+        shortages = dict(understood(rows, _read_shortage))  # what cannot be read is asked for, and rests again
         return {place: shortage for place, shortage in shortages.items() if shortage.until > now}
+
+
+def _type(row: Attributes) -> tuple[str, InstanceType]:
+    return data(row), loads(InstanceType, data(row))
 
 
 def _key(place: Place) -> str:

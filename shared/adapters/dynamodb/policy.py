@@ -20,13 +20,15 @@ from shared.adapters.dynamodb.table import (
     apply,
     data,
     number,
+    readable,
     text,
     transact,
+    understood,
 )
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
-from shared.ports.state import ConflictError
+from shared.ports.state import ConflictError, UnreadableRowsError
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -47,14 +49,14 @@ class DynamoDbPolicyStore:
         self._clock = clock
 
     def list_all(self) -> tuple[PolicyObject, ...]:
-        """Return all objects by kind and name."""
+        """Return all objects by kind and name; of those that cannot be read, that they exist."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
-        return tuple(map(_object, rows))
+        return tuple(understood(rows, _listed))
 
     def get(self, kind: PolicyKind, name: str) -> PolicyObject | None:
         """Return an object (consistent read), None when there is none."""
         row = self._table.get(_key(kind, name), self._clock.now())
-        return None if row is None or LISTING_KEY not in row else _object(row)
+        return None if row is None or LISTING_KEY not in row else readable(row, _object)
 
     def commit(self, writes: Sequence[PolicyWrite]) -> None:
         """Write all or nothing."""
@@ -105,6 +107,14 @@ class DynamoDbPolicyStore:
 
 def _key(kind: PolicyKind, name: str) -> str:
     return f"{kind}/{name}"
+
+
+def _listed(row: Attributes) -> PolicyObject:
+    try:
+        return readable(row, _object)
+    except UnreadableRowsError:
+        kind, _, name = text(row, KEY).partition("/")
+        return PolicyObject(PolicyKind(kind), name, {}, 0, 0, is_readable=False)
 
 
 def _object(row: Attributes) -> PolicyObject:

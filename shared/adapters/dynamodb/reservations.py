@@ -21,8 +21,10 @@ from shared.adapters.dynamodb.table import (
     epoch_s,
     instant,
     number,
+    readable,
     text,
     transact,
+    understood,
 )
 from shared.core.capacity.idle import idle_since
 from shared.core.capacity.ledger import Balance, observed
@@ -56,12 +58,12 @@ class DynamoDbReservationStore:
     def get(self, reservation_id: str) -> ReservationRecord | None:
         """Return the record (consistent read)."""
         row = self._table.get(reservation_id, self._clock.now())
-        return None if row is None else _record(row)
+        return None if row is None else readable(row, _record)
 
     def list_current(self) -> tuple[ReservationRecord, ...]:
         """Return the listed records, by id."""
         rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now())
-        return tuple(map(_record, rows))
+        return tuple(understood(rows, _record))
 
     def save_observation(
         self,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.names import KEY, TTL_ATTRIBUTE
+from shared.names import KEY, ROWS_LOGGER, TTL_ATTRIBUTE
 from shared.ports.errors import RefusedError, ThrottledError
 from shared.ports.state import ConflictError, UnreadableRowsError
 
@@ -37,7 +37,7 @@ _ATTEMPTS_MAX: Final = 8
 _FIRST_PAUSE_S: Final = 0.02
 
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger(ROWS_LOGGER)
 
 
 class RowFormError(Exception):
@@ -92,9 +92,14 @@ def understood(rows: Iterable[Attributes], decode: Callable[[Attributes], T]) ->
         try:
             value = decode(row)
         except _NOT_UNDERSTOOD as error:
-            _log.error("row %s is left alone, it cannot be read: %s", text(row, KEY), error)
+            _tell(row, error)
         else:
             yield value
+
+
+def _tell(row: Attributes, error: Exception) -> None:
+    """Name a row in the log; ``shared.runtime.observability`` counts these lines, and an alarm watches the count."""
+    _log.error("row %s is left alone, it cannot be read: %s", text(row, KEY), error)
 
 
 def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
@@ -108,6 +113,7 @@ def readable(row: Attributes, decode: Callable[[Attributes], T]) -> T:
     try:
         return decode(row)
     except _NOT_UNDERSTOOD as error:
+        _tell(row, error)
         raise UnreadableRowsError([text(row, KEY)]) from error
 
 
@@ -206,9 +212,10 @@ class Write:
 class DynamoDbTable:
     """One table. Reads of rows are consistent, reads of indexes may lag; rows past their TTL are not returned."""
 
-    def __init__(self, client: "DynamoDBClient", name: str) -> None:
+    def __init__(self, client: "DynamoDBClient", name: str, sleep: Callable[[float], None] = time.sleep) -> None:
         self.client = client
         self.name = name
+        self._sleep = sleep
 
     def get(self, key: str, now: datetime) -> Attributes | None:
         """Return the row, or None."""
@@ -235,7 +242,7 @@ class DynamoDbTable:
             if unprocessed is None:
                 return rows
             pending = list(unprocessed["Keys"])
-            pause_with_jitter(attempt)
+            pause_with_jitter(attempt, self._sleep)
         raise ThrottledError("UnprocessedKeys", "BatchGetItem")
 
     def query(self, index: str, key_name: str, key: str, now: datetime) -> Iterator[Attributes]:

@@ -4,12 +4,16 @@ from collections.abc import Mapping, Sequence
 
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import WorkloadStore
+from shared.usecases.claims import unreadable
 
 
 def checkpoint_periods_s(claims: Sequence[NodeClaim], workloads: WorkloadStore) -> Mapping[str, list[int]]:
-    """Return the checkpointPeriods of the workloads on each claim, in seconds, by claim id; one read for all."""
+    """Return the checkpointPeriods of the workloads on each claim, in seconds, by claim id; one read for all.
+
+    Claims are left out on which a workload is that cannot be read: nobody knows what it wants.
+    """
     keys = {placed.workload_key for claim in claims for placed in claim.placements}
-    records = workloads.get_many(keys) if keys else {}
+    records, lost = unreadable.workloads(workloads, keys)
     wanted = {
         key: record.workload.checkpoint_period_s
         for key, record in records.items()
@@ -18,4 +22,5 @@ def checkpoint_periods_s(claims: Sequence[NodeClaim], workloads: WorkloadStore) 
     return {
         claim.id: [wanted[placed.workload_key] for placed in claim.placements if placed.workload_key in wanted]
         for claim in claims
+        if lost.isdisjoint(placed.workload_key for placed in claim.placements)
     }

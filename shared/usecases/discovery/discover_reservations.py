@@ -18,7 +18,7 @@ from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
-from shared.ports.state import ReservationRecord, ReservationStore
+from shared.ports.state import ReservationRecord, ReservationStore, UnreadableRowsError
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import reservation_exhausted, reservation_idle
 from shared.usecases.discovery.observe_reservation import ReservationChange, ReservationObserver
@@ -28,7 +28,10 @@ from shared.usecases.policy.resolve_node_classes import NodeClassResolver, Selec
 
 @dataclass(frozen=True, slots=True)
 class Discovery:
-    """What a run found; ``failures`` name what could not be read, where the last good state was kept."""
+    """What a run found; ``failures`` name what could not be looked up, where the last good state was kept.
+
+    ``unreadable`` names policy that cannot be understood: it is left as it is, and nothing that rests on it is ended.
+    """
 
     seen_count: int
     written_count: int
@@ -37,6 +40,7 @@ class Discovery:
     changed_classes: tuple[str, ...]
     failures: tuple[str, ...]
     woke_planner: bool
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,8 @@ class DiscoverReservations:
             self.reservations.mark_stale(known)
             raise
         objects = self.policy.list_all()
-        classes = policy_of(objects).node_classes
+        policy = policy_of(objects)
+        classes = policy.node_classes
         groups, unreadable = self._groups(classes)
         observed = {item.id: replace(item, resource_group_arns=_groups_of(item, groups)) for item in visible}
         selections = {item.name: _selection(item, observed, groups, unreadable, observed_at) for item in classes}
@@ -92,6 +97,7 @@ class DiscoverReservations:
             changed_classes=changed_classes,
             failures=failures,
             woke_planner=bool(opened or changed_classes),
+            unreadable=tuple(f"{kind}/{name}" for kind, name in sorted(policy.unreadable)),
         )
 
     def _tell(self, changes: Sequence[ReservationChange], now: datetime) -> None:
@@ -141,7 +147,10 @@ class DiscoverReservations:
             if before is None and reservation.state in ENDED_STATES:
                 continue
             self._set_timer(before, reservation, observed_at)
-            change = self.observer.observe(before, reservation, observed_at)
+            try:
+                change = self.observer.observe(before, reservation, observed_at)
+            except UnreadableRowsError:
+                continue  # its row stays as it is
             if change is not None:
                 changes.append(change)
         return changes

@@ -8,6 +8,7 @@ from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import WorkQueue
 from shared.ports.state import ReservationStore
+from shared.usecases.claims import unreadable
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 
 
@@ -26,7 +27,11 @@ class FreedUnits:
         A hint only: a unit of a block that EC2 still scrubs, or a count that lags, is found by the minute's discovery,
         and so is everything when EC2 does not answer.
         """
-        records = [record for key in sorted(reservation_ids) if (record := self.reservations.get(key)) is not None]
+        records = [
+            record
+            for key in sorted(reservation_ids)
+            if (record := unreadable.reservation(self.reservations, key)) is not None
+        ]
         if not records:
             return 0
         try:

@@ -14,6 +14,7 @@ from shared.ports.discovery import ReservationReader
 from shared.ports.errors import AwsError
 from shared.ports.messaging import DrainTimers
 from shared.ports.state import ConflictError, NodeClaimStore, ReservationStore, WorkloadStore
+from shared.usecases.claims import unreadable
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.draining.draining import Draining, DrainWish
@@ -90,7 +91,7 @@ class BlockDrains:
             return {}
 
     def _known(self, block_id: str) -> CapacityReservation | None:
-        record = self.reservations.get(block_id)
+        record = unreadable.reservation(self.reservations, block_id)
         if record is None or record.reservation.reclaim_at() is None:
             return None
         return record.reservation
@@ -134,7 +135,7 @@ def _by_block(claims: Collection[NodeClaim]) -> Mapping[str, list[NodeClaim]]:
 def _drains(
     block: CapacityReservation, claims: Sequence[NodeClaim], periods_s: Mapping[str, list[int]]
 ) -> list[tuple[NodeClaim, BlockDrain]]:
-    found = [(claim, block_drain(block, periods_s[claim.id])) for claim in claims]
+    found = [(claim, block_drain(block, periods_s.get(claim.id, ()))) for claim in claims]
     return [(claim, drain) for claim, drain in found if drain is not None]
 
 

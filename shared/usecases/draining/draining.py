@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
@@ -19,6 +20,7 @@ from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
 from shared.usecases.claims.announce import node_draining, node_terminated
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
 from shared.usecases.claims.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
@@ -26,6 +28,8 @@ from shared.usecases.safety.envelope import Envelope
 
 # Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
 TakeOff = Callable[[NodeClaim, Decide], NodeClaim | None]
+
+_UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,9 @@ class Draining:
         now = self.clock.now()
         take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
         begins = self._begins(wishes, now)
-        found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes]
-        held = self._held([after for _, after in found if after is not None], now)
+        found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes if wish.claim.id in begins]
+        held = dict.fromkeys((wish.claim.id for wish in wishes if wish.claim.id not in begins), _UNKNOWN_WORKLOAD)
+        held |= self._held([after for _, after in found if after is not None], now)
         planned = [(claim, after) for claim, after in found if claim.id not in held]
         self._notify([after for _, after in planned if after is not None])
         moves = _each(
@@ -112,8 +117,13 @@ class Draining:
         return held
 
     def _begins(self, wishes: Sequence[DrainWish], now: datetime) -> Mapping[str, Decide]:
-        """Return the decision for each claim, with everything read that it needs."""
-        pools = {name: self.policy.node_pool(name) for name in sorted({w.claim.node_pool_name for w in wishes})}
+        """Return the decision for each claim, with everything read that it needs.
+
+        None for a node that nothing forces to go while nobody knows how much notice the work on it needs.
+        """
+        pools = {
+            name: unreadable.node_pool(self.policy, name) for name in sorted({w.claim.node_pool_name for w in wishes})
+        }
         periods = checkpoint_periods_s([wish.claim for wish in wishes if wish.deadline is None], self.workloads)
 
         def decision(wish: DrainWish) -> Decide:
@@ -125,7 +135,8 @@ class Draining:
             given = wish.deadline
             return lambda current: drain.begin(current, wish.reason, given, now, grace_s)
 
-        return {wish.claim.id: decision(wish) for wish in wishes}
+        known = [wish for wish in wishes if wish.deadline is not None or wish.claim.id in periods]
+        return {wish.claim.id: decision(wish) for wish in known}
 
     def _notify(self, draining: Sequence[NodeClaim]) -> None:
         events = [node_draining(claim, claim.drain) for claim in draining if claim.drain is not None]

@@ -122,7 +122,7 @@ class ApplyOutcome:
         if record is None or record.reservation.reclaim_at() is None:
             return {}
         periods = checkpoint_periods_s(claims, self.workloads)
-        drains = {claim.id: block_drain(record.reservation, periods[claim.id]) for claim in claims}
+        drains = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
         starts = {claim_id: drain.starts_at for claim_id, drain in drains.items() if drain is not None}
         self.timers.set_timer(record.reservation.id, min(starts.values()))
         return starts

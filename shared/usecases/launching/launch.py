@@ -51,7 +51,7 @@ from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
 from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
-from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, UnreadableRowsError
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import launch_failed
 from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
@@ -172,7 +172,10 @@ class Launch:
             late = "no launch succeeded in time"
             self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
             return None
-        node_class = self.policy.node_class(waiting[0].node_class_name)
+        try:
+            node_class = self.policy.node_class(waiting[0].node_class_name)
+        except UnreadableRowsError as error:  # the batch comes back until its deadline
+            raise _UnsettledError("NodeClassUnreadable", "launch") from error
         if node_class is None or node_class.status.launch_blocked_reason is not None:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)

@@ -13,6 +13,7 @@ from shared.ports.capacity_blocks import BlockStatusReader, BootFailureStore
 from shared.ports.errors import AwsError
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ReservationStore
+from shared.usecases.claims import unreadable
 
 # A node that fails its checks this soon has never been fit for work; later it is a machine that broke in use.
 BOOT_WITHIN: Final = timedelta(minutes=30)
@@ -39,7 +40,7 @@ class BrokenCapacity:
         return sum(self._note(key, by_reservation[key], now) for key in sorted(by_reservation))
 
     def _note(self, reservation_id: str, claims: Sequence[NodeClaim], now: datetime) -> bool:
-        record = self.reservations.get(reservation_id)
+        record = unreadable.reservation(self.reservations, reservation_id)
         if record is None:
             return False
         before = self.failures.get(reservation_id)

@@ -21,8 +21,9 @@ from shared.core.safety.table_mark import Recognition
 from shared.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
 from shared.ports.messaging import LaunchBatch, WorkQueue
-from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
+from shared.ports.state import NodeClaimStore, ReservationStore, UnreadableRowsError, WorkloadStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
 from shared.usecases.safety.envelope import Envelope
 
 # A batch that still waits after this lost its message; launches take seconds.
@@ -117,8 +118,8 @@ class Collect:
         Launching them now would bring part of a gang.
         """
         gangs = {claim.gang_key for claim in waiting if claim.gang_key is not None}
-        records = self.workloads.get_many(gangs) if gangs else {}
-        return frozenset(key for key, record in records.items() if record.pending_count > 0)
+        records, lost = unreadable.workloads(self.workloads, gangs)
+        return lost | frozenset(key for key, record in records.items() if record.pending_count > 0)
 
     def _explained_ids(self, owned: Sequence[Instance]) -> frozenset[str]:
         """Return the instances that a claim names whose workloads are known, or the launch of whose batch is."""
@@ -135,11 +136,11 @@ class Collect:
     ) -> tuple[list[str], dict[str, str]]:
         """Return what no claim has or can come to have: instances proven to be ours, and why others are spared."""
         suspects = [instance for instance in owned if is_suspect(instance, now)]
-        taken = self.claims.find_by_instance([instance.id for instance in suspects]) if suspects else {}
+        taken, lost = unreadable.claims_by_instance(self.claims, [instance.id for instance in suspects])
         ours = frozenset(template.id for template in templates)
         orphans: list[str] = []
-        spared: dict[str, str] = {}
-        for instance in suspects:
+        spared = dict.fromkeys(sorted(lost), "its claim cannot be read")
+        for instance in (each for each in suspects if each.id not in lost):
             claim = taken.get(instance.id)
             attempt = self.attempts.latest(instance.batch_id or "") if claim is None else None
             traces = Traces(claim, attempt, ours, now if tables.mark is None else tables.mark.made_at)
@@ -154,13 +155,16 @@ class Collect:
     def _tag(self, owned: Sequence[Instance]) -> int:
         """Tag instances with their claims where the launch did not come to it."""
         untagged = [i.id for i in owned if i.claim_id is None and i.batch_id is not None and not i.is_gone]
-        found = self.claims.find_by_instance(untagged[:_TAGS_MAX]) if untagged else {}
+        found, _ = unreadable.claims_by_instance(self.claims, untagged[:_TAGS_MAX])
         if found:
             self.tagger.tag_claims({instance_id: claim.id for instance_id, claim in found.items()}, patient=True)
         return len(found)
 
     def _delete_templates(self, templates: tuple[StoredTemplate, ...], now: datetime) -> int:
-        hashes = {node_class.name: node_class.static_hash for node_class in self.policy.node_classes()}
+        try:
+            hashes = {node_class.name: node_class.static_hash for node_class in self.policy.node_classes()}
+        except UnreadableRowsError:
+            return 0  # whose templates they are is not known
         known = frozenset(record.reservation.id for record in self.reservations.list_current())
         names = superfluous_templates(templates, hashes, known, now)
         if names:

@@ -22,6 +22,7 @@ from shared.ports.errors import AwsError
 from shared.ports.launches import LaunchPolicy
 from shared.ports.state import ConflictError, NodeClaimStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
@@ -145,7 +146,7 @@ class Expire:
         """
         count = 0
         for name in sorted({claim.node_pool_name for claim in steady}):
-            pool = self.policy.node_pool(name)
+            pool = unreadable.node_pool(self.policy, name)
             if pool is None or pool.expire_after_s is None:
                 continue
             nodes = [claim for claim in steady if claim.node_pool_name == name]

@@ -12,7 +12,7 @@ from shared.core.node_life.observation import Meaning, meaning, rebought
 from shared.core.safety.endings import EndingKind
 from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
-from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore
+from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore, UnreadableRowsError
 from shared.usecases.claims.announce import capacity_type_changed
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.draining.draining import Draining
@@ -122,7 +122,10 @@ class NodeLife:
         reservations = {record.reservation.id: record.reservation for record in self.reservations.list_current()}
         count = 0
         for claim in moved:
-            node_class = self.policy.node_class(claim.node_class_name)
+            try:
+                node_class = self.policy.node_class(claim.node_class_name)
+            except UnreadableRowsError:
+                continue  # what it selects is not known, so the node stays what it is
             selected = frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
             instance = shown[claim.instance_id or ""]
 

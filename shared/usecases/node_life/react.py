@@ -22,6 +22,7 @@ from shared.ports.ec2 import InstanceReader
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.draining.draining import Draining, DrainWish, Moves
@@ -92,8 +93,8 @@ class React:
         report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
         now = self.clock.now()
         instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
-        known = self.claims.find_by_instance(instance_ids) if instance_ids else {}
-        report.foreign_count = len(instance_ids - known.keys())
+        known, lost = unreadable.claims_by_instance(self.claims, instance_ids)
+        report.foreign_count = len(instance_ids - known.keys() - lost)
         if known:
             self._react_to_instances(notices, known, now, report)
         if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
@@ -107,7 +108,7 @@ class React:
         """Pass on that AWS has seen a reservation nearly unused, where that is still so."""
         found = []
         for reservation_id, seen_at in sorted({(i, notice.at) for notice in notices for i in notice.reservation_ids}):
-            record = self.reservations.get(reservation_id)
+            record = unreadable.reservation(self.reservations, reservation_id)
             if record is not None and record.reservation.available_count > 0:
                 found.append(
                     ReservationIdle(
@@ -155,8 +156,9 @@ class React:
     def _wishes(self, warned: Sequence[_Warned], now: datetime) -> list[DrainWish]:
         """Return the drain that the most urgent warning about each node asks for."""
         interrupted = sorted({key for each in warned if (key := each.interrupted_reservation_id) is not None})
-        records = [record for key in interrupted if (record := self.reservations.get(key)) is not None]
-        blocks = {it.reservation.id for it in records if it.reservation.kind is ReservationKind.CAPACITY_BLOCK}
+        records = [unreadable.reservation(self.reservations, key) for key in interrupted]
+        kinds = {record.reservation.id: record.reservation.kind for record in records if record is not None}
+        blocks = {key for key, kind in kinds.items() if kind is ReservationKind.CAPACITY_BLOCK}
         answers: dict[str, list[_Answer]] = {}
         for each in warned:
             answer = self._answer(each, blocks, now)

@@ -77,6 +77,8 @@ class NodeClassResolver:
             if status != node_class.status:
                 changed.append(node_class.name)
         for pool in found.node_pools:
+            if (PolicyKind.NODE_CLASS, pool.node_class_name) in found.unreadable:
+                continue  # what was said of the pool is as true as before
             before = stored[PolicyKind.NODE_POOL, pool.name]
             selection = selections.get(pool.node_class_name, SelectedReservations())
             conditions = node_pool_conditions(

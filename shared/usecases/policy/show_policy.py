@@ -26,7 +26,8 @@ class ShowPolicy:
 
     def show(self, kind: PolicyKind | None = None, name: str | None = None) -> list[dict[str, Any]]:
         """Return the objects of a kind (None: all) and a name (None: all) as manifests with their status."""
-        wanted = [row for row in self.store.list_all() if kind in (None, row.kind) and name in (None, row.name)]
+        rows = [row for row in self.store.list_all() if row.is_readable]
+        wanted = [row for row in rows if kind in (None, row.kind) and name in (None, row.name)]
         kinds = {row.kind for row in wanted}
         reservations: dict[str, CapacityReservation] = {}
         if PolicyKind.NODE_CLASS in kinds:

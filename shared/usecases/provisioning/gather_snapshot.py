@@ -11,7 +11,7 @@ from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unav
 from shared.core.launching.claim_nodes import ClaimFacts, is_held, node_of
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.node_class import NodeClass
+from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
@@ -25,7 +25,8 @@ from shared.ports.state import (
     WorkloadRecord,
     WorkloadStore,
 )
-from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.claims import unreadable
+from shared.usecases.policy.policy_objects import Policy, policy_of
 
 # Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
 _READS_MAX: Final = 3
@@ -79,13 +80,17 @@ class SnapshotGatherer:
             if not _lagging(claims, records):
                 break
         policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
+        for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
+            del claims[key]
+        for key in self._on_unreadable(claims, reservations):
+            del claims[key]
         pool_names = frozenset(pool.name for pool in policy.node_pools)
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
         snapshot = Snapshot(
             instance_types=instance_types,
             reservations=without_resting(self._promisable(reservations, now), rests),
             node_pools=policy.node_pools,
-            node_classes=tuple(_as_it_stands(each, rests, now) for each in policy.node_classes),
+            node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
@@ -95,19 +100,30 @@ class SnapshotGatherer:
     def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
         placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
-        try:
-            return self.workloads.get_many({*needing, *placed})
-        except UnreadableRowsError as error:
-            unreadable = frozenset(error.rows)
-        for key in [key for key, claim in claims.items() if unreadable & {it.workload_key for it in claim.placements}]:
+        records, lost = unreadable.workloads(self.workloads, {*needing, *placed})
+        for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
             del claims[key]
-        return self.workloads.get_many({*needing, *placed} - unreadable)
+        return records
+
+    def _on_unreadable(self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]) -> list[str]:
+        """Return the claims in reservations that cannot be read; those that have ended are not listed either."""
+        named = {claim.offering.reservation_id for claim in claims.values()} - known.keys()
+        lost = set()
+        for reservation_id in sorted(key for key in named if key is not None):
+            try:
+                self.reservations.get(reservation_id)
+            except UnreadableRowsError:
+                lost.add(reservation_id)
+        return [key for key, claim in claims.items() if claim.offering.reservation_id in lost]
 
     def _unlisted_pools(self, objects: Iterable[PolicyObject], claims: Iterable[NodeClaim]) -> Iterator[PolicyObject]:
         """Yield pools of claims that the listing leaves out: it may lag, and nodes of a deleted pool go."""
         listed = {stored.name for stored in objects if stored.kind is PolicyKind.NODE_POOL}
         for name in sorted({claim.node_pool_name for claim in claims} - listed):
-            stored = self.policy.get(PolicyKind.NODE_POOL, name)
+            try:
+                stored = self.policy.get(PolicyKind.NODE_POOL, name)
+            except UnreadableRowsError:
+                stored = PolicyObject(PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False)
             if stored is not None:
                 yield stored
 
@@ -117,6 +133,21 @@ class SnapshotGatherer:
         if not found:
             return found
         return without_suspected(found, self.boot_failures.list_remembered(), now)
+
+
+def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:
+    """Whether the claim's pool or class is one of these; without both nobody can say what may become of its node."""
+    names = ((PolicyKind.NODE_POOL, claim.node_pool_name), (PolicyKind.NODE_CLASS, claim.node_class_name))
+    return not lost.isdisjoint(names)
+
+
+def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
+    """Yield the classes; those that cannot be read launch nothing, and say why."""
+    yield from policy.node_classes
+    reason = "it cannot be read: a newer release wrote it, or it was damaged"
+    for kind, name in sorted(policy.unreadable):
+        if kind is PolicyKind.NODE_CLASS:
+            yield NodeClass(name, static_hash="", status=NodeClassStatus(launch_blocked_reason=reason))
 
 
 def _node(
