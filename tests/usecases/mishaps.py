@@ -4,17 +4,20 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from shared.adapters.dynamodb.table import RowFormError
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import NodeClaim
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.messages import SubmitMessage
 from shared.names import OWNER_TAG
+from shared.ports.ec2 import InstanceHealth
 from shared.ports.errors import ThrottledError
+from shared.ports.messaging import LaunchBatch
+from shared.ports.policy import PolicyKind
 from shared.ports.state import WorkloadRecord
 from shared.runtime.composition.discover_reservations import discover_reservations_from
 from shared.runtime.composition.intake import intake_from
@@ -34,6 +37,10 @@ ONE_EACH: Final = Bounds({kind: Bound(0, 1, 1) for kind in EndingKind})
 NO_BOUNDS: Final = Bounds({kind: Bound(100, 1000, 1000) for kind in EndingKind})
 
 
+_PART: Final = 0.5  # of the rows, where not all are meant
+ABOUT_RESERVATIONS: Final = (NoticeKind.RESERVATION_CHANGED, NoticeKind.RESERVATION_UNDERUTILIZED)
+
+
 class Mishap(StrEnum):
     """What befell a table."""
 
@@ -45,10 +52,12 @@ class Mishap(StrEnum):
     REWRITTEN = "rewritten"  # a script gave all rows other values: nodes are empty and drifted, work is withdrawn
     TORN = "torn"  # some rows are as they were an hour ago: half of many transactions
     OLDER_FORM = "older form"  # rows that lack what newer versions write
-    NEWER_FORM = "newer form"  # rows that this version refuses to read
+    NEWER_FORM = "newer form"  # rows that this version cannot read
+    SOME_NEWER = "some of a newer form"  # functions of two releases write side by side
 
 
 NOTICED: Final = frozenset({Mishap.EMPTIED, Mishap.RESTORED})
+TABLES: Final = (*ROLES, "Offerings")  # which carries no mark: what it holds can be found again
 
 
 class Answers(StrEnum):
@@ -57,15 +66,7 @@ class Answers(StrEnum):
     WHOLE = "whole"
     PARTIAL = "partial"  # listings leave instances out
     FAILING = "failing"
-
-
-class _Unreadable(dict[Any, Any]):
-    """Rows of which nothing can be read."""
-
-    def _refuse(self, *_: Any) -> Any:
-        raise RowFormError("row has form 2, this version reads 1")
-
-    __getitem__ = __iter__ = get = items = values = keys = _refuse
+    UNWELL = "unwell"  # the status checks of all instances are said to fail
 
 
 class PartialEc2(FakeEc2):
@@ -76,10 +77,16 @@ class PartialEc2(FakeEc2):
     def _seen(self, instance: Instance) -> bool:
         if self.answers is Answers.FAILING:
             raise ThrottledError("RequestLimitExceeded", "DescribeInstances")
-        return self.answers is Answers.WHOLE or int(instance.id[2:], 16) % 3 > 0
+        return self.answers is not Answers.PARTIAL or int(instance.id[2:], 16) % 3 > 0
 
     def get_many(self, instance_ids: Collection[str]) -> Mapping[str, Instance]:
         return {key: it for key, it in super().get_many(instance_ids).items() if self._seen(it)}
+
+    def list_unhealthy(self) -> tuple[InstanceHealth, ...]:
+        if self.answers is not Answers.UNWELL:
+            return super().list_unhealthy()
+        since = self._clock.now() - timedelta(hours=1)
+        return tuple(InstanceHealth(instance.id, since) for instance in self.live())
 
     def _shown(self) -> list[Instance]:
         return [instance for instance in super()._shown() if self._seen(instance)]
@@ -88,8 +95,10 @@ class PartialEc2(FakeEc2):
 class FleetWorld(DisruptWorld):
     """All functions on a fleet that nobody has asked to change."""
 
-    def __init__(self) -> None:
+    def __init__(self, expire_after: str = "Never") -> None:
         super().__init__("reserved", "on-demand", consolidateAfter="0s")
+        self.let_expire(expire_after)
+        self.batches: list[LaunchBatch] = []
         self.ec2: Any = PartialEc2(self.clock)
         self.templates._ec2 = self.ec2
         self.sent: list[SubmitMessage] = []
@@ -114,13 +123,18 @@ class FleetWorld(DisruptWorld):
             if instance.state == "shutting-down":
                 self.ec2.change(instance.id, state="terminated")
         self.ec2.start_all()
-        told = [Notice(NoticeKind.STATE_CHANGED, self.clock.now(), (instance.id,)) for instance in self.ec2.live()]
+        now = self.clock.now()
+        told = [Notice(NoticeKind.STATE_CHANGED, now, (instance.id,)) for instance in self.ec2.live()]
+        told += [Notice(kind, now, reservation_ids=tuple(self.ec2.reservations)) for kind in ABOUT_RESERVATIONS]
         for function in (
             self.expire().run,
+            lambda: self.expire().run_for("cr-1"),
+            self.expire().run_deadlines,
             lambda: self.react().run(told),
             self.discovery().run,
             self.collect().run,
             self.plan_and_launch,
+            self.launch_again,
             self.submit_again,
             self.disrupt().run,
             self.release,
@@ -141,6 +155,25 @@ class FleetWorld(DisruptWorld):
         self.sent.append(SubmitMessage.model_validate({"action": "submit", "workload": workload}))
         self.intake().apply(self.sent[-1], {"gpu"})
 
+    def _due_batches(self) -> list[LaunchBatch]:
+        due = super()._due_batches()
+        self.batches += due
+        return due
+
+    def launch_again(self) -> None:
+        """SQS delivers launches twice, too, some of them late: a few each minute."""
+        first = self.clock.now().minute % 4
+        for batch in self.batches[first::4]:
+            self.launch().run(batch)
+
+    def let_expire(self, after: str) -> None:
+        """Let the pool's nodes go at an age."""
+        stored = self.store.get(PolicyKind.NODE_POOL, "gpu")
+        assert stored is not None
+        template = dict(stored.manifest["spec"]["template"])
+        template["spec"] = {**template["spec"], "expireAfter": after}
+        self.apply({**stored.manifest, "spec": {**stored.manifest["spec"], "template": template}})
+
     def submit_again(self) -> None:
         """SQS delivers messages twice."""
         for message in self.sent:
@@ -156,6 +189,11 @@ class FleetWorld(DisruptWorld):
             "Policy": [(self.store, "_rows")],
             "Reservations": [(self.state, "reservation_rows")],
             "Workloads": [(self.state, "workload_rows")],
+            "Offerings": [
+                (self.state.offerings, "_catalogue"),
+                (self.state.offerings, "_shortages"),
+                (self.shortages, "rows"),
+            ],
         }
 
     def photo(self) -> dict[str, list[Rows]]:
@@ -169,14 +207,20 @@ class FleetWorld(DisruptWorld):
 
     def befall(self, role: str, mishap: Mishap, before: Mapping[str, list[Rows]], seed: int) -> None:
         """Let something happen to a table; ``before`` is an hour ago."""
+        chance = random.Random(seed)  # noqa: S311 - keeps no secret
         for place, old in zip(self.tables()[role], before[role], strict=True):
-            setattr(*place, _after(mishap, getattr(*place), old, random.Random(seed)))  # noqa: S311 - keeps no secret
+            setattr(*place, _after(mishap, getattr(*place), old, chance))
+        if role not in ROLES:
+            return
         if mishap is Mishap.EMPTIED:
             self.marks.empty(role)
         elif mishap is Mishap.RESTORED:
             self.marks.restore(role)
-        elif mishap is Mishap.NEWER_FORM and role == "NodeClaims":
-            self.tallies.unreadable = set(EndingKind)
+        elif mishap in (Mishap.NEWER_FORM, Mishap.SOME_NEWER):
+            for place in self.tables()[role]:
+                keys = sorted(getattr(*place))
+                owner: Any = place[0]
+                owner.unreadable |= {key for key in keys if mishap is Mishap.NEWER_FORM or chance.random() < _PART}
 
 
 def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
@@ -185,13 +229,13 @@ def _after(mishap: Mishap, now: Rows, old: Rows, chance: random.Random) -> Rows:
     if mishap in (Mishap.RESTORED, Mishap.WRITTEN_BACK):
         return dict(old)
     if mishap is Mishap.TORN:
-        mixed = {key: old.get(key) if chance.random() < 0.5 else row for key, row in now.items()}
+        mixed = {key: old.get(key) if chance.random() < _PART else row for key, row in now.items()}
         return {key: row for key, row in mixed.items() if row is not None}
     if mishap is Mishap.REWRITTEN:
         return {key: _rewritten(row) for key, row in now.items()}
     if mishap is Mishap.OLDER_FORM:
         return {key: _older(row) for key, row in now.items()}
-    return _Unreadable(now) if mishap is Mishap.NEWER_FORM else dict(now)
+    return dict(now)
 
 
 def _rewritten(row: Any) -> Any:
@@ -221,6 +265,7 @@ class History:
     templates: Mapping[str, Any]
     reservations: Mapping[str, Any]
     sent: Sequence[SubmitMessage]
+    batches: Sequence[LaunchBatch]
     minutes: int
     turn: int
 
@@ -231,15 +276,15 @@ class History:
         world.put_back(self.now)
         world.state.turn = self.turn
         world.ids._last = 10_000
-        world.sent = list(self.sent)
+        world.sent, world.batches = list(self.sent), list(self.batches)
         world.ec2._launched = {key: _Launched(it, it.launched_at) for key, it in self.launched.items()}
         world.ec2.templates, world.ec2.reservations = dict(self.templates), dict(self.reservations)
         return world
 
 
-def history() -> History:
+def history(expire_after: str = "Never") -> History:
     """Play two hours: half of the fleet is launched in the first, the other half in the second."""
-    world = FleetWorld()
+    world = FleetWorld(expire_after)
     world.add_reservation("cr-1", total_count=6, tags={"team": "research"})
     world.send("early", NODES // 2)
     for _ in range(60):
@@ -258,6 +303,7 @@ def history() -> History:
         dict(world.ec2.templates),
         dict(world.ec2.reservations),
         world.sent,
+        world.batches,
         120,
         world.state.turn,
     )
@@ -274,7 +320,7 @@ def befallen(
     world.bounds = bounds
     at_work = {claim.instance_id for claim in world.live() if claim.placements}
     assert len(at_work) == NODES
-    assert set(mishaps) == set(ROLES)
+    assert set(mishaps) == set(TABLES)
     for role, mishap in mishaps.items():
         world.befall(role, mishap, then.before, seed)
     for answering, minutes in ((answers, 8), (Answers.WHOLE, 15)):
