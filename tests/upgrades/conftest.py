@@ -23,7 +23,7 @@ PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 
 @pytest.fixture(scope="session")
 def previous(make_once: MakeOnce) -> Path:
-    """Return a folder with ``shared/`` and ``tests/`` as they were; skips where the history is not there."""
+    """Return a folder with the code and the tests as they were; skips where the history is not there."""
     try:
         archive = archive_of(ROOT, PREVIOUS)
     except MissingReleaseError as error:
@@ -41,9 +41,9 @@ class MissingReleaseError(Exception):
 
 
 def archive_of(repository: Path, commit: str) -> bytes:
-    """Return ``shared/`` and ``tests/`` of a commit as a tar file. Raises MissingReleaseError, which says why."""
+    """Return code and tests of a commit as a tar file. Raises MissingReleaseError, which says why."""
     archive = subprocess.run(  # noqa: S603 - a commit that is named in this folder
-        ["git", "archive", commit, "shared", "tests"],  # noqa: S607 - whatever git this is
+        ["git", "archive", commit, "functions", "shared", "tests"],  # noqa: S607 - whatever git this is
         cwd=repository,
         capture_output=True,
         check=False,

@@ -12,6 +12,10 @@ MOVED: Final = {
     "shared.adapters.dynamodb.reservations": "shared.adapters.dynamodb_reservations",
     "shared.adapters.dynamodb.workloads": "shared.adapters.dynamodb_workloads",
     "shared.core.capacity.ledger": "shared.core.ledger",
+    "shared.core.capacity.boot_failure": "shared.core.boot_failure",
+    "shared.core.capacity.shortage": "shared.core.shortage",
+    "shared.core.launching.launch_outcome": "shared.core.launch_outcome",
+    "shared.core.model.capacity_reservation": "shared.core.capacity_reservation",
     "shared.core.model.node_claim": "shared.core.node_claim",
     "shared.core.model.snapshot": "shared.core.snapshot",
 }

@@ -4,18 +4,26 @@ Uses what both releases have: the stores, and the values that tests of both make
 each line of the input names the tables and the step, as JSON, and is answered by one line.
 """
 
+import dataclasses
 import json
 import sys
+import typing
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.core.capacity.boot_failure import BootFailures
 from shared.core.capacity.ledger import COUNT_LAG
+from shared.core.capacity.shortage import Shortage
+from shared.core.launching.launch_outcome import LaunchAttempt
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
-from shared.ports.state import PlannedCommit
+from shared.ports.policy import PolicyStatus
+from shared.ports.state import PlannedCommit, WorkloadRecord
 from tests.adapters import ministack
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim, reservation, workload_record
@@ -95,10 +103,34 @@ class Release:
         }
 
 
+STORED = (NodeClaim, WorkloadRecord, LaunchAttempt, Shortage, BootFailures, PolicyStatus, CapacityReservation)
+
+
+def fields() -> dict[str, list[str]]:
+    """Return the fields of every kind of value that rows hold, those within others included, by its name."""
+    found: dict[str, list[str]] = {}
+
+    def walk(kind: Any) -> None:
+        if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind.__name__ not in found:
+            found[kind.__name__] = sorted(each.name for each in dataclasses.fields(kind))
+            for hint in typing.get_type_hints(kind).values():
+                walk(hint)
+        for part in typing.get_args(kind):
+            walk(part)
+
+    for stored in STORED:
+        walk(stored)
+    return found
+
+
 def main() -> None:
     """Play the steps that are asked for."""
     for line in sys.stdin:
         tables, step = json.loads(line)
+        if step == "fields":
+            sys.stdout.write(json.dumps(fields()) + "\n")
+            sys.stdout.flush()
+            continue
         release = Release(sys.argv[1], tables)
         getattr(release, step)()
         sys.stdout.write(json.dumps(release.seen()) + "\n")

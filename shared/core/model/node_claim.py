@@ -67,6 +67,7 @@ class Lease:
     reservation_id: str
     state: LeaseState = LeaseState.HELD
     settled_at: datetime | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
 
 class DrainReason(StrEnum):
@@ -98,6 +99,7 @@ class Drain:
     notified_at: datetime
     deadline: datetime
     awaiting: tuple[PlacedReplicas, ...] = ()
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
 
 @dataclass(frozen=True, slots=True)
