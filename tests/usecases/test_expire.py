@@ -9,11 +9,12 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import ClaimState, DrainReason
 from shared.core.model.node_pool import Budget, Disruption
 from shared.core.node_life.drain import InstanceStatusPolicy
+from shared.core.node_life.notice import Notice, NoticeKind
 from shared.ports.ec2 import InstanceHealth
 from shared.ports.errors import ThrottledError
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import ManualClock
-from tests.usecases.launch_world import World, on_demand, reserved
+from tests.usecases.launch_world import World, on_demand, reserved, spot
 
 
 @pytest.fixture
@@ -362,6 +363,20 @@ def test_the_deadline_of_a_drain_has_an_exact_timer_that_ends_it_without_a_sweep
     report = world.expire().run_deadlines()
 
     assert report.deadline_count == 2
+    assert world.ec2.live() == []
+
+
+def test_the_deadline_that_an_event_brought_has_its_exact_timer_from_the_next_sweep_on(world: World) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    told_at = world.clock.now()
+    world.react().run([Notice(NoticeKind.SPOT_INTERRUPTION, told_at, (claim.instance_id or "",))])
+    world.clock.advance(seconds=40)
+    world.expire().run()
+    assert world.timers.deadline == told_at + timedelta(minutes=2)
+
+    world.clock.set(told_at + timedelta(minutes=2))
+    world.expire().run_deadlines()
+
     assert world.ec2.live() == []
 
 
