@@ -33,10 +33,11 @@ from embedded.functions.runtime import called_by_function
 Response = tuple[int, dict[str, str], bytes]
 Dispatch = Callable[[str, str, dict[str, str], bytes, dict[str, list[str]], str], Awaitable[Response]]
 
-# Work that AWS bounds (an item has at most 400 KB, a transaction 4 MB, a message 1 MB) and that waits for nothing.
+# Work that AWS bounds (an item has at most 400 KB, a transaction 4 MB, ten messages 1 MB) and that waits for nothing.
 SHORT_CALLS: Final = frozenset(
     {f"DynamoDB_20120810.{item}" for item in ("GetItem", "PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")}
-    | {f"AmazonSQS.{message}" for message in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")}
+    | {f"AmazonSQS.{each}{batch}" for each in ("SendMessage", "DeleteMessage") for batch in ("", "Batch")}
+    | {"AmazonSQS.ChangeMessageVisibility"}
 )
 CORS: Final = {
     "Access-Control-Allow-Origin": "*",

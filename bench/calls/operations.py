@@ -69,6 +69,7 @@ def session_of_a_role(aws: EmbeddedAws, *, allowed: bool) -> Parameters:
         ("dynamodb:*Item*", f"arn:aws:dynamodb:*:*:table/{role}"),
         (["dynamodb:Query", "dynamodb:ConditionCheckItem"], f"arn:aws:dynamodb:*:*:table/{role}"),
         (["sqs:SendMessage", "sqs:ReceiveMessage", "sqs:DeleteMessage"], f"arn:aws:sqs:*:*:{role}*"),
+        ("events:PutEvents", f"arn:aws:events:*:*:event-bus/{'default' if allowed else role}"),
         (["ec2:Describe*"] if allowed else ["ec2:DescribeNothing"], "*"),
         (["ec2:CreateFleet", "ec2:RunInstances", "ec2:CreateTags"] if allowed else ["ec2:DeleteFleets"], "*"),
         (["logs:CreateLogStream", "logs:PutLogEvents"], f"arn:aws:logs:*:*:log-group:{role}:*"),
@@ -116,6 +117,17 @@ def _transaction(number: int) -> dict[str, Any]:
     return {"TransactItems": [*puts, {"Update": _update(number)}]}
 
 
+def _batch_of_deletions(account: Account) -> dict[str, Any]:
+    """Return what deletes ten messages that have gone: the same work, and it can be repeated."""
+    entries = [{"Id": str(number), "ReceiptHandle": f"gone-{number}-{'x' * 100}"} for number in range(ITEMS)]
+    return {"QueueUrl": account.queue_url, "Entries": entries}
+
+
+def _events(number: int) -> dict[str, Any]:
+    detail = json.dumps({"number": number, "data": "x" * 300})
+    return {"Entries": [{"Source": NAME, "DetailType": "Node Launched", "Detail": detail}] * 3}
+
+
 def _query() -> dict[str, Any]:
     return {
         "TableName": NAME,
@@ -149,6 +161,8 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "receive-message": Operation(
         "sqs", "receive_message", lambda account, _: {"QueueUrl": account.filled_queue_url, "WaitTimeSeconds": 0}
     ),
+    "delete-message-batch": Operation("sqs", "delete_message_batch", lambda account, _: _batch_of_deletions(account)),
+    "put-events": Operation("events", "put_events", lambda _, number: _events(number)),
     "describe-instances": Operation("ec2", "describe_instances", lambda _, __: {}),
     "describe-capacity-reservations": Operation("ec2", "describe_capacity_reservations", lambda _, __: {}),
     "create-fleet": Operation("ec2", "create_fleet", _fleet, idempotent=True),
