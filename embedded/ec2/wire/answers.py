@@ -38,7 +38,7 @@ class AnswerWriter:
             f"<requestId>{escape(request_id)}</requestId>",
         ]
         if model.output_shape is not None:
-            self._members_of(model.output_shape).write(result, parts.append)
+            _structure(self._members_of(model.output_shape), "", "")(result, parts.append)
         parts.append(f"</{model.name}Response>")
         return "".join(parts).encode()
 
@@ -49,6 +49,8 @@ class AnswerWriter:
             return _structure(self._members_of(shape), start, end)
         if isinstance(shape, ListShape):
             return _list(self.member(shape.member, shape.member.serialization.get("name", "item")), start, end)
+        if shape.type_name == "string":
+            return _string(start, end)
         return _scalar(*_SCALARS[shape.type_name], start, end)
 
     def _members_of(self, shape: StructureShape) -> "_Members":
@@ -72,19 +74,15 @@ class _Members(dict[str, Write]):
         self[name] = self._member(shape, shape.serialization.get("name", name))
         return self[name]
 
-    def write(self, value: Any, append: Append) -> None:
-        """Write the members that a structure has."""
-        if not isinstance(value, dict):
-            raise _misfit(self._shape.name, value)
-        for name, member_value in value.items():
-            if member_value is not None:
-                self[name](member_value, append)
-
 
 def _structure(members: _Members, start: str, end: str) -> Write:
     def write(value: Any, append: Append) -> None:
+        if not isinstance(value, dict):
+            raise _misfit(start, value)
         append(start)
-        members.write(value, append)
+        for name, member_value in value.items():
+            if member_value is not None:
+                members[name](member_value, append)
         append(end)
 
     return write
@@ -102,6 +100,17 @@ def _list(write_item: Write, start: str, end: str) -> Write:
     return write
 
 
+def _string(start: str, end: str) -> Write:
+    def write(value: Any, append: Append) -> None:
+        if not isinstance(value, str):
+            raise _misfit(start, value)
+        if "&" in value or "<" in value or ">" in value:  # hardly ever, and looking is cheaper than replacing
+            value = escape(value)
+        append(f"{start}{value}{end}")
+
+    return write
+
+
 def _scalar(kind: Any, text: Callable[[Any], str], start: str, end: str) -> Write:
     def write(value: Any, append: Append) -> None:
         if not isinstance(value, kind):
@@ -113,11 +122,6 @@ def _scalar(kind: Any, text: Callable[[Any], str], start: str, end: str) -> Writ
 
 def _misfit(name: str, value: object) -> AssertionError:
     return AssertionError(f"{name}: {value!r} does not fit the EC2 model")
-
-
-def _text(value: str) -> str:
-    # Hardly any text has one of these, and looking is cheaper than replacing.
-    return escape(value) if "&" in value or "<" in value or ">" in value else value
 
 
 def _boolean(value: bool) -> str:
@@ -134,9 +138,8 @@ def _base64(value: bytes) -> str:
 
 _INTEGER: Final = (int, str)
 _DECIMAL: Final = ((float, int, Decimal), str)
-# Kind of shape: the Python types that it takes, and how they are written.
+# Kind of shape other than texts: the Python types that it takes, and how they are written.
 _SCALARS: Final[Mapping[str, tuple[Any, Callable[[Any], str]]]] = {
-    "string": (str, _text),
     "integer": _INTEGER,
     "long": _INTEGER,
     "double": _DECIMAL,
