@@ -17,6 +17,7 @@ import pytest
 from embedded.client import EmbeddedAws
 from embedded.reservoir import LEAVE_ASSETS
 from infra.app import ROOT
+from infra.assets.bundle import THIS_MACHINE, layer_asset
 from infra.naming import EMBEDDED_CONTEXT
 from shared.names import DEPLOYMENT_NAME_OUTPUT, Table, output_name
 
@@ -71,6 +72,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    layer_asset(THIS_MACHINE)  # built here if need be: a home of the test's own says nothing of package indexes
     with EmbeddedAws() as aws:
         yield Machine(aws, tmp_path_factory.mktemp("home"))
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
