@@ -141,15 +141,13 @@ MECHANISMS: Final = {
     ),
     "dives": Mechanism(lambda: _set(_MASTER, _DIVES=3), (f"{_MASTER}:_rounded", f"{_MASTER}:_fix")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
-    "topping-up": Mechanism(
-        lambda: _set("packing.packing", **{"Packing.top_up": _nothing}), ("packing.packing:Packing.top_up",)
-    ),
+    "topping-up": Mechanism(lambda: _set(_MASTER, top_up=_nothing), ("packing.existing_room:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
         ("packing.item_types:_thinned",),
     ),
-    "several-price-biases": Mechanism(partial(_biases, 0), ("packing.packing:PriceBias",)),
+    "several-price-biases": Mechanism(partial(_biases, 0), ("packing.reserved_units:PriceBias",)),
     "price-bias": Mechanism(partial(_biases, 0, exponent=0.0), ("packing.reserved_units:_preferring",)),
     "reserved-units-for-one-per-node": Mechanism(
         lambda: _set("packing.reserved_units", has_one_per_node=lambda _packing: False),

@@ -7,9 +7,10 @@ from importlib import import_module
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.disaggregation import Disaggregation
+from shared.core.solver.packing.existing_room import fill_existing
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
 from shared.core.solver.packing.item_values import add_slot_value, item_values
-from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.packing import Packing, ReservedFloor
 from shared.core.solver.packing.reserved_units import with_reserved
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
@@ -58,9 +59,10 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     bin_types = BinTypes(state, item_types, overhead_atto_usd(policy))
     values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
     add_slot_value(values, item_types, bin_types.unthinned)
-    base = Packing(item_types, values, state.residual, policy.expired)
-    base.floor_percent, base.buyable = policy.reserved_floor_percent, bin_types.buyable
-    _fill_room(base, state.bins, bin_types, insertion.candidates.min_values)
+    room, bought = _with_room(state.bins, bin_types, insertion.candidates.min_values)
+    floor = ReservedFloor(policy.reserved_floor_percent, bin_types.buyable)
+    base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
+    fill_existing(base, room)
     best = _greedy(base, values, bin_types)
     if policy.with_certificate and not policy.expired():
         is_last = all(group.priority >= batches[0].group.priority for group in state.groups)
@@ -74,20 +76,21 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     return leftovers
 
 
-def _fill_room(base: Packing, bins: Iterable[Bin], bin_types: BinTypes, min_values: MinValues) -> None:
-    """Fill the room that there is, but on nodes that are being bought only once reserved units are in use.
+def _with_room(
+    bins: Iterable[Bin], bin_types: BinTypes, min_values: MinValues
+) -> tuple[list[tuple[Bin, int]], list[tuple[Bin, int]]]:
+    """Return the bins with whom they accept: those to fill at once, and those being bought, if units come first.
 
-    Otherwise those who fit there would leave units to the less important.
+    Were those filled first, reserved units would be left to the less important.
     """
     room, bought = list[tuple[Bin, int]](), list[tuple[Bin, int]]()
     for bin_ in bins:
         # Whether one more replica leaves enough types to choose from is looked at replica by replica.
         if bin_.option is None or not min_values.concerns(bin_.option.entry):
-            mask = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
-            if mask:
-                (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, mask))
-    base.fill_existing(room, (1 << len(base.item_types)) - 1)
-    base.bought = bought
+            eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
+            if eligible:
+                (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, eligible))
+    return room, bought
 
 
 def _greedy(base: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:

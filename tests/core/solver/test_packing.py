@@ -2,8 +2,7 @@
 
 from shared.core.scheduling_terms import labels
 from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.packing import PriceBias
-from shared.core.solver.packing.reserved_units import use_reserved
+from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,

@@ -13,10 +13,11 @@ from shared.core.solver.column_generation.linear_program import INFINITY, Linear
 from shared.core.solver.column_generation.lower_bound import RelaxationDuals, relaxation_duals
 from shared.core.solver.column_generation.pricing import Knapsacks
 from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.existing_room import top_up
 from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
-from shared.core.solver.packing.packing import Packing, PriceBias
-from shared.core.solver.packing.reserved_units import use_reserved
+from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 _ROUNDS = 34
@@ -115,7 +116,7 @@ class _PricingProblem:
 
     def __init__(self, master: _RestrictedMaster, base: Packing, bin_types: Sequence[BinType]) -> None:
         self._master = master
-        self._floor_percent, self._buyable = base.floor_percent, base.buyable
+        self._floor = base.floor
         self._bin_types = bin_types
         self._knapsacks = Knapsacks(base.item_types, self._bin_types)
         self._row_entries = [master.row_entries(bin_type) for bin_type in self._bin_types]
@@ -153,11 +154,11 @@ class _PricingProblem:
     def _is_allowed(self, row: int, pattern: Pattern) -> bool:
         """Whether the policy's floor lets the pattern have a reserved slot."""
         bin_type = self._bin_types[row]
-        if not self._floor_percent or bin_type.option.reservation is None:
+        if not self._floor.percent or bin_type.option.reservation is None:
             return True
-        if not any(self._buyable >> index & 1 for index, _ in pattern):
+        if not any(self._floor.buyable >> index & 1 for index, _ in pattern):
             return True
-        return self._knapsacks.share(row, pattern) * 100 >= self._floor_percent
+        return self._knapsacks.share(row, pattern) * 100 >= self._floor.percent
 
 
 def _promising(base: Packing, values: Sequence[float], paid: Sequence[BinType]) -> list[BinType]:
@@ -242,7 +243,7 @@ def _quality(packing: Packing) -> tuple[int, float]:
 def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:
     """Return a copy in which the rest is packed greedily."""
     packing = packing.fork(values)
-    packing.top_up((1 << len(packing.item_types)) - 1)
+    top_up(packing)
     if bin_types.reserved and packing.active:
         packing = use_reserved(packing, bin_types.reserved, values, _FINISHING)
     buy_rest(packing, bin_types)

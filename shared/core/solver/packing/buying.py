@@ -4,6 +4,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from operator import gt
 
+from shared.core.solver.packing.existing_room import fill_bought
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
@@ -14,7 +15,7 @@ _NEAR_ENOUGH = 0.001
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
     """Fill what is being bought already, then buy nodes for everything that is left."""
-    packing.fill_bought()
+    fill_bought(packing)
     if packing.active:
         open_one_per_node(packing, bin_types)
         _buy(packing, bin_types)

@@ -8,13 +8,36 @@ pay for is kept.
 """
 
 from collections.abc import Sequence
+from heapq import heapify, heappop, heappush
+from math import inf, sqrt
 from operator import le
+from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
+from shared.core.solver.packing.knapsack import MEMORY_UNIT, Pattern
 from shared.core.solver.packing.one_per_node import has_one_per_node, reserve_one_per_node
-from shared.core.solver.packing.packing import Packing, PriceBias
+from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.option_order import OrderKey, reserved_key
+from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
+
+
+class PriceBias(NamedTuple):
+    """A way to deal out short reserved units: how strongly work without choice is preferred, and who chooses first.
+
+    ``by_size``: slots are compared by CPU and memory alike and not by their price. Those with much memory for their
+    CPU then choose earlier, before work that needs memory is on slots that had little to spare.
+    """
+
+    exponent: float
+    by_size: bool = False
+
+    def measure(self, bin_type: BinType) -> float:
+        """Return what the value of a pattern is divided by to compare slots."""
+        if self.by_size:
+            cpu, memory = bin_type.option.allocatable[:2]
+            return max(1.0, sqrt(cpu * (memory / MEMORY_UNIT)))
+        return max(1, bin_type.option.on_demand_micro_usd) / 1e6
+
 
 _PRICE_BIASES = (PriceBias(0.2), PriceBias(0.8), PriceBias(0.1, by_size=True))
 
@@ -33,28 +56,21 @@ def use_reserved(
     packing: Packing, reserved: Sequence[BinType], values: Sequence[float], biases: Sequence[PriceBias]
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
-    everyone = (1 << len(packing.item_types)) - 1
     ordered = _ordered(packing, reserved)
     access = _access(packing.item_types, reserved)
     best = packing
     if _may_suffice(packing, reserved, access):
         best = packing.fork(values)
-        best.use_reserved_in_order([item for item, _ in ordered], everyone)
+        _use_in_order(best, [item for item, _ in ordered])
         if not any(left and reach for left, reach in zip(best.left, access, strict=True)):
             return best
-    assigned = []
+    tried = []
     for bias in biases:
-        assigned.append(_started(packing, values, access, bias))
-        assigned[-1].use_reserved(ordered, everyone)
-    best = min(assigned, key=lambda item: round(item.left_value(values), 9))
+        tried.append(packing.fork(_preferring(values, access, bias.exponent)))
+        _use_by_value(tried[-1], ordered, bias)
+    best = min(tried, key=lambda item: round(item.left_value(values), 9))
     best.knapsack.reprice(values)
     return best
-
-
-def _started(packing: Packing, values: Sequence[float], access: Sequence[float], bias: PriceBias) -> Packing:
-    started = packing.fork(_preferring(values, access, bias.exponent))
-    started.bias = bias
-    return started
 
 
 def _may_suffice(packing: Packing, reserved: Sequence[BinType], access: Sequence[float]) -> bool:
@@ -99,3 +115,61 @@ def _access(item_types: Sequence[ItemType], reserved: Sequence[BinType]) -> list
 def _preferring(values: Sequence[float], access: Sequence[float], exponent: float) -> list[float]:
     most = max(access)
     return [value * (most / reach) ** exponent if reach else value for value, reach in zip(values, access, strict=True)]
+
+
+def _use_by_value(packing: Packing, reserved: Sequence[tuple[BinType, OrderKey]], bias: PriceBias) -> None:
+    """Give units to the patterns that are worth most for the slot, as the bias measures it; equals by their keys."""
+    patterns: list[tuple[float, Pattern]] = [(0.0, ())] * len(reserved)
+    by_key = sorted(range(len(reserved)), key=lambda position: reserved[position][1])
+    heap = [(-inf, rank, position) for rank, position in enumerate(by_key)]
+    heapify(heap)
+    while heap:
+        score, rank, position = heappop(heap)
+        bin_type = reserved[position][0]
+        units = packing.residual.nodes_left(bin_type.option)
+        if units == 0:
+            continue
+        value, pattern = patterns[position]
+        if not pattern or packing.repeats(pattern) == 0:
+            value, pattern = patterns[position] = _filled(packing, bin_type)
+            if value <= 0.0:
+                continue
+            score = -round(value / bias.measure(bin_type), 9)
+            if heap and (score, rank) > heap[0][:2]:
+                heappush(heap, (score, rank, position))
+                continue
+        packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
+        heappush(heap, (score, rank, position))
+
+
+def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
+    """Give units in the order of the list, each to the pattern worth most to it; tiny patterns wait.
+
+    What is tiny for every slot that it reaches goes to the smallest of them at the end.
+    """
+    smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
+    for bin_types, takes_tiny in ((reserved, False), (smallest_first, True)):
+        for bin_type in bin_types:
+            while units := packing.residual.nodes_left(bin_type.option):
+                value, pattern = _filled(packing, bin_type)
+                if value <= 0.0 or not (takes_tiny or _share(packing, bin_type, pattern) * WORTH_A_SLOT >= 1):
+                    break
+                packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
+
+
+def _share(packing: Packing, bin_type: BinType, pattern: Pattern) -> float:
+    """Return the part of a node that a pattern uses of the resource it uses most."""
+    size = bin_type.option.allocatable
+    room = packing.room_beside(pattern, size)
+    return max(1 - free / whole for free, whole in zip(room, size, strict=True) if whole)
+
+
+def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
+    """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
+    if not bin_type.eligible & packing.active:
+        return 0.0, ()
+    size, floor = bin_type.option.allocatable, packing.floor
+    value, pattern = packing.knapsack.fill(size, bin_type.eligible)
+    if pattern and floor.percent and _share(packing, bin_type, pattern) * 100 < floor.percent:
+        return packing.knapsack.fill(size, bin_type.eligible & ~floor.buyable)
+    return value, pattern
