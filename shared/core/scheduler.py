@@ -11,8 +11,9 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
-from shared.core.solver.insertion.insert import Insertion, Strategy
+from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
+from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from shared.core.solver.insertion.spot_share import spread_spot
 from shared.core.solver.outcome.reasons import Reasons
@@ -200,7 +201,7 @@ def _place_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again, at last in reserved slots that a floor kept for more."""
     _place_again(insertion, groups)
     if insertion.state.catalogue.policy.reserved_floor_percent:
-        with insertion.below_floor():
+        with insertion.floor.lifted():
             _place_again(insertion, groups)
 
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
-from shared.core.solver.insertion.insert import Insertion, Strategy
+from shared.core.solver.insertion.insert import Insertion
+from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.packing.item_types import BinTypes, ItemType, build_item_types
 from shared.core.solver.packing.item_values import item_values
 from shared.core.solver.packing.packing import Packing

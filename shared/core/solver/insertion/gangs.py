@@ -4,7 +4,8 @@ Gangs are decided one after the other in queue order, each on what earlier ones 
 it needs, so two gangs cannot block each other for ever.
 """
 
-from shared.core.solver.insertion.insert import ANYWHERE, Insertion, Scope
+from shared.core.solver.insertion.insert import ANYWHERE, Insertion
+from shared.core.solver.insertion.new_nodes import Scope
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.bins import Bin

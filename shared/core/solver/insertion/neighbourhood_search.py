@@ -232,16 +232,16 @@ class NeighbourhoodSearch:
         """Return a node of the place that takes a replica at this level of relaxation, or None."""
         state = self._state
         if isinstance(place, LaunchOption):
-            if not self._insertion.copies(place, group, level, 1):
+            if not self._insertion.new_nodes.copies(place, group, level, 1):
                 return None
             place = state.open_bin(place, 1)
-            if state.room(place, group, level):
+            if state.admission.room(place, group, level):
                 return place
             state.close_bin(place)
             return None
-        if not self._insertion.is_open(place, group, ANYWHERE) or not state.room(place, group, level):
+        if not self._insertion.is_open(place, group, ANYWHERE) or not state.admission.room(place, group, level):
             return None
-        return state.split_bin(place, 1) if self._insertion.with_choice(place, group, level, 1) else None
+        return state.split_bin(place, 1) if self._insertion.variety.allowed(place, group, level, 1) else None
 
     def _home(self, group: Group) -> _Pins:
         """Return the domain that a gang is in already, if it must be in one."""

@@ -9,7 +9,8 @@ from collections.abc import Set
 from functools import partial
 from operator import is_
 
-from shared.core.solver.insertion.insert import Insertion, Scope
+from shared.core.solver.insertion.insert import Insertion
+from shared.core.solver.insertion.new_nodes import Scope
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -55,7 +56,7 @@ def _empty(insertion: Insertion, victim: Bin) -> bool:
     """Close the bin's node if its replicas fit elsewhere for nothing: where there is room, or all on one free unit."""
     state = insertion.state
     load = total_load(state.groups, victim.contents, len(victim.free))
-    for home in (None, *insertion.free_units(load)):
+    for home in (None, *insertion.floor.free_units(load)):
         mark = state.mark()
         if _move(insertion, victim, home):
             return True
@@ -68,7 +69,7 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
     groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
     # rules over domains hold again once all have moved.
-    kept = [(key, victim.labels.get(key)) for key in state.counted_keys(victim)]
+    kept = [(key, victim.labels.get(key)) for key in state.pinned_labels.on(victim)]
 
     def admits(place: Bin | LaunchOption) -> bool:
         labels = place.labels if isinstance(place, Bin) else state.labels_of(place)

@@ -107,7 +107,7 @@ def _target(
         if (option.key.capacity_type is not CapacityType.SPOT or nodes[option.key] < most)
         and _affordable(insertion.state, bin_, option)
         and insertion.state.residual.nodes_left(option)
-        and insertion.leaves_choice(option, load, bin_.levels)
+        and insertion.variety.holds(option, load, bin_.levels)
     )
     return min(open_to, key=lambda option: (option.price, option.index), default=None)
 
@@ -151,7 +151,11 @@ def _importance(state: PartialPlan, bin_: Bin) -> tuple[int, bool, int]:
 def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     """Return the groups on a node of which it is all or nothing."""
     levels = [(state.groups[index], level) for index, level in bin_.levels.items()]
-    return [group.index for group, level in levels if group.workload.gang is not None or state.keys_of(group, level)]
+    return [
+        group.index
+        for group, level in levels
+        if group.workload.gang is not None or state.pinned_labels.of(group, level)
+    ]
 
 
 def _close(state: PartialPlan, bin_: Bin) -> None:

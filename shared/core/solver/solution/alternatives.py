@@ -192,6 +192,6 @@ class Alternatives:
 
     def _find_bit(self, alike: Group | EquivalenceClass, group: Group, level: int) -> int:
         """Return a bit for what matters of a group at a level."""
-        kind = (self._state.keys_of(group, level), group.requirement_sets[level])
+        kind = (self._state.pinned_labels.of(group, level), group.requirement_sets[level])
         found = self._bits[alike, level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
         return found

@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.taint import binding_taints
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.option_order import overhead_atto_usd
-from shared.core.solver.problem.topology import Constraints, DomainLedger
-from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.problem.topology import DomainLedger
+from shared.core.solver.solution.admission import Admission
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.residual_capacity import UNLIMITED, ResidualCapacity
+from shared.core.solver.solution.pinned_labels import PinnedLabels
+from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
 class PartialPlan:
@@ -24,13 +24,14 @@ class PartialPlan:
         self.groups: Sequence[Group] = demands.groups
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
+        self.admission = Admission(self.groups, self.ledger)
+        self.pinned_labels = PinnedLabels(self.groups, self.ledger)
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._labels: dict[int, dict[str, str]] = {}
-        self._counted_keys: dict[object, frozenset[str]] = {}
         self._taints = [
             binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
             for entry in catalogue.entries
@@ -221,24 +222,6 @@ class PartialPlan:
         overhead = overhead_atto_usd(self.catalogue.policy)
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
 
-    def counted_keys(self, bin_: Bin) -> tuple[str, ...]:
-        """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
-        keys = (self.keys_of(self.groups[index], level) for index, level in bin_.levels.items())
-        return tuple(sorted(frozenset[str]().union(*keys)))
-
-    def keys_of(self, group: Group, level: int) -> frozenset[str]:
-        """Return the labels that must not change under a group's replicas once they are placed at a level."""
-        gang, constraints = group.workload.gang, group.constraints[level]
-        single = None if gang is None else gang.single_topology_key
-        memo_key = (group.equivalence_class, level, single)
-        known = self._counted_keys.get(memo_key)
-        if known is None:
-            terms = self.ledger.by_term.items()
-            keys = {counts.topology_key for term, counts in terms if group.matching >> term & 1}
-            keys.update(constraints.topology_keys(), () if single is None else (single,))
-            known = self._counted_keys[memo_key] = frozenset(keys - {HOSTNAME})
-        return known
-
     def budget_left(self, group: Group) -> int:
         """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""
         cap = group.workload.max_price_micro_usd_per_hour
@@ -248,85 +231,3 @@ class PartialPlan:
             if bin_.option is not None and group.index in bin_.contents:
                 spent += bin_.option.price * bin_.count
         return cap * ATTO_USD_PER_MICRO_USD - spent
-
-    def room(self, bin_: Bin, group: Group, level: int, *, is_assigned: bool = False) -> int:
-        """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
-
-        ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
-        """
-        if not bin_.requirement_sets & group.requirement_sets[level]:
-            return 0
-        fitting = copies_that_fit(group.request, bin_.free)
-        if fitting == 0:
-            return 0
-        constraints = group.constraints[level]
-        if not (group.matching or constraints.anti_mask or not constraints.is_free):
-            return fitting
-        domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, group, constraints)
-        return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
-
-    def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:
-        """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
-        ledger = self.ledger
-        if group.matching and ledger.inverse_blocked(labels, group.matching):
-            return 0
-        room = ledger.near_room(constraints, labels)
-        if group.matching and ledger.carried:
-            room = min(room, ledger.carried_room(labels, group.matching))
-        for spread in constraints.spread:
-            if room == 0:
-                return 0
-            if spread.topology_key != HOSTNAME:
-                room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
-        return room
-
-    def host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
-        """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
-        room = self._host_spread_room(constraints, bin_)
-        for near in constraints.anti:
-            if near.topology_key == HOSTNAME:
-                if bin_ is not None and self._matched_on(bin_, near.term):
-                    return 0
-                if near.matches_self:
-                    room = 1
-        for near in constraints.affinity:
-            if near.topology_key == HOSTNAME and not (bin_ is not None and self._matched_on(bin_, near.term)):
-                populated = self.ledger.populated_hosts.get(near.term, 0) > 0
-                if populated or not near.matches_self:
-                    return 0
-        if bin_ is not None and group.matching & self.ledger.host_mask:
-            room = min(room, self._inverse_host_room(bin_, group))
-        return room
-
-    def _host_spread_room(self, constraints: Constraints, bin_: Bin | None) -> int:
-        room = UNLIMITED
-        for spread in constraints.spread:
-            if spread.topology_key == HOSTNAME:
-                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
-                allowed = spread.max_skew - there
-                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
-        return room
-
-    def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
-        """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
-        hosts = group.matching & self.ledger.host_mask
-        for _, anti_mask, _ in bin_.residents:
-            if anti_mask & hosts:
-                return 0
-        room = UNLIMITED
-        for index in bin_.contents:
-            # A replica's level is not remembered on the node; required terms are the same at every level.
-            final = self.groups[index].constraints[-1]
-            if final.anti_mask & hosts:
-                return 0
-            for spread in final.spread:
-                if spread.topology_key == HOSTNAME and hosts >> spread.term & 1:
-                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
-        return room
-
-    def _matched_on(self, bin_: Bin, term: int) -> int:
-        matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
-        for index, count in bin_.contents.items():
-            if self.groups[index].matching >> term & 1:
-                matched += count
-        return matched

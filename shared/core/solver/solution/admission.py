@@ -1,0 +1,100 @@
+"""How many replicas of a group may join a node: what they accept, what fits, and the rules about hosts and domains."""
+
+from collections.abc import Mapping, Sequence
+
+from shared.core.scheduling_terms.labels import HOSTNAME
+from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.topology import Constraints, DomainLedger
+from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.solution.bins import Bin
+from shared.core.solver.solution.residual_capacity import UNLIMITED
+
+
+class Admission:
+    """Asks every rule, given the counters of what is placed where."""
+
+    def __init__(self, groups: Sequence[Group], ledger: DomainLedger) -> None:
+        self._groups = groups
+        self._ledger = ledger
+
+    def room(self, bin_: Bin, group: Group, level: int, *, is_assigned: bool = False) -> int:
+        """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
+
+        ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
+        """
+        if not bin_.requirement_sets & group.requirement_sets[level]:
+            return 0
+        fitting = copies_that_fit(group.request, bin_.free)
+        if fitting == 0:
+            return 0
+        constraints = group.constraints[level]
+        if not (group.matching or constraints.anti_mask or not constraints.is_free):
+            return fitting
+        domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, group, constraints)
+        return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
+
+    def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:
+        """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
+        ledger = self._ledger
+        if group.matching and ledger.inverse_blocked(labels, group.matching):
+            return 0
+        room = ledger.near_room(constraints, labels)
+        if group.matching and ledger.carried:
+            room = min(room, ledger.carried_room(labels, group.matching))
+        for spread in constraints.spread:
+            if room == 0:
+                return 0
+            if spread.topology_key != HOSTNAME:
+                room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
+        return room
+
+    def host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+        """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
+        room = self._host_spread_room(constraints, bin_)
+        for near in constraints.anti:
+            if near.topology_key == HOSTNAME:
+                if bin_ is not None and self._matched_on(bin_, near.term):
+                    return 0
+                if near.matches_self:
+                    room = 1
+        for near in constraints.affinity:
+            if near.topology_key == HOSTNAME and not (bin_ is not None and self._matched_on(bin_, near.term)):
+                populated = self._ledger.populated_hosts.get(near.term, 0) > 0
+                if populated or not near.matches_self:
+                    return 0
+        if bin_ is not None and group.matching & self._ledger.host_mask:
+            room = min(room, self._inverse_host_room(bin_, group))
+        return room
+
+    def _host_spread_room(self, constraints: Constraints, bin_: Bin | None) -> int:
+        room = UNLIMITED
+        for spread in constraints.spread:
+            if spread.topology_key == HOSTNAME:
+                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
+                allowed = spread.max_skew - there
+                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
+        return room
+
+    def _inverse_host_room(self, bin_: Bin, group: Group) -> int:
+        """Return what those on the node allow: their anti-affinity, and their host spread in the final state."""
+        hosts = group.matching & self._ledger.host_mask
+        for _, anti_mask, _ in bin_.residents:
+            if anti_mask & hosts:
+                return 0
+        room = UNLIMITED
+        for index in bin_.contents:
+            # A replica's level is not remembered on the node; required terms are the same at every level.
+            final = self._groups[index].constraints[-1]
+            if final.anti_mask & hosts:
+                return 0
+            for spread in final.spread:
+                if spread.topology_key == HOSTNAME and hosts >> spread.term & 1:
+                    room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
+        return room
+
+    def _matched_on(self, bin_: Bin, term: int) -> int:
+        matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
+        for index, count in bin_.contents.items():
+            if self._groups[index].matching >> term & 1:
+                matched += count
+        return matched
