@@ -104,14 +104,22 @@ def _biases(*chosen: int, exponent: float | None = None) -> None:
     _set("packing.reserved_units", _PRICE_BIASES=tuple(biases))
 
 
+def _no_refills() -> None:
+    _set("column_generation.improve", _REFILLS=0)
+    _set("column_generation.diving", _DIVING_REFILLS=0)
+
+
+class _NoPricing:
+    """Stands for the pricing problem while diving: it finds nothing."""
+
+    def add(self, *_: object) -> int:
+        return 0
+
+
 def _no_pricing_while_diving() -> None:
-    master = _module("column_generation.restricted_master")
-
-    class Silent(master._PricingProblem):  # type: ignore[misc,name-defined]  # known at run time only
-        def add(self, duals: object, smoothed: object, left: object, refills: int) -> int:
-            return 0 if refills == master._DIVING_REFILLS else int(super().add(duals, smoothed, left, refills))
-
-    _set("column_generation.restricted_master", _PricingProblem=Silent)
+    improve = _module("column_generation.improve")
+    whole = improve.rounded
+    _set("column_generation.improve", rounded=lambda master, _pricing, *rest: whole(master, _NoPricing(), *rest))
 
 
 class _NoSearch:
@@ -122,26 +130,28 @@ class _NoSearch:
         """Leave over who is left over."""
 
 
+_IMPROVE: Final = "column_generation.improve"
+_DIVING: Final = "column_generation.diving"
 _MASTER: Final = "column_generation.restricted_master"
 MECHANISMS: Final = {
     "column-generation": Mechanism(
-        lambda: _set(_MASTER, combined=_nothing),
-        (_MASTER, "column_generation.pricing", "column_generation.linear_program:LinearProgram"),
+        lambda: _set(_IMPROVE, improved=_nothing),
+        (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
     ),
     "dual-smoothing": Mechanism(
-        lambda: _set(_MASTER, _SMOOTHING=0.0),
-        (f"{_MASTER}:_RestrictedMaster.smoothed", "column_generation.lower_bound:relaxation_duals"),
+        lambda: _set(_IMPROVE, _SMOOTHING=0.0),
+        (f"{_MASTER}:RestrictedMaster.smoothed", "column_generation.lower_bound:relaxation_duals"),
     ),
     "refilling-in-pricing": Mechanism(
-        lambda: _set(_MASTER, _REFILLS=0, _DIVING_REFILLS=0),
+        _no_refills,
         ("column_generation.pricing:_Nodes.take_out", "column_generation.pricing:_Nodes.accept"),
     ),
     "accelerated-nodes-first": Mechanism(
-        lambda: _set(_MASTER, _fix_accelerated=_nothing), (f"{_MASTER}:_fix_accelerated",)
+        lambda: _set(_DIVING, _fix_accelerated=_nothing), (f"{_DIVING}:_fix_accelerated",)
     ),
-    "dives": Mechanism(lambda: _set(_MASTER, _DIVES=3), (f"{_MASTER}:_rounded", f"{_MASTER}:_fix")),
+    "dives": Mechanism(lambda: _set(_DIVING, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
-    "topping-up": Mechanism(lambda: _set(_MASTER, top_up=_nothing), ("packing.existing_room:top_up",)),
+    "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),

@@ -10,7 +10,7 @@ from shared.core.solver.packing.disaggregation import Disaggregation
 from shared.core.solver.packing.existing_room import fill_existing
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
 from shared.core.solver.packing.item_values import add_slot_value, item_values
-from shared.core.solver.packing.packing import Packing, ReservedFloor
+from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.packing.reserved_units import with_reserved
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
@@ -60,7 +60,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
     add_slot_value(values, item_types, bin_types.unthinned)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.min_values)
-    floor = ReservedFloor(policy.reserved_floor_percent, bin_types.buyable)
+    floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
     fill_existing(base, room)
     best = _greedy(base, values, bin_types)
@@ -116,10 +116,10 @@ def _polished(
     if not base.active:
         return None
     try:
-        uses = import_module("shared.core.solver.column_generation.restricted_master")
+        column_generation = import_module("shared.core.solver.column_generation.improve")
     except ModuleNotFoundError:
         return None  # the plan says by its missing certificate that it was not polished
-    packing: Packing | None = uses.combined(base, greedy, values, bin_types)
+    packing: Packing | None = column_generation.improved(base, greedy, values, bin_types)
     return packing
 
 

@@ -1,9 +1,9 @@
 """Column generation: the program combines patterns that greedy packing would repeat one by one."""
 
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.solver.column_generation.improve import improved
 from shared.core.solver.column_generation.lower_bound import relaxation_duals
 from shared.core.solver.column_generation.pricing import Knapsacks
-from shared.core.solver.column_generation.restricted_master import combined
 from shared.core.solver.packing.buying import buy_rest
 from tests.core.scheduler.world import (
     GIB,
@@ -33,7 +33,7 @@ def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     base = greedy.packing.fork(greedy.values)
     buy_rest(greedy.packing, greedy.types)
 
-    polished = combined(base, greedy.packing, greedy.values, greedy.types)
+    polished = improved(base, greedy.packing, greedy.values, greedy.types)
 
     assert polished is not None
     assert sum(count for _, _, count in uses(polished)) == 4

@@ -2,8 +2,8 @@
 
 import pytest
 
+from shared.core.solver.column_generation.improve import is_done
 from shared.core.solver.column_generation.lower_bound import RelaxationDuals
-from shared.core.solver.column_generation.restricted_master import is_done
 
 RELAXATION = RelaxationDuals([], {}, 100.0)
 

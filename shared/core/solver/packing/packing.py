@@ -29,7 +29,7 @@ class PatternUse:
 
 
 @dataclass(frozen=True, slots=True)
-class ReservedFloor:
+class ItemFloor:
     """The policy's floor: ``buyable`` items (a mask) that use less than ``percent`` of a reserved slot stay off it."""
 
     percent: int = 0
@@ -46,7 +46,7 @@ class Packing:
         residual: ResidualCapacity,
         expired: Callable[[], bool],
         *,
-        floor: ReservedFloor = ReservedFloor(),
+        floor: ItemFloor = ItemFloor(),
         bought: Sequence[tuple[Bin, int]] = (),
         left: Sequence[int] | None = None,
     ) -> None:

@@ -1,0 +1,122 @@
+"""From fractions to whole numbers: fix whole uses, round some up, ask the program about the rest (diving).
+
+After each dive greedy packing places what is left on a copy, and the best copy stands. Sadykov et al. (2019) compare
+such heuristics.
+"""
+
+from collections.abc import Sequence
+from math import floor
+
+from shared.core.solver.column_generation.linear_program import LinearProgram
+from shared.core.solver.column_generation.pricing_problem import PricingProblem
+from shared.core.solver.column_generation.restricted_master import UNPLACED, RestrictedMaster
+from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.existing_room import top_up
+from shared.core.solver.packing.item_types import BinType, BinTypes
+from shared.core.solver.packing.knapsack import Pattern
+from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
+
+_FINISHING = (PriceBias(0.3),)  # three biases here gain nothing
+_NODES_MAX = 100  # of the search for whole accelerated nodes
+_DIVES = 8
+_WORSE_MAX = 2  # after so many dives without a better result there will be none
+_FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
+_DIVING_REFILLS = 2  # as in the rounds before, but fewer: prices hardly move any more
+_WHOLE = 1e-6
+_ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
+
+
+def rounded(
+    master: RestrictedMaster, pricing: PricingProblem, base: Packing, values: Sequence[float], bin_types: BinTypes
+) -> Packing:
+    """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
+    packing = base.fork(values)
+    _fix_accelerated(master, packing, master.program.duals())
+    best: Packing | None = None
+    worse = 0
+    for dive in range(_DIVES):
+        master.keep(packing)
+        if not packing.active or packing.expired() or worse == _WORSE_MAX or not master.program.solve():
+            break
+        duals = master.program.duals()
+        if pricing.add(duals, duals, packing.left, _DIVING_REFILLS) and not master.program.solve():
+            break
+        _fix(master, packing)
+        if dive >= _FINISHED_FROM:
+            finished = _finished(packing, values, bin_types)
+            is_better = best is None or _quality(finished) < _quality(best)
+            best, worse = (finished, 0) if is_better else (best, worse + 1)
+    return best or _finished(packing, values, bin_types)
+
+
+def _quality(packing: Packing) -> tuple[int, float]:
+    return (sum(packing.left), packing.cost())
+
+
+def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:
+    """Return a copy in which the rest is packed greedily."""
+    packing = packing.fork(values)
+    top_up(packing)
+    if bin_types.reserved and packing.active:
+        packing = use_reserved(packing, bin_types.reserved, values, _FINISHING)
+    buy_rest(packing, bin_types)
+    return packing
+
+
+def _fix_accelerated(master: RestrictedMaster, packing: Packing, duals: Sequence[float]) -> None:
+    """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most."""
+    special = packing.knapsack.is_special
+    accelerated = [item for item in master.patterns if any(special[index] for index, _ in item[1])]
+    if not accelerated or packing.expired():
+        return
+    program = _accelerated_program(master, accelerated, special, duals)
+    program.make_integer(range(len(accelerated)), _NODES_MAX)
+    program.solve()
+    counts = program.values() if program.has_solution() else ()
+    for count, (bin_type, pattern) in zip(counts, accelerated, strict=False):
+        for _ in range(round(count)):
+            if not packing.repeat(bin_type, pattern, 1):
+                packing.repeat_in_part(bin_type, pattern)
+
+
+def _accelerated_program(
+    master: RestrictedMaster,
+    accelerated: Sequence[tuple[BinType, Pattern]],
+    special: Sequence[bool],
+    duals: Sequence[float],
+) -> LinearProgram:
+    """Return a program of accelerated work only; other work on such nodes counts at its price."""
+    rows: dict[int, int] = {}
+    for bin_type, pattern in accelerated:
+        demanded = [index for index, _ in pattern if special[index]]
+        for row in (*demanded, *(row for row, _ in master.row_entries(bin_type))):
+            rows.setdefault(row, len(rows))
+    program = LinearProgram([master.bounds[row] for row in rows], solver="simplex")
+    for bin_type, pattern in accelerated:
+        price = bin_type.price - sum(duals[index] * count for index, count in pattern if not special[index])
+        entries = [(rows[index], float(count)) for index, count in pattern if special[index]]
+        program.add(max(0.0, price), entries + [(rows[row], amount) for row, amount in master.row_entries(bin_type)])
+    for row, place in rows.items():
+        if row < len(special):
+            program.add(UNPLACED, [(place, 1.0)])
+    return program
+
+
+def _fix(master: RestrictedMaster, packing: Packing) -> None:
+    """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
+    counts = master.counts()
+    parts = []
+    for position in sorted(range(len(counts)), key=lambda item: (-counts[item], item)):
+        if counts[position] <= _WHOLE:
+            break
+        wanted = floor(counts[position] + _WHOLE)
+        if wanted:
+            packing.repeat(*master.patterns[position], wanted)
+        parts.append((wanted - counts[position], position))
+    parts.sort()
+    for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
+        bin_type, pattern = master.patterns[position]
+        # A reserved unit costs nothing more, so part of a pattern is worth a whole one; other nodes must be full.
+        if not packing.repeat(bin_type, pattern, 1) and bin_type.option.reservation is not None:
+            packing.repeat_in_part(bin_type, pattern)
