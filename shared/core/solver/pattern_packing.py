@@ -67,7 +67,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     if policy.with_certificate and not policy.expired():
         is_last = all(group.priority >= batches[0].group.priority for group in state.groups)
         polished = _polished(base, best, values, bin_types, is_last=is_last)
-        best = best if polished is None else min(best, polished, key=_quality)
+        best = best if polished is None else min(best, polished, key=Packing.quality)
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)
@@ -101,7 +101,7 @@ def _greedy(base: Packing, values: Sequence[float], bin_types: BinTypes) -> Pack
         variants = with_reserved(packing, bin_types, values)
     for variant in variants:
         buy_rest(variant, bin_types)
-    return min(variants, key=_quality)
+    return min(variants, key=Packing.quality)
 
 
 def _polished(
@@ -121,8 +121,3 @@ def _polished(
         return None  # the plan says by its missing certificate that it was not polished
     packing: Packing | None = column_generation.improved(base, greedy, values, bin_types)
     return packing
-
-
-def _quality(packing: Packing) -> tuple[int, float]:
-    """Sort packings: the least left over, then the cheapest."""
-    return (sum(packing.left), packing.cost())

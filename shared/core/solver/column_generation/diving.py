@@ -45,13 +45,9 @@ def rounded(
         _fix(master, packing)
         if dive >= _FINISHED_FROM:
             finished = _finished(packing, values, bin_types)
-            is_better = best is None or _quality(finished) < _quality(best)
+            is_better = best is None or finished.quality() < best.quality()
             best, worse = (finished, 0) if is_better else (best, worse + 1)
     return best or _finished(packing, values, bin_types)
-
-
-def _quality(packing: Packing) -> tuple[int, float]:
-    return (sum(packing.left), packing.cost())
 
 
 def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing:

@@ -77,31 +77,18 @@ def solve_matrix(
     rows: Sequence[tuple[float, float]],
     columns: Sequence[Sequence[tuple[int, float]]],
     integers: Sequence[int] = (),
-    time_limit_s: float | None = None,
 ) -> tuple[float, list[float]] | None:
     """Solve a program given at once; with ``integers`` (columns) return the proven bound instead of the optimum.
 
     Returns (bound, row duals; none with integers), or None when HiGHS could not solve it.
     """
-    starts = np.cumsum([0, *(len(column) for column in columns)]).astype(np.int32)
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(columns), len(rows)
-    program.col_cost_ = np.array(costs, dtype=float)
-    program.col_lower_ = np.zeros(len(columns))
-    program.col_upper_ = np.array(uppers, dtype=float)
-    program.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
-    program.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = starts
-    program.a_matrix_.index_ = np.array([row for column in columns for row, _ in column], dtype=np.int32)
-    program.a_matrix_.value_ = np.array([value for column in columns for _, value in column], dtype=float)
+    program = _program(costs, uppers, rows, columns)
+    highs = _new_highs()
     if integers:
         kinds = [highspy.HighsVarType.kContinuous] * len(columns)
         for column in integers:
             kinds[column] = highspy.HighsVarType.kInteger
         program.integrality_ = kinds
-    highs = _new_highs()
-    if integers:
         highs.setOptionValue("mip_rel_gap", 1e-3)
         # A node limit stops at the same place on every machine; a time limit would not.
         highs.setOptionValue("mip_max_nodes", 1)
@@ -109,15 +96,33 @@ def solve_matrix(
         # Two to four times as fast as with the interior point method, or with presolve.
         highs.setOptionValue("solver", "simplex")
         highs.setOptionValue("presolve", "off")
-    if time_limit_s is not None:
-        highs.setOptionValue("time_limit", time_limit_s)
     highs.passModel(program)
     highs.run()
-    status = highs.getModelStatus()
     if integers:
         bound = float(highs.getInfo().mip_dual_bound)
-        return (bound, []) if bound > 0 and bound < INFINITY else None
-    if status != highspy.HighsModelStatus.kOptimal:
+        return (bound, []) if 0 < bound < INFINITY else None
+    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
         return None
     duals = [float(value) for value in highs.getSolution().row_dual]
     return float(highs.getInfo().objective_function_value), duals
+
+
+def _program(
+    costs: Sequence[float],
+    uppers: Sequence[float],
+    rows: Sequence[tuple[float, float]],
+    columns: Sequence[Sequence[tuple[int, float]]],
+) -> Any:
+    program = highspy.HighsLp()
+    program.num_col_, program.num_row_ = len(columns), len(rows)
+    program.col_cost_ = np.array(costs, dtype=float)
+    program.col_lower_ = np.zeros(len(columns))
+    program.col_upper_ = np.array(uppers, dtype=float)
+    program.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
+    program.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
+    matrix = program.a_matrix_
+    matrix.format_ = highspy.MatrixFormat.kColwise
+    matrix.start_ = np.cumsum([0, *(len(column) for column in columns)]).astype(np.int32)
+    matrix.index_ = np.array([row for column in columns for row, _ in column], dtype=np.int32)
+    matrix.value_ = np.array([value for column in columns for _, value in column], dtype=float)
+    return program

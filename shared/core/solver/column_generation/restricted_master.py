@@ -6,12 +6,12 @@ units of reservations and limits of pools are rows too.
 
 from collections.abc import Iterable, Sequence
 
-from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.column_generation.linear_program import INFINITY, LinearProgram
 from shared.core.solver.column_generation.lower_bound import RelaxationDuals
 from shared.core.solver.packing.item_types import BinType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
+from shared.core.solver.problem.catalogue import counted
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
@@ -42,7 +42,7 @@ class RestrictedMaster:
             found.append((self._row_of["", option.reservation.id], 1.0))
         for (pool, name), row in self._row_of.items():
             if pool == option.entry.pool.name:
-                needed = 1 if name == NODES else option.instance_type.capacity[name]
+                needed = counted(option.instance_type.capacity, name)
                 if needed:
                     found.append((row, float(needed)))
         return found

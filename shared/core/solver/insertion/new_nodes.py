@@ -4,10 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
 from shared.core.solver.insertion.type_variety import TypeVariety
-from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.catalogue import LaunchOption, counted
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
 from shared.core.solver.solution.bins import Bin
@@ -163,10 +162,7 @@ class NewNodes:
     def _limited_use(self, option: LaunchOption, copies: int) -> float:
         """Return what a replica takes of the pool's limits, as far as they go."""
         limits = self._state.residual.limits.get(option.entry.pool.name, {})
-        used = [
-            (1 if name == NODES else option.instance_type.capacity[name]) / max(1, left)
-            for name, left in limits.items()
-        ]
+        used = [counted(option.instance_type.capacity, name) / max(1, left) for name, left in limits.items()]
         return max(used, default=0.0) / copies
 
     def _key(self, option: LaunchOption, group: Group, copies: int, crowding: int) -> OrderKey:

@@ -15,7 +15,7 @@ from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
 from shared.core.solver.outcome.offering_failures import LAST, Failure, words
 from shared.core.solver.outcome.topology_reasons import topology_message
-from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts
+from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.selection import Selection, next_step_at
 from shared.core.solver.problem.vectors import copies_that_fit
@@ -84,8 +84,8 @@ class Reasons:
 
     def _too_few_units(self, group: Group) -> str | None:
         """Say how many replicas the free reserved units hold, where a gang may have nothing but those."""
-        state, requirement_sets = self._state, group.requirement_sets[-1]
-        options = [option for option in self._catalogue.options if option.requirement_sets & requirement_sets]
+        state, asked = self._state, group.requirement_sets[-1]
+        options = [option for option in self._catalogue.options if option.requirement_sets & asked]
         if group.workload.gang is None or any(option.reservation is None for option in options):
             return None
         free = {
@@ -110,9 +110,9 @@ class Reasons:
             yield self._no_usable_pool()
             return
         found = False
-        requirement_sets = self._requirement_sets(group)
+        asked = self._asked(group)
         for entry in self._catalogue.entries:
-            for failure in self._of_entry(entry, group, requirement_sets):
+            for failure in self._of_entry(entry, group, asked):
                 found = True
                 yield failure
         if not found:
@@ -131,22 +131,22 @@ class Reasons:
                 problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
         return Failure(ReasonCode.NODE_CLASS_NOT_READY, "; ".join(problems))
 
-    def _requirement_sets(self, group: Group) -> _Asked:
+    def _asked(self, group: Group) -> _Asked:
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
         return _Asked(group.levels[-1].selection, ladder, budget, nodes)
 
-    def _of_entry(self, entry: Entry, group: Group, requirement_sets: _Asked) -> Iterator[Failure]:
+    def _of_entry(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
         binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-        taints = tuple(untolerated(binding, requirement_sets.selection.tolerations))
+        taints = tuple(untolerated(binding, asked.selection.tolerations))
         if not taints:
-            yield from self._of_tolerated(entry, group, requirement_sets)
+            yield from self._of_tolerated(entry, group, asked)
             return
         name, shown = entry.pool.name, " and ".join(map(str, taints))
         verb = f"has the taint {shown}, which is" if len(taints) == 1 else f"has the taints {shown}, which are"
-        behind = min(self._of_tolerated(entry, group, requirement_sets), key=_mismatch_order, default=None)
+        behind = min(self._of_tolerated(entry, group, asked), key=_mismatch_order, default=None)
         if behind is None or not behind.is_mismatch:
             message = f"pool {name} would serve, but {verb} not tolerated"
             yield Failure(ReasonCode.INCOMPATIBLE, message, misses=len(taints))
@@ -154,9 +154,9 @@ class Reasons:
         message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
         yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
 
-    def _of_tolerated(self, entry: Entry, group: Group, requirement_sets: _Asked) -> Iterator[Failure]:
+    def _of_tolerated(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool, its taints apart."""
-        name, terms = entry.pool.name, requirement_sets.selection.terms
+        name, terms = entry.pool.name, asked.selection.terms
         types = self._catalogue.entry_types[entry.index]
         if not types:
             message = f"the requirements of pool {name} filtered out all available instance types"
@@ -171,9 +171,9 @@ class Reasons:
         if unoffered is not None:
             yield unoffered
             return
-        if (entry.index, requirement_sets) not in self._outlooks:
-            self._outlooks[entry.index, requirement_sets] = self._outlook(entry, types, requirement_sets)
-        outlook = self._outlooks[entry.index, requirement_sets]
+        if (entry.index, asked) not in self._outlooks:
+            self._outlooks[entry.index, asked] = self._outlook(entry, types, asked)
+        outlook = self._outlooks[entry.index, asked]
         if outlook.always is not None:
             yield outlook.always
         worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
@@ -187,7 +187,7 @@ class Reasons:
     def _fits(self, group: Group, kind: InstanceType) -> bool:
         return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0
 
-    def _outlook(self, entry: Entry, types: Iterable[InstanceType], requirement_sets: _Asked) -> _Outlook:
+    def _outlook(self, entry: Entry, types: Iterable[InstanceType], asked: _Asked) -> _Outlook:
         found = _Outlook()
         incompatible: list[Failure] = []
         reserved = {it.instance_type for it in selected_reservations(self._catalogue.snapshot, entry.node_class)}
@@ -195,14 +195,14 @@ class Reasons:
             if not self._mismatches.sells(entry, kind, reserved):
                 continue
             merged = entry.pool.requirements.merged(kind.requirements)
-            terms = [term.without(OFFERING_KEYS) for term in requirement_sets.selection.terms]
+            terms = [term.without(OFFERING_KEYS) for term in asked.selection.terms]
             problems = min((unmet_requirements(merged, term) for term in terms), key=len)
             if problems:
                 message = f"{kind.name} of pool {entry.pool.name}: {'; '.join(problems)}"
                 incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
                 continue
             found.types.append(kind)
-            failures = list(self._of_type(entry, kind, requirement_sets))
+            failures = list(self._of_type(entry, kind, asked))
             if failures:
                 found.sized.append((kind, min(failures, key=_order)))
                 found.timed.extend((failure.at, kind) for failure in failures if failure.at is not None)
@@ -211,18 +211,18 @@ class Reasons:
         found.timed.sort(key=lambda pair: pair[0])
         return found
 
-    def _of_type(self, entry: Entry, instance_type: InstanceType, requirement_sets: _Asked) -> Iterator[Failure]:
+    def _of_type(self, entry: Entry, instance_type: InstanceType, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against each place of a type, for replicas that fit it."""
         reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
         for reservation in reservations:
             if reservation.instance_type == instance_type.name:
-                failure = self._of_reservation(entry, reservation, instance_type, requirement_sets)
+                failure = self._of_reservation(entry, reservation, instance_type, asked)
                 if failure is not None:
                     yield failure
         for offering in instance_type.offerings:
             place = OfferedPlace(offering.zone, offering.zone_id, offering.capacity_type)
             price = offering.price_micro_usd_per_hour
-            failure = self._of_place(entry, place, instance_type, requirement_sets, price)
+            failure = self._of_place(entry, place, instance_type, asked, price)
             if failure is None:
                 continue
             if failure.code in LAST and not offering.is_available(self._catalogue.now):
@@ -235,51 +235,59 @@ class Reasons:
                 yield failure
 
     def _of_place(
-        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, requirement_sets: _Asked, price: int
+        self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, asked: _Asked, price: int
     ) -> Failure | None:
         """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
-        selection = requirement_sets.selection
         key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
-        labels = place.labels()
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
-        if not accepts(labels, wanted):
+        if not accepts(place.labels(), wanted):
             return None  # the pool does not offer this at all
-        status, name = entry.node_class.status, entry.node_class.name
+        return (
+            self._of_wrong_place(entry, place, key, asked, price)
+            or self._limited(entry, instance_type, key, price)
+            or self._of_rules(entry, place, key, asked, price)
+            or Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
+        )
+
+    def _of_wrong_place(
+        self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: _Asked, price: int
+    ) -> Failure | None:
+        """Return why the place is not one for this work now, whatever is free there."""
+        status, name, labels = entry.node_class.status, entry.node_class.name, place.labels()
         if status.subnets and all(subnet.zone_id != place.zone_id for subnet in status.subnets):
             message = f"class {name} has no subnet in {place.zone}"
             return Failure(ReasonCode.INCOMPATIBLE, message, key, misses=1)
-        if not any(
-            accepts(labels, (item for name, item in term.items() if name in OFFERING_KEYS)) for term in selection.terms
-        ):
+        wanted = ([item for name, item in term.items() if name in OFFERING_KEYS] for term in asked.selection.terms)
+        if not any(accepts(labels, term) for term in wanted):
             message = f"{words(key)} is not what the workload selects"
             return Failure(ReasonCode.INCOMPATIBLE, message, key, price, misses=1)
-        if place.capacity_type not in selection.capacity_types:
+        if place.capacity_type not in asked.selection.capacity_types:
             message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
-            code = (
-                ReasonCode.FALLBACK_NOT_YET
-                if place.capacity_type in requirement_sets.ladder
-                else ReasonCode.INCOMPATIBLE
-            )
+            is_later = place.capacity_type in asked.ladder
+            code = ReasonCode.FALLBACK_NOT_YET if is_later else ReasonCode.INCOMPATIBLE
             return Failure(code, message, key, price, misses=1)
         full_until = status.zones_full_until.get(place.zone_id)
         if full_until is not None:
             message = f"no subnet of class {name} in {place.zone} has a free address"
             return Failure(ReasonCode.OFFERING_UNAVAILABLE, message, key, price, full_until)
-        failure = self._limited(entry, instance_type, key, price)
-        if failure is not None:
-            return failure
-        is_capped = requirement_sets.budget is not None and place.reservation is None
-        if is_capped and price * ATTO_USD_PER_MICRO_USD > (requirement_sets.budget or 0):
-            left = usd(max(0, requirement_sets.budget or 0) // ATTO_USD_PER_MICRO_USD)
+        return None
+
+    def _of_rules(
+        self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: _Asked, price: int
+    ) -> Failure | None:
+        """Return which rule about money, variety or shares forbids the place."""
+        is_capped = asked.budget is not None and place.reservation is None
+        if is_capped and price * ATTO_USD_PER_MICRO_USD > (asked.budget or 0):
+            left = usd(max(0, asked.budget or 0) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
             return Failure(ReasonCode.MAX_PRICE, message, key, price)
         if self._breaks_min_values(entry):
             return Failure(ReasonCode.MIN_VALUES, f"pool {entry.pool.name}: minValues cannot be met", key, price)
-        if self._state.residual.spot_left(key) < requirement_sets.nodes:
+        if self._state.residual.spot_left(key) < asked.nodes:
             share = self._catalogue.policy.spot_pool_share_percent
             message = f"more of {words(key)} would be over its share, {share} % of the plan's spot nodes"
             return Failure(ReasonCode.SPOT_SHARE, message, key, price)
-        return Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
+        return None
 
     def _breaks_min_values(self, entry: Entry) -> bool:
         is_strict = self._catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
@@ -287,7 +295,7 @@ class Reasons:
 
     def _limited(self, entry: Entry, instance_type: InstanceType, key: OfferingKey, price: int) -> Failure | None:
         for name, left in self._state.residual.limits.get(entry.pool.name, {}).items():
-            needed = 1 if name == NODES else instance_type.capacity[name]
+            needed = counted(instance_type.capacity, name)
             if needed > left:
                 shown = str(left) if name == NODES else Resources.of({name: left}).formatted()[name]
                 message = f"{words(key)} would exceed the {name} limit of pool {entry.pool.name} ({shown} left)"
@@ -295,10 +303,10 @@ class Reasons:
         return None
 
     def _of_reservation(
-        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, requirement_sets: _Asked
+        self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, asked: _Asked
     ) -> Failure | None:
-        selection = requirement_sets.selection
-        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, requirement_sets, 0)
+        selection = asked.selection
+        failure = self._of_place(entry, OfferedPlace.of(reservation), instance_type, asked, 0)
         if failure is None or failure.code is not ReasonCode.TOPOLOGY:
             return failure
         key, now = failure.key, self._catalogue.now

@@ -152,6 +152,10 @@ class Packing:
         """Price of what was launched, in USD an hour."""
         return sum(item.bin_type.price * item.count for item in self.uses if item.bin_type is not None)
 
+    def quality(self) -> tuple[int, float]:
+        """Sort packings: the least left over, then the cheapest."""
+        return (sum(self.left), self.cost())
+
     def left_value(self, values: Sequence[float]) -> float:
         """About what it will cost to place the rest."""
         return sum(value * left for value, left in zip(values, self.left, strict=True))

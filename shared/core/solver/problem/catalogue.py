@@ -36,6 +36,7 @@ from shared.core.scheduling_terms.labels import (
 )
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.problem.unsettled_labels import variants
@@ -78,6 +79,11 @@ class LaunchOption:
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
+
+
+def counted(capacity: Resources, name: str) -> int:
+    """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
+    return 1 if name == NODES else capacity[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,11 +266,7 @@ class DomainLedger:
         """How many more replicas the constraint allows in the domain (R-60, R-61)."""
         if domain is None or domain not in spread.domains:
             return 0
-        matched = self.by_term[spread.term].matched
-        lowest = min((matched.get(item, 0) for item in spread.domains), default=0)
-        if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
-            lowest = 0
-        room = spread.max_skew + lowest - matched.get(domain, 0)
+        room = -self._excess(spread, domain)
         if spread.matches_self:
             return max(0, room)
         return _UNLIMITED if room >= 0 else 0

@@ -10,7 +10,7 @@ from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import UNLIMITED
 
 
-class Admission:
+class NodeAdmission:
     """Asks every rule, given the counters of what is placed where."""
 
     def __init__(self, groups: Sequence[Group], ledger: DomainLedger) -> None:

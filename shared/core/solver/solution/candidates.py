@@ -10,7 +10,7 @@ from operator import ge
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
 from shared.core.solver.problem.groups import Demands, Group
 from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
@@ -150,7 +150,7 @@ class Candidates:
         """Return what a node of each option of a pool takes of its limits."""
         if pool not in self._limited:
             self._limited[pool] = [
-                (option.index, tuple(1 if name == NODES else option.instance_type.capacity[name] for name in names))
+                (option.index, tuple(counted(option.instance_type.capacity, name) for name in names))
                 for option in self.catalogue.options
                 if option.entry.pool.name == pool
             ]

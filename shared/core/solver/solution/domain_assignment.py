@@ -154,24 +154,15 @@ class _ComponentRules:
     spread_terms: set[int]
 
     @classmethod
-    def of(cls, classes: Iterable[EquivalenceClass]) -> "_ComponentRules | None":
+    def of(cls, classes: Sequence[EquivalenceClass]) -> "_ComponentRules | None":
         """Return the rules of a component, or None when it mixes what cannot be dealt out beforehand."""
-        keys: set[str] = set()
-        spread: set[int] = set()
-        affinity: set[int] = set()
-        for class_ in classes:
-            constraints = class_.constraints[0]
-            for term in constraints.spread:
-                if term.topology_key != HOSTNAME:
-                    keys.add(term.topology_key)
-                    spread.add(term.term)
-            for near in constraints.affinity:
-                if near.topology_key == HOSTNAME:
-                    return None
-                keys.add(near.topology_key)
-                affinity.add(near.term)
-            if any(near.topology_key != HOSTNAME for near in constraints.anti):
-                return None
+        rules = [class_.constraints[0] for class_ in classes]
+        apart = [term for each in rules for term in each.spread if term.topology_key != HOSTNAME]
+        near = [term for each in rules for term in each.affinity]
+        spread, affinity = {term.term for term in apart}, {term.term for term in near}
+        keys = {term.topology_key for term in apart} | {term.topology_key for term in near}
+        if any(term.topology_key != HOSTNAME for each in rules for term in each.anti):
+            return None
         if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
             return None
         mask = sum(1 << term for term in spread)

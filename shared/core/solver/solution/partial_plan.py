@@ -9,7 +9,7 @@ from shared.core.solver.problem.groups import Demands, Group
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.topology import DomainLedger
-from shared.core.solver.solution.admission import Admission
+from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.pinned_labels import PinnedLabels
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
@@ -24,7 +24,7 @@ class PartialPlan:
         self.groups: Sequence[Group] = demands.groups
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
-        self.admission = Admission(self.groups, self.ledger)
+        self.admission = NodeAdmission(self.groups, self.ledger)
         self.pinned_labels = PinnedLabels(self.groups, self.ledger)
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(catalogue)

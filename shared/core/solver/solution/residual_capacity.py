@@ -8,8 +8,7 @@ from collections.abc import Mapping
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
-from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
+from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
 
 UNLIMITED = 1 << 30
 
@@ -44,7 +43,7 @@ class ResidualCapacity:
             if left is not None:
                 capacity = capacities.get(node.instance_type, node.allocatable)
                 for name in left:
-                    left[name] -= 1 if name == NODES else capacity[name]
+                    left[name] -= counted(capacity, name)
         return cls(units, limits)
 
     def copy(self) -> "ResidualCapacity":
@@ -70,7 +69,7 @@ class ResidualCapacity:
         left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.id])
         limits = self.limits.get(option.entry.pool.name)
         for name, amount in () if limits is None else limits.items():
-            needed = 1 if name == NODES else option.instance_type.capacity[name]
+            needed = counted(option.instance_type.capacity, name)
             if needed > 0:
                 left = min(left, max(0, amount // needed))
         return left if self._spot_most is None else min(left, self.spot_left(option.key))
@@ -85,4 +84,4 @@ class ResidualCapacity:
         limits = self.limits.get(option.entry.pool.name)
         if limits is not None:
             for name in limits:
-                limits[name] -= count * (1 if name == NODES else option.instance_type.capacity[name])
+                limits[name] -= count * counted(option.instance_type.capacity, name)
