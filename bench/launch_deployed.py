@@ -71,7 +71,7 @@ def _prepare(world: World, size: int) -> None:
 
 
 def _figures(world: World, size: int, sent_at: datetime) -> dict[str, object]:
-    claims, attempts = _rows(world)
+    claims, attempts = rows(world)
     assert len(claims) == size
     assert world.seen.over_count == []
     recorded = {claim_id: attempt.recorded_at for attempt in attempts for claim_id in attempt.claim_ids}
@@ -83,14 +83,12 @@ def _figures(world: World, size: int, sent_at: datetime) -> dict[str, object]:
         "create_fleet_calls": calls,
         "fewest_possible_calls": sum(RESERVATIONS.values()) + 2,
         "total_s": round((last - sent_at).total_seconds(), 1),
-        **_percentiles("sent_to_call", [(recorded[claim.id] - sent_at).total_seconds() for claim in claims]),
-        **_percentiles(
-            "planned_to_call", [(recorded[claim.id] - claim.created_at).total_seconds() for claim in claims]
-        ),
+        **percentiles("sent_to_call", [(recorded[claim.id] - sent_at).total_seconds() for claim in claims]),
+        **percentiles("planned_to_call", [(recorded[claim.id] - claim.created_at).total_seconds() for claim in claims]),
     }
 
 
-def _rows(world: World) -> tuple[list[NodeClaim], list[LaunchAttempt]]:
+def rows(world: World) -> tuple[list[NodeClaim], list[LaunchAttempt]]:
     """Read claims and launch attempts, which share a table."""
     pages = world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=world.output(Table.NODE_CLAIMS.value))
     rows: list[Mapping[str, Any]] = [row for page in pages for row in page["Items"] if "data" in row]
@@ -99,7 +97,8 @@ def _rows(world: World) -> tuple[list[NodeClaim], list[LaunchAttempt]]:
     return [loads(NodeClaim, text) for text in claims], [loads(LaunchAttempt, text) for text in attempts]
 
 
-def _percentiles(name: str, seconds: list[float]) -> dict[str, float]:
+def percentiles(name: str, seconds: list[float]) -> dict[str, float]:
+    """Return figures by name."""
     ordered = sorted(seconds)
     return {
         f"{name}_p50_s": round(ordered[len(ordered) // 2], 2),

@@ -7,7 +7,7 @@ from constructs import Construct
 from infra.config import CONSUMERS, FUNCTIONS
 from infra.iam.acknowledgements import acknowledge_letters_of_rules
 from infra.tables import kept
-from shared.names import PLANNING_DELAY_S, Queue, output_name
+from shared.names import Queue, output_name
 
 RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a person
 
@@ -52,7 +52,6 @@ class WorkQueues(Construct):
             fifo=_fifo(queue),
             # Senders of ours name a deduplication id; the schedule cannot, and its bodies differ by their time.
             content_based_deduplication=_fifo(queue),
-            delivery_delay=Duration.seconds(PLANNING_DELAY_S) if queue is Queue.PLANNING else None,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(consumer.hidden_timeouts * consumer.timeout_s),

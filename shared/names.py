@@ -80,10 +80,8 @@ class Queue(StrEnum):
     REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
 
 
+# One pass at a time: a wake-up that is sent while a pass runs is delivered after it, and so begins a pass of its own.
 PLANNING_MESSAGE_GROUP: Final = "plan"
-# The planning queue's DelaySeconds. Wake-ups within one second share a deduplication id; the delay is longer than that,
-# so that the one that is delivered comes after all that it stands for.
-PLANNING_DELAY_S: Final = 2
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"

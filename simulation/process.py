@@ -52,7 +52,7 @@ class SimulatedAdapters:
         sqs = self._port("sqs")
         urls = SETTINGS.queue_urls
         self.queue = SqsWorkQueue(
-            sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], clock=environment
+            sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], ids=self.ids
         )
         self.dead_letters = SqsDeadLetters(sqs, REJECTED)
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])

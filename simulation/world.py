@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from infra.config import CONSUMERS, FUNCTIONS
 from shared.core.model.instance import Instance
-from shared.names import PLANNING_DELAY_S, Function
+from shared.names import Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
 from simulation.aws.bus import Detail, EventsIn, EventsOut
@@ -125,7 +125,6 @@ class World:
             name.name,
             hidden_us=settings.hidden_timeouts * settings.timeout_s * SECOND,
             receives_max=settings.max_receive_count,
-            delay_us=PLANNING_DELAY_S * SECOND if name is QueueName.PLANNING else 0,
             fifo=name is QueueName.PLANNING,
         )
         queue.look = partial(self._poll, queue, CONSUMERS[name])

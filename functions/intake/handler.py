@@ -15,21 +15,23 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     demand = intake()
     dead_letters = rejections()
     pools = node_pool_names()
-    changed = 0
+    changed: set[str] = set()
 
     def take(message: QueueMessage) -> None:
-        nonlocal changed
         try:
-            changed += demand.apply(parse_demand(message.body), pools)
+            key = demand.apply(parse_demand(message.body), pools)
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
             count("WorkloadRejected")
+            return
+        if key is not None:
+            changed.add(key)
 
     try:
         return each_message(event, take)
     finally:
         if changed:
             # Also after a bug in one message: what its neighbours asked for is stored and wants planning.
-            count("WorkloadsChanged", changed)
-            demand.wake_planner()
+            count("WorkloadsChanged", len(changed))
+            demand.wake_planner(changed)

@@ -11,7 +11,7 @@ from shared.adapters.ec2.instances import Ec2Instances
 from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.sqs import SqsWorkQueue
-from shared.adapters.system import SystemClock
+from shared.adapters.system import RandomIds, SystemClock
 from shared.names import Queue, Table, output_name
 from shared.usecases.policy.apply_policy import ApplyPolicy
 
@@ -23,7 +23,7 @@ def deployed(clients: Clients, stack: FoundStack) -> Deployed:
         clients("sqs"),
         planning_url=stack.outputs[output_name(Queue.PLANNING)],
         launches_url=stack.outputs[output_name(Queue.LAUNCHES)],
-        clock=SystemClock(),
+        ids=RandomIds(),
     )
     publisher = EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
     return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue))

@@ -1,7 +1,7 @@
 """Queues: wake-ups of the planner, launch batches, rejected demand."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
@@ -9,12 +9,13 @@ from shared.core.serialisation.json_codec import dumps
 from shared.names import PLANNING_MESSAGE_GROUP
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
-from shared.ports.system import Clock
+from shared.ports.system import IdFactory
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
 
 _ENTRIES_MAX: Final = 10  # of one SendMessageBatch
+_KEYS_MAX: Final = 1_000  # of at most 320 characters each: below half of what a message may hold
 _MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
 _ATTRIBUTE_CHARS_MAX: Final = 2_000
 
@@ -22,26 +23,28 @@ _ATTRIBUTE_CHARS_MAX: Final = 2_000
 class SqsWorkQueue:
     """Implements ``shared.ports.messaging.WorkQueue``."""
 
-    def __init__(self, client: "SQSClient", *, planning_url: str, launches_url: str, clock: Clock) -> None:
+    def __init__(self, client: "SQSClient", *, planning_url: str, launches_url: str, ids: IdFactory) -> None:
         self._client = client
         self._planning_url = planning_url
         self._launches_url = launches_url
-        self._clock = clock
+        self._ids = ids
 
-    def wake_planner(self, *, reason: str) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
         """Ask for a planning pass.
 
-        Wake-ups of the same second collapse. The queue delays each by more than that second (``PLANNING_DELAY_S``), so
-        the pass that the first one starts begins after the last one was asked for, and nothing is overlooked.
+        No two wake-ups share a deduplication id: SQS would drop the second although the pass that the first began may
+        have read the state before. Those that wait while a pass runs are delivered together, so a burst of them costs
+        few passes, and a pass that finds nothing to do is one query.
         """
-        second = int(self._clock.now().timestamp())
-        with map_client_errors():
-            self._client.send_message(
-                QueueUrl=self._planning_url,
-                MessageBody=json.dumps({"reason": reason}),
-                MessageGroupId=PLANNING_MESSAGE_GROUP,
-                MessageDeduplicationId=f"second-{second}",
-            )
+        keys = sorted(workload_keys)
+        for start in range(0, max(1, len(keys)), _KEYS_MAX):
+            with map_client_errors():
+                self._client.send_message(
+                    QueueUrl=self._planning_url,
+                    MessageBody=json.dumps({"reason": reason, "workloads": keys[start : start + _KEYS_MAX]}),
+                    MessageGroupId=PLANNING_MESSAGE_GROUP,
+                    MessageDeduplicationId=self._ids.new_id("wake"),
+                )
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Enqueue launch batches; raises when any was not accepted."""

@@ -1,6 +1,6 @@
 """Queues, timers and the outbound bus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -23,8 +23,11 @@ class LaunchBatch:
 class WorkQueue(Protocol):
     """Wakes the planner and hands launch batches on."""
 
-    def wake_planner(self, *, reason: str) -> None:
-        """Ask for a planning pass that begins after this call; repeats within moments collapse into one."""
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+        """Ask for a planning pass that begins after this call.
+
+        ``workload_keys``: whose demand has just been written. An index may not list it yet; the pass reads its rows.
+        """
         ...
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:

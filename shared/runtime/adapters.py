@@ -154,7 +154,7 @@ class Adapters:
         """The planning and the launch queue."""
         urls = self.settings.queue_urls
         return SqsWorkQueue(
-            self._sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], clock=self.clock
+            self._sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], ids=self.ids
         )
 
     @cached_property

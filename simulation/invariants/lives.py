@@ -10,6 +10,7 @@ from simulation.aws.bus import Detail
 from simulation.invariants.base import CLOCKS_APART, STEADY, Invariant, drain_start, replica_count
 from simulation.kernel import moment
 from simulation.lambdas import Environment, Run
+from simulation.world import World
 
 
 class ClaimsOnlyMoveForward(Invariant):
@@ -96,6 +97,15 @@ class EventsTellWhatIsSo(Invariant):
 class BlocksAreDrainedInTime(Invariant):
     """When a sweep that began after a block's drain start is over, no node that it could see is still at work there."""
 
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        # Not the launch: a launch whose function died is adopted minutes after it.
+        self._seen_from_us: dict[str, int] = {}
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if isinstance(after, NodeClaim) and after.state in STEADY:
+            self._seen_from_us.setdefault(key, self.world.kernel.now_us)
+
     def ended(self, run: Run) -> None:
         if run.function is not Function.EXPIRE or run.outcome != "done":
             return
@@ -104,7 +114,7 @@ class BlocksAreDrainedInTime(Invariant):
             if claim.state not in STEADY or claim.drain_at is None or claim.offering.reservation_id is None:
                 continue
             drain_at = drain_start(self.world.ec2.reservations[claim.offering.reservation_id])
-            settled = claim.launched_at is not None and began - claim.launched_at > timedelta(minutes=3)
+            settled = began - moment(self._seen_from_us.get(claim.id, 0)) > timedelta(minutes=3)
             if drain_at is not None and settled and began - drain_at > timedelta(minutes=3):
                 self.refute(f"{claim.id} is {claim.state}; its block drains since {drain_at}")
 

@@ -15,7 +15,7 @@ from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.adapters import ministack
-from tests.fakes.system import START, ManualClock
+from tests.fakes.system import START, SequentialIds
 
 pytestmark = pytest.mark.embedded
 _numbers = itertools.count()
@@ -44,21 +44,34 @@ def received(sqs: Any, url: str) -> list[dict[str, Any]]:
             found.append(message)
 
 
-def test_wake_ups_of_one_second_collapse(sqs: Any) -> None:
-    clock = ManualClock()
+def test_no_wake_up_is_dropped_for_another(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
-    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), clock=clock)
+    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
 
-    for milliseconds in (0, 300, 300, 300, 300):
-        clock.advance(milliseconds=milliseconds)
-        queue.wake_planner(reason="demand changed")
+    queue.wake_planner(reason="demand changed", workload_keys=["a/two", "a/one"])
+    queue.wake_planner(reason="demand changed", workload_keys=["a/two", "a/one"])
+    queue.wake_planner(reason="offerings changed")
 
-    assert [json.loads(message["Body"]) for message in received(sqs, planning)] == [{"reason": "demand changed"}] * 2
+    assert [json.loads(message["Body"]) for message in received(sqs, planning)] == [
+        {"reason": "demand changed", "workloads": ["a/one", "a/two"]},
+        {"reason": "demand changed", "workloads": ["a/one", "a/two"]},
+        {"reason": "offerings changed", "workloads": []},
+    ]
+
+
+def test_more_workloads_than_one_wake_up_can_name_take_several(sqs: Any) -> None:
+    planning = make_queue(sqs, fifo=True)
+    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
+
+    queue.wake_planner(reason="demand changed", workload_keys=[f"a/{number:04}" for number in range(1_001)])
+
+    named = [json.loads(message["Body"])["workloads"] for message in received(sqs, planning)]
+    assert [len(keys) for keys in named] == [1_000, 1]
 
 
 def test_launch_batches_arrive_whole(sqs: Any) -> None:
     launches = make_queue(sqs)
-    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, clock=ManualClock())
+    queue = SqsWorkQueue(sqs, planning_url=make_queue(sqs, fifo=True), launches_url=launches, ids=SequentialIds())
     batches = [LaunchBatch(f"b-{n}", tuple(f"nc-{n}-{claim:020}" for claim in range(1000))) for n in range(12)]
 
     queue.send_launches(batches)

@@ -1,7 +1,7 @@
 """Queues, bus and timers that remember."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,11 +14,13 @@ class MemoryQueue:
     """Implements ``WorkQueue``."""
 
     wake_ups: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
     launches: list[LaunchBatch] = field(default_factory=list)
     delays_s: list[int] = field(default_factory=list)
 
-    def wake_planner(self, *, reason: str) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
         self.wake_ups.append(reason)
+        self.named |= set(workload_keys)
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         self.launches.extend(batches)

@@ -29,6 +29,7 @@ class Outside:
     settings: Settings
     clock: Any
     ids: Any = None
+    pause: Any = None
     workloads: Any = None
     reservations: Any = None
     node_claims: Any = None

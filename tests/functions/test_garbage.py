@@ -43,7 +43,7 @@ def test_a_collector_that_was_off_stays_off() -> None:
 class Failing:
     """A use case that fails, and tells whether the collector was running then."""
 
-    def run(self) -> None:
+    def run(self, *_: object, **__: object) -> None:
         """Fail."""
         raise RuntimeError(f"collecting: {gc.isenabled()}")
 

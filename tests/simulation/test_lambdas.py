@@ -70,4 +70,4 @@ def test_runs_overlap_and_a_warm_process_is_found_again() -> None:
         first, second = sorted(ended, key=lambda run: run.number)
         assert second.began_us < first.ended_us
         ran(made, Function.DISCOVER_RESERVATIONS)
-    assert made.lambdas._environment_count == 2
+    assert len(made.lambdas._idle[Function.DISCOVER_RESERVATIONS]) == 2

@@ -127,6 +127,7 @@ class PlanningWorld:
         self.prices = MemoryPrices(ON_DEMAND, SPOT)
         self.shed: list[tuple[WorkloadRecord, int]] = []
         self.solves = 0
+        self.pauses_s: list[float] = []
 
     # parts
 
@@ -135,6 +136,7 @@ class PlanningWorld:
             settings=settings(),
             clock=self.clock,
             ids=self.ids,
+            pause=self.pause,
             workloads=self.state.workloads,
             reservations=self.state.reservations,
             node_claims=self.state.node_claims,
@@ -167,6 +169,10 @@ class PlanningWorld:
         assert now == self.clock.now()
         self.shed.append((record, len(hosts)))
         return 0
+
+    def pause(self, seconds: float) -> None:
+        self.pauses_s.append(seconds)
+        self.clock.advance(seconds=seconds)
 
     # steps
 

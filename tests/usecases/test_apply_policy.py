@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,8 +54,9 @@ class Bus:
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         self.events.extend(events)
 
-    def wake_planner(self, *, reason: str) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
         assert reason
+        assert not workload_keys
         self.wake_count += 1
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:

@@ -32,7 +32,7 @@ class World:
             self.state.workloads, lambda *arguments: self.releases.append(arguments), self.queue, self.clock
         )
 
-    def send(self, body: dict[str, Any]) -> bool:
+    def send(self, body: dict[str, Any]) -> str | None:
         return self.intake.apply(parse_demand(json.dumps(body)), frozenset({"gpu"}))
 
     @property

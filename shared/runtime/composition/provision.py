@@ -45,4 +45,5 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
         solve=solve,
         check=check,
         shed_surplus=draining_from(outside).shed_surplus,
+        pause=outside.pause,
     )

@@ -35,8 +35,8 @@ class Intake:
     queue: WorkQueue
     clock: Clock
 
-    def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> bool:
-        """Apply a message; return whether anything changed that the planner must look at.
+    def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> str | None:
+        """Apply a message; return the key of the workload whose demand changed, if any did.
 
         Raises ManifestError when the message asks for something that cannot exist, ConflictError when the workload
         changes faster than it can be written.
@@ -44,23 +44,23 @@ class Intake:
         now = self.clock.now()
         if isinstance(message, ReleaseMessage):
             self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
-            return False
+            return None
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, node_pool_names)
             return self._put(wanted.key, lambda record: submitted(record, wanted, now))
         return self._put(message.workload.key, lambda record: withdrawn(record, message, now))
 
-    def wake_planner(self) -> None:
+    def wake_planner(self, workload_keys: Collection[str]) -> None:
         """Have what was applied planned; once a batch of messages."""
-        self.queue.wake_planner(reason="demand changed")
+        self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
-    def _put(self, key: str, decide: "Decide") -> bool:
+    def _put(self, key: str, decide: "Decide") -> str | None:
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(key)
             after = decide(record)
             if after is None:
-                return False
+                return None
             try:
                 self.workloads.put(after, expected_revision=None if record is None else record.revision)
             except ConflictError:
@@ -68,8 +68,8 @@ class Intake:
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
             else:
-                return True
-        return False
+                return key
+        return None
 
 
 class Decide(Protocol):

@@ -5,7 +5,7 @@ Each step is announced before it is committed. A function that dies in between a
 safety envelope.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -92,7 +92,7 @@ class Draining:
         # Replicas that arrived between the two have not been told yet.
         self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
         if moves.moved:
-            self.queue.wake_planner(reason="node draining")
+            self.queue.wake_planner(reason="node draining", workload_keys=_workload_keys([it for it, _ in planned]))
         over = [claim for claim in moves.moved if drain.is_over(claim, now)]
         ended = self.terminate(over, now) if over else Moves()
         return Moves(moves.moved, moves.lost, ended.refused, held)
@@ -215,7 +215,7 @@ class Draining:
         )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
-            self.queue.wake_planner(reason="node terminated")
+            self.queue.wake_planner(reason="node terminated", workload_keys=_workload_keys(claims))
         return moves
 
     def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> None:
@@ -250,6 +250,10 @@ class Draining:
             return replace(current, placements_changed_at=now)
 
         return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+
+
+def _workload_keys(claims: Iterable[NodeClaim]) -> Set[str]:
+    return {placed.workload_key for claim in claims for placed in claim.placements}
 
 
 def _replica_count(claim: NodeClaim) -> int:

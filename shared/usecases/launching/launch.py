@@ -81,7 +81,7 @@ class LaunchResult(StrEnum):
 
 @dataclass(slots=True)
 class LaunchReport:
-    """Counts of one run, for metrics."""
+    """Counts of one run, for metrics, and whose replicas it was about."""
 
     result: LaunchResult = LaunchResult.DONE
     launched_count: int = 0
@@ -91,6 +91,7 @@ class LaunchReport:
     quota_count: int = 0  # attempts that met a quota of the account
     refused_count: int = 0  # attempts refused for what only an operator can mend or explain
     error_codes: list[str] = field(default_factory=list)
+    workload_keys: set[str] = field(default_factory=set)
 
 
 class _UnsettledError(TransientError):
@@ -129,7 +130,8 @@ class Launch:
             report.error_codes.append(error.code)
             finished = False
         if report.launched_count < len(batch.claim_ids) and self._any_failed(batch):
-            self.queue.wake_planner(reason="launch failed")  # again on every repeat: a wake that was lost is worse
+            # Again on every repeat: a wake that was lost is worse.
+            self.queue.wake_planner(reason="launch failed", workload_keys=report.workload_keys)
         if not finished:
             again = replace(batch, retry_count=batch.retry_count + 1)
             self.queue.send_launches([again], delay_s=retry_delay_s(batch.retry_count))
@@ -167,6 +169,7 @@ class Launch:
         waiting = self._waiting(batch)
         if not waiting:
             return None
+        report.workload_keys.update(placed.workload_key for claim in waiting for placed in claim.placements)
         now = self.clock.now()
         if now - waiting[0].created_at > LAUNCH_DEADLINE:
             late = "no launch succeeded in time"

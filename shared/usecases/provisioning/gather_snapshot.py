@@ -63,16 +63,25 @@ class SnapshotGatherer:
     policy: PolicyStore
     boot_failures: BootFailureStore
 
-    def has_work(self) -> bool:
-        """Whether any workload has too few or too many replicas; costs one query."""
-        return bool(self.workloads.list_needing_planning())
+    def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
+        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
 
-    def gather(self, now: datetime, *, just_written: Collection[str] = ()) -> Gathered:
-        """Read everything. ``just_written`` are ids of claims that the caller committed moments ago."""
+        The listing is an index that may lag what was written last: who was just written is named and read itself.
+        """
+        listed = {record.key: record for record in self.workloads.list_needing_planning()}
+        unlisted = [key for key in named if key not in listed]
+        found = self.workloads.get_many(unlisted) if unlisted else {}
+        return listed | {key: record for key, record in found.items() if record.needs_planning}
+
+    def gather(self, now: datetime, *, named: Collection[str] = (), just_written: Collection[str] = ()) -> Gathered:
+        """Read everything.
+
+        ``named`` are keys of workloads, ``just_written`` ids of claims, that were written moments ago.
+        """
         objects = self.policy.list_all()
         instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in self.reservations.list_current()}
-        needing = [record.key for record in self.workloads.list_needing_planning()]
+        needing = sorted(self.needing(named))
         for _ in range(_READS_MAX):
             claims = {claim.id: claim for claim in self.node_claims.list_live()}
             claims |= {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}

@@ -5,7 +5,7 @@ reason) is seen and finished by the next one. Order of effects: the decision is 
 the claims that name it; claims are committed before the message that launches them; events come last.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -35,6 +35,13 @@ _PLANS_MAX: Final = 3
 # A gang that was half committed when its planner died must not be launched in part. A planner that lives is through
 # with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
 _COMMITTED_WITHIN: Final = timedelta(seconds=20)
+
+# What DynamoDB's indexes may lag what was just written; usually a tenth of it.
+_INDEX_LAG_S: Final = 1.0
+# A burst goes on while more workloads began to wait between two looks; the last look bounds what that may delay.
+_BURST: Final = timedelta(seconds=1)
+_LOOK_EVERY_S: Final = 0.2
+_LOOKS_MAX: Final = 6
 
 
 class PlanRejectedError(Exception):
@@ -90,17 +97,25 @@ class Provision:
     solve: Solve
     check: Check
     shed_surplus: ShedSurplus
+    pause: Callable[[float], None]  # for so many seconds
 
-    def run(self) -> ProvisionReport:
-        """Plan all pending demand and take off what is surplus. Raises PlanRejectedError."""
+    def run(self, named: Collection[str] = (), *, indexes_lag: bool = False) -> ProvisionReport:
+        """Plan all pending demand and take off what is surplus.
+
+        ``named`` are keys of workloads that were just written; ``indexes_lag``: something else was, which a listing
+        may not show yet. Raises PlanRejectedError.
+        """
         report = ProvisionReport()
-        if not self.gatherer.has_work():
+        if not self.gatherer.needing(named):
             return report
+        if indexes_lag:
+            self.pause(_INDEX_LAG_S)
+        self._await_burst(named)
         committed_ids: list[str] = []
         for _ in range(_ATTEMPTS_MAX):
             report.attempts += 1
             now = self.clock.now()
-            gathered = self.gatherer.gather(now, just_written=committed_ids)
+            gathered = self.gatherer.gather(now, named=named, just_written=committed_ids)
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
                 report.repaired_count = self._repair(gathered, now)
@@ -111,8 +126,23 @@ class Provision:
                 return report
             report.conflict_count += 1
             committed_ids += [claim.id for claim in committed.claims]
-        self.queue.wake_planner(reason="lost races")
+        self.queue.wake_planner(reason="lost races", workload_keys=named)
         return report
+
+    def _await_burst(self, named: Collection[str]) -> None:
+        """Wait a little while demand keeps arriving; one message alone is never waited for.
+
+        A plan for all of a burst is cheaper than a plan for each part of it.
+        """
+        before = 1
+        for _ in range(_LOOKS_MAX):
+            since = self.clock.now() - _BURST
+            waiting = [record.pending_since for record in self.gatherer.needing(named).values()]
+            recent = sum(at is not None and at > since for at in waiting)
+            if recent <= before:
+                return
+            before = recent
+            self.pause(_LOOK_EVERY_S)
 
     def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
         snapshot = gathered.snapshot
