@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 import bench
+from bench.harness import fresh, in_calibrations
 
 
 class Bench(Protocol):
@@ -54,7 +55,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{name} {case}")
             continue
         print(f"{name} {case} ...", file=sys.stderr, flush=True)
-        print(json.dumps({"bench": name, "case": case, **module.run(case)}), flush=True)
+        figures = in_calibrations(module.run(case), fresh("bench.harness:calibrate"))
+        print(json.dumps({"bench": name, "case": case, **figures}), flush=True)
     return 0
 
 

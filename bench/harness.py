@@ -8,7 +8,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 RUNS = 3
@@ -65,6 +66,43 @@ def peak_rss_mib() -> float:
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return round(int(line.split()[1]) / 1024, 1)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
+def calibrate() -> Figures:
+    """Time a fixed piece of pure Python and one of NumPy (the best of five), so that machines can be compared."""
+    import numpy as np
+
+    def python() -> int:
+        counts: dict[int, int] = {}
+        for number in range(200_000):
+            counts[number * 7919 % 1009] = counts.get(number % 1009, 0) + (number & 7)
+        return sum(counts.values())
+
+    def numpy() -> float:
+        amounts = np.arange(400_000, dtype=float).reshape(400, 1000) % 97
+        return float(np.where(amounts > 48, amounts, 0.0).max(axis=1).sum() + (amounts @ amounts.T).sum())
+
+    return {"calibration_python_s": _best_cpu_s(python), "calibration_numpy_s": _best_cpu_s(numpy)}
+
+
+def _best_cpu_s(piece: Callable[[], object]) -> float:
+    times = []
+    for _ in range(5):
+        started = time.process_time()
+        piece()
+        times.append(time.process_time() - started)
+    return round(min(times), 5)
+
+
+def in_calibrations(figures: Figures, calibration: Figures) -> Figures:
+    """Return the figures with the calibration, and each processor time as a multiple of the piece of pure Python."""
+    unit = float(str(calibration["calibration_python_s"]))
+    multiples = {
+        f"{name.removesuffix('_s')}_in_calibrations": round(value / unit, 2)
+        for name, value in figures.items()
+        if name.endswith("_cpu_s") and isinstance(value, int | float)
+    }
+    return {**figures, **multiples, **calibration}
 
 
 def tell(line: str) -> None:

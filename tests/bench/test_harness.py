@@ -10,7 +10,7 @@ import pytest
 
 from bench import scheduler
 from bench.__main__ import benches, main
-from bench.harness import fresh, medians
+from bench.harness import Figures, fresh, in_calibrations, medians
 from bench.worlds.catalogue import GPU, ec2_catalogue
 from bench.worlds.ladder import price_micro_usd
 from bench.worlds.mix import Mix, mix_snapshot
@@ -21,6 +21,21 @@ from shared.core.serialisation.json_codec import dumps, loads
 def test_times_and_sizes_are_medians() -> None:
     runs = [{"plan_s": time, "peak_rss_mib": 10, "nodes": 3, "prices": "x"} for time in (3.0, 1.0, 2.0)]
     assert medians(runs) == {"plan_s": 2.0, "peak_rss_mib": 10.0, "nodes": 3, "prices": "x"}
+
+
+def test_processor_times_are_also_told_in_calibrations() -> None:
+    calibration: Figures = {"calibration_python_s": 0.02, "calibration_numpy_s": 0.01}
+
+    told = in_calibrations({"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3}, calibration)
+
+    assert told == {"plan_cpu_s": 0.5, "plan_s": 0.9, "nodes": 3, "plan_cpu_in_calibrations": 25.0, **calibration}
+
+
+def test_a_calibration_takes_time_of_both_kinds() -> None:
+    found = fresh("bench.harness:calibrate")
+
+    assert set(found) == {"calibration_python_s", "calibration_numpy_s"}
+    assert all(isinstance(value, float) and value > 0 for value in found.values())
 
 
 def test_a_plan_that_differs_between_runs_is_an_error() -> None:
