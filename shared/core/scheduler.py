@@ -18,9 +18,15 @@ from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take
 from shared.core.solver.insertion.spot_share import spread_spot
 from shared.core.solver.outcome.reasons import Reasons
 from shared.core.solver.outcome.to_plan import to_plan
-from shared.core.solver.pattern_packing import place_by_counts
+from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
-from shared.core.solver.problem.components import assignable_components, connected_components, inserted_groups, together
+from shared.core.solver.problem.components import (
+    Component,
+    assignable_components,
+    connected_components,
+    inserted_groups,
+    together,
+)
 from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.vectors import copies_that_fit
@@ -31,14 +37,14 @@ from shared.core.solver.solution.priority_inversion import has_inversion
 # Tried one after the other while something is left over; the first is the one that is usually enough.
 _STRATEGIES = (
     Strategy(),
-    Strategy(counts=False),
-    Strategy(counts=False, is_frugal=True),
-    Strategy(counts=False, is_frugal=True, order="largest"),
-    Strategy(counts=False, is_frugal=True, is_roomy=True),
-    Strategy(counts=False, order="largest"),
-    Strategy(counts=False, order="smallest"),
-    Strategy(counts=False, is_frugal=True, order="smallest"),
-    Strategy(counts=False, order="fewest"),
+    Strategy(packs=False),
+    Strategy(packs=False, is_frugal=True),
+    Strategy(packs=False, is_frugal=True, order="largest"),
+    Strategy(packs=False, is_frugal=True, is_roomy=True),
+    Strategy(packs=False, order="largest"),
+    Strategy(packs=False, order="smallest"),
+    Strategy(packs=False, is_frugal=True, order="smallest"),
+    Strategy(packs=False, order="fewest"),
 )
 # With more replicas than this the other strategies, which go replica by replica, are not worth their time.
 _RETRY_REPLICAS_MAX = 300
@@ -118,38 +124,48 @@ def _decided(start: Callable[[], PartialPlan], candidates: Candidates, strategy:
         state.commit()
         if not short:
             return state
-        # Dealt evenly to domains, but some had no room: what was placed is uneven, so those are not dealt again.
+        # Assigned evenly to domains, but some had no room: what was placed is uneven, so those are not assigned again.
         one_by_one |= short
 
 
 def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
-    """Place everything, heavier priorities first; return the groups that were dealt to domains without room."""
+    """Place everything, heavier priorities first; return the groups that were assigned to domains without room."""
     groups = insertion.state.groups
-    components = connected_components(groups) if insertion.strategy.counts else []
-    general = (
-        inserted_groups(components, one_by_one) if insertion.strategy.counts else {group.index for group in groups}
-    )
+    components = connected_components(groups) if insertion.strategy.packs else []
+    everyone = {group.index for group in groups}
+    inserted = inserted_groups(components, one_by_one) if insertion.strategy.packs else everyone
     for priority in sorted({group.priority for group in groups}, reverse=True):
-        level = [group for group in groups if group.priority == priority]
-        _place_generally(insertion, [group for group in level if group.index in general])
-        counted = place_by_counts(insertion, assignable_components(components, priority, general))
-        if counted.short:
-            if not insertion.state.is_out_of_time():
-                return counted.short
-            _withdraw(insertion.state, counted.short)
-        _place_generally(insertion, counted.general)
-        waiting = [*(group for group in groups if _may_gain(group, priority)), *level]
-        _place_leftovers(insertion, waiting)
-        if insertion.strategy.is_thorough:
-            NeighbourhoodSearch(insertion).serve(waiting)
+        short = _decide_priority(insertion, components, inserted, priority)
+        if short:
+            return short
     empty_paid_nodes(insertion)
     replace_dear_spot(insertion.state)
-    spread_spot(insertion, partial(_place_leftovers, insertion, groups))
+    spread_spot(insertion, partial(_insert_leftovers, insertion, groups))
+    return set()
+
+
+def _decide_priority(
+    insertion: Insertion, components: Sequence[Component], inserted: Set[int], priority: int
+) -> set[int]:
+    """Place the groups of one priority, and who gains by that; return those that were assigned without room."""
+    state = insertion.state
+    level = [group for group in state.groups if group.priority == priority]
+    _insert(insertion, [group for group in level if group.index in inserted])
+    packed = pack(insertion, assignable_components(components, priority, inserted))
+    if packed.short:
+        if not state.is_out_of_time():
+            return packed.short
+        _withdraw(state, packed.short)
+    _insert(insertion, packed.inserted)
+    waiting = [*(group for group in state.groups if _may_gain(group, priority)), *level]
+    _insert_leftovers(insertion, waiting)
+    if insertion.strategy.is_thorough:
+        NeighbourhoodSearch(insertion).serve(waiting)
     return set()
 
 
 def _withdraw(state: PartialPlan, short: Set[int]) -> None:
-    """Do without groups that are placed unevenly and cannot be dealt again, and without all whom they concern."""
+    """Do without groups that are placed unevenly and cannot be assigned again, and without all whom they concern."""
     components = together(state.groups)
     dropped = {index for found in short for index in components[found]}
     take_off(state, dropped)
@@ -171,7 +187,7 @@ def _certified(plan: Plan, state: PartialPlan, before: PartialPlan) -> Plan:
     return replace(plan, lower_bound_atto_usd_per_hour=min(bound, plan.cost_atto_usd_per_hour))
 
 
-def _place_generally(insertion: Insertion, groups: Sequence[Group]) -> None:
+def _insert(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Place groups one after the other: gangs first (but in the strategies by size), then as the strategy says."""
     if insertion.state.is_out_of_time(*groups):
         return
@@ -197,19 +213,19 @@ def _may_gain(group: Group, priority: int) -> bool:
     return group.priority > priority and bool(constraints.spread or constraints.affinity)
 
 
-def _place_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
+def _insert_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again, at last in reserved slots that a floor kept for more."""
-    _place_again(insertion, groups)
+    _insert_again(insertion, groups)
     if insertion.state.catalogue.policy.reserved_floor_percent:
         with insertion.floor.lifted():
-            _place_again(insertion, groups)
+            _insert_again(insertion, groups)
 
 
-def _place_again(insertion: Insertion, groups: Sequence[Group]) -> None:
+def _insert_again(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again while that places anything: one replica may make room for another (R-42)."""
     remaining = insertion.state.remaining
     while waiting := [group for group in groups if remaining[group.index]]:
         before = sum(remaining[group.index] for group in waiting)
-        _place_generally(insertion, waiting)
+        _insert(insertion, waiting)
         if sum(remaining[group.index] for group in waiting) == before:
             return

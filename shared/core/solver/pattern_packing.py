@@ -1,4 +1,4 @@
-"""The fast path: items are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
+"""Items are packed by counts, and what the best packing says becomes nodes (docs/scheduler.md)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCos
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """What counting could not do: groups that need the general path, and groups dealt to domains without room."""
+class Packed:
+    """What packing could not do: groups to be inserted one by one, and groups assigned to domains without room."""
 
-    general: list[Group]
+    inserted: list[Group]
     short: set[int]
 
 
-def place_by_counts(insertion: Insertion, components: Sequence[Component]) -> Counted:
+def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     """Place the groups of connected components, all of one priority, as far as counting can.
 
     Replicas that stay over (preferences that cannot be kept, rules about hosts, limits) are the caller's to place.
     """
     state = insertion.state
     domains = DomainCosts(state)
-    general: list[Group] = []
+    inserted: list[Group] = []
     short: set[int] = set()
     for level in range(max((len(kind.levels) for component in components for kind in component.classes), default=0)):
         assigned = assign_domains(state, components, level, domains)
-        general.extend(assigned.general)
+        inserted.extend(assigned.inserted)
         batches = [batch for batch in assigned.batches if batch.count]
         if batches:
             for batch in _pack_batches(insertion, batches):
@@ -47,7 +47,7 @@ def place_by_counts(insertion: Insertion, components: Sequence[Component]) -> Co
         short.update(
             batch.group.index for batch in batches if batch.pin is not None and state.remaining[batch.group.index]
         )
-    return Counted(general, short)
+    return Packed(inserted, short)
 
 
 def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[DomainBatch]:

@@ -19,11 +19,11 @@ from shared.core.solver.solution.residual_capacity import UNLIMITED
 class Strategy:
     """A way to go about a solve; others are tried when the usual one leaves something over.
 
-    ``counts``: pack by counts first. ``is_frugal``: spare limits rather than money; ``is_roomy``: as if others came to
+    ``packs``: pack by counts first. ``is_frugal``: spare limits rather than money; ``is_roomy``: as if others came to
     fill the node. ``is_thorough``: make room by exchanges. ``order``: who goes first among equal priorities.
     """
 
-    counts: bool = True
+    packs: bool = True
     is_frugal: bool = False
     is_roomy: bool = False
     is_thorough: bool = False

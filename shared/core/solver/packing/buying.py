@@ -1,11 +1,12 @@
 """Buying nodes for what neither room nor reserved units held: by value for money, then each as small as may be."""
 
 from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from operator import gt
 
 from shared.core.solver.packing.existing_room import fill_bought
-from shared.core.solver.packing.item_types import BinTypes
+from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
@@ -57,26 +58,24 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
     """Move each bought pattern to the cheapest bin type that holds it."""
-    residual = packing.residual
     prices = [item.price for item in bin_types.unthinned]
-    # The cheap questions first: most that cost less are too small.
-    sizes = [(item.option.allocatable, item.eligible, item) for item in bin_types.unthinned]
     for use in packing.uses:
         bin_type = use.bin_type
         if bin_type is None or bin_type.option.reservation is not None:
             continue
-        size = bin_type.option.allocatable
-        load = [whole - free for whole, free in zip(size, use.room, strict=True)]
-        pattern = sum(1 << index for index in use.pattern)
-        cpu, memory = load[:2]
-        for room, mask, other in sizes[: bisect_left(prices, bin_type.price)]:
-            if room[0] < cpu or room[1] < memory or pattern & ~mask or any(map(gt, load, room)):
-                continue
-            residual.take(bin_type.option, -use.count)
-            if residual.nodes_left(other.option) < use.count:
-                residual.take(bin_type.option, use.count)
-                continue
-            residual.take(other.option, use.count)
-            use.bin_type = other
-            use.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
-            break
+        cheaper = bin_types.unthinned[: bisect_left(prices, bin_type.price)]
+        load = [whole - free for whole, free in zip(bin_type.option.allocatable, use.room, strict=True)]
+        for other in _holding(cheaper, load, sum(1 << index for index in use.pattern)):
+            if packing.replace(use, bin_type, other):
+                use.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
+                break
+
+
+def _holding(bin_types: Iterable[BinType], load: Sequence[int], pattern: int) -> Iterator[BinType]:
+    """Yield the bin types that have room for a load of these items (a mask)."""
+    cpu, memory = load[:2]
+    for bin_type in bin_types:
+        room = bin_type.option.allocatable
+        # The cheap questions first: most are too small.
+        if room[0] >= cpu and room[1] >= memory and not pattern & ~bin_type.eligible and not any(map(gt, load, room)):
+            yield bin_type

@@ -119,7 +119,7 @@ class Disaggregation:
         return known
 
     def write(self, use: PatternUse) -> None:
-        """Put the pattern's replicas on nodes. What host rules refuse stays unplaced for the general path."""
+        """Put the pattern's replicas on nodes. What host rules refuse is left for insertion."""
         items = sorted(use.pattern.items())
         if all(self._stocks[index].is_plain for index, _ in items):
             self._write_runs(use, items)
@@ -154,7 +154,7 @@ class Disaggregation:
         return list(self._leftovers())
 
     def _leftovers(self) -> Iterator[DomainBatch]:
-        """Yield what found no place, with the domain that it was dealt to."""
+        """Yield what found no place, with the domain that it was assigned to."""
         for item_type, stock in zip(self._item_types, self._stocks, strict=True):
             for _, stack in sorted(stock.buckets.items()):
                 for index, count in reversed(stack):

@@ -64,6 +64,21 @@ def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> C
     return key
 
 
+def _host_caps(item_types: Sequence[ItemType]) -> dict[int, int]:
+    """Return how many carriers of each rule about hosts one node takes."""
+    hosts = [item_type.host for item_type in item_types if item_type.host is not None]
+    return {_NO_RULE: UNLIMITED, **{host.number: host.cap for host in hosts}}
+
+
+def _special_shares(requests: Sequence[Vector]) -> list[float]:
+    """Return how much of accelerators each item asks for, as a part of what the largest asks for; 1 for none."""
+    largest = [max(amounts, default=0) for amounts in list(zip(*requests, strict=True))[3:]]
+    return [
+        max([asked / most for asked, most in zip(request[3:], largest, strict=True) if most], default=0.0) or 1.0
+        for request in requests
+    ]
+
+
 class GreedyKnapsack:
     """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
@@ -80,15 +95,8 @@ class GreedyKnapsack:
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        self.host_caps = {_NO_RULE: UNLIMITED}
-        self.host_caps.update(
-            {item_type.host.number: item_type.host.cap for item_type in item_types if item_type.host is not None}
-        )
-        largest = [max([request[k] for request in self.requests], default=0) for k in range(self.dimensions)]
-        self._special_share = [
-            max([request[k] / largest[k] for k in range(3, self.dimensions) if largest[k]], default=0.0) or 1.0
-            for request in self.requests
-        ]
+        self.host_caps = _host_caps(item_types)
+        self._special_share = _special_shares(self.requests)
         self._rankings: dict[_ScoreWeights, list[Ranking | None]] = {}
         self._special: dict[int, list[int]] = {}
         self._densities: dict[int, list[float]] = {}

@@ -105,6 +105,14 @@ class Packing:
         self._take(pattern, count)
         self.uses.append(PatternUse(bin_, None, dict(pattern), count, eligible, room))
 
+    def replace(self, use: PatternUse, bin_type: BinType, other: BinType) -> bool:
+        """Use another bin type for a pattern, if limits leave enough nodes of it; return whether they did."""
+        self.residual.take(bin_type.option, -use.count)
+        is_possible = self.residual.nodes_left(other.option) >= use.count
+        use.bin_type = other if is_possible else bin_type
+        self.residual.take(use.bin_type.option, use.count)
+        return is_possible
+
     def extend(self, use: PatternUse, pattern: Pattern) -> None:
         """Put a further pattern on the nodes of a use, or on some of them if demand does not last for all."""
         count = min(use.count, self.repeats(pattern))

@@ -76,9 +76,9 @@ def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
 
 
 def inserted_groups(components: Iterable[Component], one_by_one: Set[int]) -> set[int]:
-    """Return the groups that must take the general path from the start, with all who are tied to them by terms.
+    """Return the groups that must are inserted one by one from the start, with all who are tied to them by terms.
 
-    Those are gangs, price caps, and ``one_by_one``: what could not be dealt out.
+    Those are gangs, price caps, and ``one_by_one``: what could not be assigned.
     """
     found: set[int] = set()
     for component in components:
@@ -89,14 +89,14 @@ def inserted_groups(components: Iterable[Component], one_by_one: Set[int]) -> se
     return found
 
 
-def assignable_components(components: Iterable[Component], priority: int, general: Set[int]) -> list[Component]:
+def assignable_components(components: Iterable[Component], priority: int, inserted: Set[int]) -> list[Component]:
     """Return what is left of the components without the ``general`` groups and those of other priorities.
 
     Where there are terms, that is all of a component or nothing.
     """
     found = []
     for component in components:
-        groups = [group for group in component.groups if group.priority == priority and group.index not in general]
+        groups = [group for group in component.groups if group.priority == priority and group.index not in inserted]
         if groups:
             found.append(Component(groups, component.terms, component.classes))
     return found

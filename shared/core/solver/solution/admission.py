@@ -20,7 +20,7 @@ class NodeAdmission:
     def room(self, bin_: Bin, group: Group, level: int, *, is_assigned: bool = False) -> int:
         """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
 
-        ``is_dealt``: the replicas were dealt out to domains, so that rules over domains hold once all are placed.
+        ``is_assigned``: the replicas were assigned to domains, so that rules over domains hold once all are placed.
         """
         if not bin_.requirement_sets & group.requirement_sets[level]:
             return 0

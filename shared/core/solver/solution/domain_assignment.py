@@ -18,7 +18,7 @@ from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.partial_plan import PartialPlan
 
-# Domains that an offering decides. Others (families, custom labels) are rare and take the general path.
+# Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 
 
@@ -34,10 +34,10 @@ class DomainBatch:
 
 @dataclass(frozen=True, slots=True)
 class AssignedBatches:
-    """Batches to pack, and the groups that must take the general path."""
+    """Batches to pack, and the groups that are inserted one by one."""
 
     batches: list[DomainBatch]
-    general: list[Group]
+    inserted: list[Group]
 
 
 def assign_domains(
@@ -45,7 +45,7 @@ def assign_domains(
 ) -> AssignedBatches:
     """Split the groups of the components, as they are after giving up ``level`` preferences, into batches."""
     batches: list[DomainBatch] = []
-    general: list[Group] = []
+    inserted: list[Group] = []
     for component in components:
         if not component.terms:
             batches.extend(
@@ -56,14 +56,14 @@ def assign_domains(
             continue
         assigned = _assign_component(state, component, domains) if level == 0 else []
         if assigned is None:
-            general.extend(component.groups)
+            inserted.extend(component.groups)
         else:
             batches.extend(assigned)
-    return AssignedBatches(batches, sorted(general, key=lambda group: group.index))
+    return AssignedBatches(batches, sorted(inserted, key=lambda group: group.index))
 
 
 class DomainCosts:
-    """Where a group can be bought at all, and for how much a replica; plus what was dealt to each domain so far."""
+    """Where a group can be bought at all, and for how much a replica; plus what was assigned to each domain so far."""
 
     def __init__(self, state: PartialPlan) -> None:
         self._state = state
@@ -122,7 +122,7 @@ class _Offers:
 
 
 def _assign_component(state: PartialPlan, component: Component, domains: DomainCosts) -> list[DomainBatch] | None:
-    """Return the batches of a component with terms, or None when it needs the general path."""
+    """Return the batches of a component with terms, or None when it must be inserted one by one."""
     classes = component.classes
     if any(len(class_.levels) > 1 for class_ in classes) or _has_residents(state, component):
         return None
@@ -137,7 +137,7 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
 
 
 def _has_residents(state: PartialPlan, component: Component) -> bool:
-    """Whether a running replica's anti-affinity is about the component: the fast path does not look at those."""
+    """Whether a running replica's anti-affinity is about the component: packing does not look at those."""
     for term in iter_bits(component.terms):
         counts = state.ledger.by_term.get(term)
         if counts is not None and any(counts.owners.values()):
@@ -155,7 +155,7 @@ class _ComponentRules:
 
     @classmethod
     def of(cls, classes: Sequence[EquivalenceClass]) -> "_ComponentRules | None":
-        """Return the rules of a component, or None when it mixes what cannot be dealt out beforehand."""
+        """Return the rules of a component, or None when it mixes what cannot be assigned beforehand."""
         rules = [class_.constraints[0] for class_ in classes]
         apart = [term for each in rules for term in each.spread if term.topology_key != HOSTNAME]
         near = [term for each in rules for term in each.affinity]
