@@ -45,9 +45,10 @@ def test_the_readme_tells_what_each_part_of_the_repository_is() -> None:
 
 
 def test_the_readme_leads_to_every_page() -> None:
+    """Or the page of decisions does; what it does not lead to is no page of the site (``tests/site``)."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    pages = [path for path in (ROOT / "docs").glob("*.md") if f"(docs/{path.name})" not in text]
-    assert pages == []
+    pages = [name_of(path) for path in PAGES if path not in ADRS and path != ROOT / "README.md"]
+    assert [page for page in pages if f"({page})" not in text] == []
 
 
 def test_the_architecture_page_tells_every_fact_that_leaves() -> None:
