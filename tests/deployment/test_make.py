@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from embedded.reservoir import LEAVE_ASSETS
 from infra.app import ROOT
 from infra.assets.bundle import THIS_MACHINE, layer_asset
 from infra.naming import EMBEDDED_CONTEXT
-from shared.names import DEPLOYMENT_NAME_OUTPUT, Table, output_name
+from shared.names import DEPLOYMENT_NAME_OUTPUT, OWNER_TAG, Table, output_name
 
 pytestmark = pytest.mark.embedded
 
@@ -110,10 +111,28 @@ def test_diff_says_what_a_setting_would_change_and_changes_nothing(machine: Mach
     assert machine.stack() == before
 
 
-def test_destroy_asks_for_the_name_and_then_deletes_the_stack(machine: Machine) -> None:
+def test_destroy_is_refused_while_protected_and_while_something_runs(machine: Machine) -> None:
     machine.settings()
-    assert "set terminationProtection: false" in " ".join(machine.make("destroy").stdout.split())
+    protected = machine.make("destroy", typed="production\n")
+    assert protected.returncode != 0
+    assert "set terminationProtection: false" in " ".join(protected.stdout.split())
     machine.settings(terminationProtection=False)
+    ec2 = machine.aws.client("ec2")
+    owner = {"ResourceType": "instance", "Tags": [{"Key": OWNER_TAG, "Value": "Reservoir"}]}
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    launched = ec2.run_instances(
+        ImageId=image, InstanceType="m5.large", MinCount=1, MaxCount=1, TagSpecifications=[owner]
+    )
+    instance_id = launched["Instances"][0]["InstanceId"]
+    running = machine.make("destroy", typed="production\n")
+    assert running.returncode != 0
+    assert f"nobody would end them: {instance_id}" in " ".join(running.stdout.split())
+    assert machine.stack()["StackStatus"].endswith("_COMPLETE")
+    ec2.terminate_instances(InstanceIds=[instance_id])
+    machine.aws.clock.advance(timedelta(minutes=2))
+
+
+def test_destroy_asks_for_the_name_and_then_deletes_the_stack(machine: Machine) -> None:
     mistyped = machine.make("destroy", typed="staging\n")
     assert mistyped.returncode != 0
     assert "nothing was deleted" in mistyped.stdout
