@@ -100,7 +100,13 @@ class LambdaRuntime:
     def invoke(
         self, config: Mapping[str, Any], code: bytes, event: Any, invocation: str, trace_id: str
     ) -> dict[str, Any]:
-        """Run one invocation; the answer has MiniStack's executor shape (``body``, ``log``, ``error``)."""
+        """Run one invocation; the answer has MiniStack's executor shape (``body``, ``log``, ``error``).
+
+        Raises
+        ------
+        LookupError
+            The function names a layer that does not exist.
+        """
         with nullcontext() if called_by_function.get() else self._places:
             return self._invoke(config, code, event, invocation, trace_id)
 
