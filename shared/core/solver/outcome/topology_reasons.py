@@ -1,6 +1,6 @@
 """Which topology rule keeps replicas from every place, what holds it back, and what would help."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
@@ -22,6 +22,11 @@ def _messages(state: PartialPlan, group: Group, constraints: Constraints) -> Ite
         if spread.topology_key != HOSTNAME:
             yield from _of_spread(state, group, spread)
     reachable = list(_reachable(state, group))
+    yield from _of_affinity(state, constraints, reachable)
+    yield from _of_anti_affinity(state, constraints, reachable)
+
+
+def _of_affinity(state: PartialPlan, constraints: Constraints, reachable: Sequence[Mapping[str, str]]) -> Iterator[str]:
     for near in constraints.affinity:
         if near.topology_key == HOSTNAME or near.matches_self:
             continue
@@ -31,6 +36,11 @@ def _messages(state: PartialPlan, group: Group, constraints: Constraints) -> Ite
                 f"affinity: nothing that it must be near runs in a {near.topology_key} where it may run"
                 f"{_shown(domain for domain, count in matched.items() if count)}"
             )
+
+
+def _of_anti_affinity(
+    state: PartialPlan, constraints: Constraints, reachable: Sequence[Mapping[str, str]]
+) -> Iterator[str]:
     for near in constraints.anti:
         if near.topology_key == HOSTNAME:
             continue

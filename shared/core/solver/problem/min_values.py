@@ -69,20 +69,27 @@ class MinValues:
 
     def _others(self, option: LaunchOption, kept: Domains) -> Iterator[LaunchOption]:
         """Yield what a node of the option counts beside itself, in price order."""
+        ordered = self._in_price_order(option, kept)
+        if option.reservation is not None:
+            yield from (other for other in ordered if other is not option)
+            return
+        start = bisect_left(ordered, (option.price, -1), key=_by_price)
+        # Limits were charged for the option, so no alternative may be larger.
+        limits = [name for name in option.entry.pool.limits or () if name != NODES]
+        mine = option.instance_type.capacity
+        for other in islice(ordered, start, None):
+            if other is not option and all(other.instance_type.capacity[name] <= mine[name] for name in limits):
+                yield other
+
+    def _in_price_order(self, option: LaunchOption, kept: Domains) -> Sequence[LaunchOption]:
+        """Return the options of the same pool: all of them for a reserved one, else those of its market and domains."""
         is_reserved = option.reservation is not None
         kind = (option.entry.index, *((None,) if is_reserved else (option.key.capacity_type, kept)))
         if kind not in self._by_price:
             same = (other for other in self._catalogue.options if other.entry is option.entry)
             alike = (other for other in same if is_reserved or self._is_alike(other, option, kept))
             self._by_price[kind] = sorted(alike, key=_by_price)
-        ordered = self._by_price[kind]
-        start = 0 if is_reserved else bisect_left(ordered, (option.price, -1), key=_by_price)
-        # Limits were charged for the option, so no alternative may be larger.
-        limits = [] if is_reserved else [name for name in option.entry.pool.limits or () if name != NODES]
-        mine = option.instance_type.capacity
-        for other in islice(ordered, start, None):
-            if other is not option and all(other.instance_type.capacity[name] <= mine[name] for name in limits):
-                yield other
+        return self._by_price[kind]
 
     def _is_alike(self, other: LaunchOption, option: LaunchOption, kept: Domains) -> bool:
         if other.reservation is not None or other.key.capacity_type is not option.key.capacity_type:

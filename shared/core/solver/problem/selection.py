@@ -130,16 +130,22 @@ def levels(
     return tuple(_levels(workload, capacity_types, _preferences(workload, preference_policy, soft_taints)))
 
 
-def _levels(workload: Workload, capacity_types: frozenset[CapacityType], preferences: _Preferences) -> Iterator[Level]:
-    selector = workload.node_selector
-    required = tuple(selector.merged(term) for term in workload.required_node_terms) or (selector,)
-    hard_spread = tuple(
-        constraint
-        for constraint in workload.topology_spread
-        if constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+def _required_topology(
+    workload: Workload,
+) -> tuple[tuple[TopologySpreadConstraint, ...], tuple[AffinityTerm, ...], tuple[AffinityTerm, ...]]:
+    """Return the workload's spread, affinity and anti-affinity that are no mere preferences."""
+    hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
+    return (
+        tuple(constraint for constraint in workload.topology_spread if constraint.when_unsatisfiable is hard),
+        tuple(term for term in workload.affinity if term.weight is None),
+        tuple(term for term in workload.anti_affinity if term.weight is None),
     )
-    hard_affinity = tuple(term for term in workload.affinity if term.weight is None)
-    hard_anti = tuple(term for term in workload.anti_affinity if term.weight is None)
+
+
+def _levels(workload: Workload, capacity_types: frozenset[CapacityType], preferences: _Preferences) -> Iterator[Level]:
+    required = tuple(workload.node_selector.merged(term) for term in workload.required_node_terms)
+    required = required or (workload.node_selector,)
+    hard_spread, hard_affinity, hard_anti = _required_topology(workload)
     relaxed: tuple[str, ...] = ()
     while True:
         wanted = preferences.nodes[0].requirements if preferences.nodes else None
