@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from shared.core.launching.launch_outcome import LaunchErrorKind
+from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from shared.ports.state import COMMIT_ITEMS_MAX
 from shared.usecases.disruption.commit_command import decision_id
@@ -79,6 +82,28 @@ def test_a_replacement_that_fails_drains_nothing() -> None:
     assert world.state.claim_rows[old.id].disruption is None
     assert sum(report.abandoned for report in world.reports) == 1
     assert (world.at_work(), len(world.ec2.all())) == (2, 2)
+
+
+def test_nothing_moves_into_a_block_that_has_begun_to_drain() -> None:
+    """Its replacement came up just then, and no sweep has drained it yet: it is none any more."""
+    world = DisruptWorld("reserved", "on-demand")
+    world.submit("train", gpus=8)
+    world.minutes(2)
+    (old,) = world.live()
+    drain_at = world.clock.now() + timedelta(minutes=2)
+    kind = ReservationKind.CAPACITY_BLOCK
+    world.add_reservation("cr-block", kind=kind, total_count=1, end_at=drain_at + timedelta(minutes=40))
+    world.minute()
+    (new,) = [c for c in world.live() if c.replaces == (old.id,)]
+    world.clock.set(drain_at)
+    world.ec2.start_all()
+    world.react().run([Notice(NoticeKind.RUNNING, drain_at, (new.instance_id or "",))])
+    assert world.state.claim_rows[new.id].state is ClaimState.RUNNING
+    world.disruption_pass()
+    assert world.state.claim_rows[old.id].placements == old.placements
+    world.minutes(3)
+    assert old.id not in world.of("Node Draining")
+    assert world.types() == ["p5.48xlarge on-demand"]
 
 
 def test_the_room_of_a_replacement_is_for_the_replicas_that_it_was_made_for() -> None:

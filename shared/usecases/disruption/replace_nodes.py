@@ -78,7 +78,7 @@ class ReplaceNodes:
             if node.drain is not None:  # its pass died between the hand-over and what nobody expects
                 HandOver(self.claims, (), now).return_rest(node)
         staying = [node for node in nodes if node.state is ClaimState.RUNNING]
-        replacements = _replacements(nodes[0], gathered)
+        replacements = _replacements(nodes[0], gathered, now)
         missing = mark.replacement_count - len(replacements)
         if staying and missing > 0 and now - mark.started_at < _LISTED_WITHIN:
             _note(carried, staying, "its replacements are being committed")
@@ -153,12 +153,16 @@ class ReplaceNodes:
             return None  # it is fought over: the next pass looks again
 
 
-def _replacements(node: NodeClaim, gathered: Gathered) -> list[NodeClaim]:
-    """Return the replacements of a command that still may come to something, by id."""
+def _replacements(node: NodeClaim, gathered: Gathered, now: datetime) -> list[NodeClaim]:
+    """Return the replacements of a command that still may come to something, by id.
+
+    One in a Capacity Block that has begun to drain is none, whether or not a sweep has drained it yet.
+    """
     return [
         claim
         for _, claim in sorted(gathered.claims.items())
         if node.id in claim.replaces and claim.state in _COMING and claim.drain is None
+        if claim.drain_at is None or now < claim.drain_at
     ]
 
 
