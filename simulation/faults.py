@@ -30,7 +30,7 @@ class Faults:
     timer_lost: float = 0.25
     # DynamoDB and EC2
     index_lags: float = 0.2
-    count_lags: float = 0.3
+    count_lags: float = 0.5
     view_lags: float = 0.2
     # each minute
     schedule_stops: float = 0.02

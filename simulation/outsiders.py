@@ -1,6 +1,6 @@
 """Whoever else acts on the account's EC2: owners of reservations, other launchers, the spot market, administrators."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -31,6 +31,7 @@ class Outsiders:
     faults: Callable[[], Faults]
     ec2: SimulatedEc2
     change_policy: Callable[[], None]
+    types: Sequence[str] = tuple(each.instance_type.name for each in TYPES)  # of which reservations are made
     reservation_count: int = 0
     outsider_count: int = 0
 
@@ -65,7 +66,7 @@ class Outsiders:
         count = self.chance.between("owner", 1, 3)
         kind = _KINDS[self.chance.between("owner", 0, len(_KINDS) - 1)]
         is_block = kind is ReservationKind.CAPACITY_BLOCK
-        name = TYPES[self.chance.between("owner", 0, len(TYPES) - 1)].instance_type.name
+        name = self.types[self.chance.between("owner", 0, len(self.types) - 1)]
         reservation = CapacityReservation(
             id=f"cr-{self.reservation_count:017x}",
             owner_id="111122223333",
@@ -156,7 +157,7 @@ class Outsiders:
         zone_id = ZONES[self.chance.between("market", 0, 1)][1]
         market = (CapacityType.ON_DEMAND, CapacityType.SPOT)[self.chance.between("market", 0, 1)]
         place = (found, zone_id, market)
-        self.ec2.pool_sizes[place] = 0
+        self.ec2.pool_sizes[place] = self.ec2.bought(place) + self.chance.between("market", 0, 1)
         self.kernel.after(self.chance.between("market", MINUTE, 15 * MINUTE), lambda: self._refill(place))
 
     def _fill_subnet(self) -> None:
@@ -168,7 +169,7 @@ class Outsiders:
 
     def _throttle(self) -> None:
         """Let EC2 refuse all launches for a while: the account makes too many calls."""
-        self.ec2.throttled_until = self.kernel.now_us + self.chance.between("market", MINUTE, 25 * MINUTE)
+        self.ec2.throttled_until = self.kernel.now_us + self.chance.between("market", MINUTE, 40 * MINUTE)
 
     def _refill(self, place: tuple[str, str, CapacityType]) -> None:
         self.ec2.pool_sizes.pop(place, None)

@@ -30,7 +30,7 @@ SETTINGS: Final = Settings(
     deployment=DEPLOYMENT,
     region="us-east-1",
     vm_memory_overhead=Fraction(0),
-    solve_budget=timedelta(seconds=10),  # no time passes while it solves: the same plan on any machine
+    solve_budget=timedelta(seconds=10),  # in looks at the clock: the same plan on any machine
 )
 
 

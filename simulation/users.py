@@ -1,7 +1,7 @@
 """Workload systems: they submit, change and withdraw demand, and answer drains, more or less well."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -29,6 +29,8 @@ KINDS: Final[tuple[Mapping[str, Any], ...]] = (
     {"resources": _SMALL, "fallback": [{"capacityType": "reserved", "for": "3m"}, {"capacityType": "on-demand"}]},
     {"resources": _LARGE, "nodeSelector": _RESERVED_ONLY},
 )
+
+CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE)  # for the same reserved units
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Users:
     send: Callable[[str], None]
     wanted: dict[str, Wanted] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
+    kinds: Sequence[Mapping[str, Any]] = KINDS
     busy: bool = False  # something every few seconds, and often several messages at once
     resting: bool = False  # nothing new is wanted from now on
 
@@ -97,7 +100,7 @@ class Users:
 
     def _submit(self) -> None:
         name = f"job-{len(self.wanted) + 1}"
-        spec = KINDS[self.chance.between("users", 0, len(KINDS) - 1)]
+        spec = self.kinds[self.chance.between("users", 0, len(self.kinds) - 1)]
         most = 2 if spec["resources"] is _GPU else 6
         self._say(Wanted(name, spec, self.chance.between("users", 1, most)))
 

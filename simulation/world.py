@@ -23,7 +23,7 @@ from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 from simulation.lambdas import Environment, Lambdas, Run
 from simulation.outsiders import Outsiders
 from simulation.process import REJECTED, process_of
-from simulation.users import Users
+from simulation.users import CONTENDED, Users
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
@@ -70,6 +70,8 @@ class World:
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
         self.users.busy = chance.between("setup", 0, 1) == 1
         self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2, self.change_policy)
+        if chance.between("setup", 0, 2) == 0:  # everybody wants the same units
+            self.users.kinds, self.outsiders.types, self.users.busy = CONTENDED, ("m5.4xlarge",), True
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
         self.lambdas = Lambdas(

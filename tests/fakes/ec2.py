@@ -159,11 +159,15 @@ class FakeEc2:
         size = self.pool_sizes.get(key)
         if size is None:
             return wanted
-        spot = key[2] is CapacityType.SPOT
-        return size - sum(
+        return size - self.bought(key)
+
+    def bought(self, pool: tuple[str, str, CapacityType]) -> int:
+        """Return how many instances of a type run in a zone on a market, outside reservations."""
+        spot = pool[2] is CapacityType.SPOT
+        return sum(
             1
             for i in self.live()
-            if (i.instance_type, i.zone_id) == key[:2]
+            if (i.instance_type, i.zone_id) == pool[:2]
             and (i.lifecycle == "spot") == spot
             and i.capacity_reservation_id is None
         )

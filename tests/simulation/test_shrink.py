@@ -32,8 +32,8 @@ def test_a_failure_is_made_short_and_fails_the_same() -> None:
     seed = failing()
     failed = play(seed, STEPS, invariants=INVARIANTS)
     short, left_out = shrunk(failed, STEPS, invariants=INVARIANTS)
-    assert len(short.came_true) == 1
-    assert short.came_true[0][0] in ("killed_before", "killed_after", "launch_dies")
+    assert len(short.came_true) < 5 < len(failed.came_true)
+    assert any(kind in ("killed_before", "killed_after", "launch_dies") for kind, _ in short.came_true)
     assert play(seed, STEPS, left_out, INVARIANTS) == short
 
 
