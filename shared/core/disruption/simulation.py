@@ -8,6 +8,7 @@ from typing import Final
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.effort import Effort, cost_of_replicas
 from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.model.workload import Demand
@@ -128,7 +129,22 @@ class PassState:
             else reservation
             for reservation in self.snapshot.reservations
         )
-        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
+        pools = tuple(self._charged(pool, plan) for pool in self.snapshot.node_pools)
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations, node_pools=pools))
+
+    def _charged(self, pool: NodePool, plan: Plan) -> NodePool:
+        """Take what the plan launches off the pool's limits: it is among no nodes yet."""
+        if pool.limits is None:
+            return pool
+        left = dict(pool.limits)
+        for planned in plan.launches:
+            if planned.node_pool_name == pool.name:
+                capacity = next(
+                    it.capacity for it in self.snapshot.instance_types if it.name == planned.offering.instance_type
+                )
+                for name in left:
+                    left[name] -= planned.count * (1 if name == NODES else capacity[name])
+        return replace(pool, limits=Resources.of(left))
 
     def _joined(self, node: Node, arriving: Sequence[PlacedReplicas]) -> Node:
         used = dict(node.used)

@@ -12,6 +12,7 @@ from shared.core.model.workload import Demand
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.disruption.world import (
     LARGE,
     NOW,
@@ -81,6 +82,22 @@ def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:
     assert 1 <= reasons.count(DisruptionReason.DRIFTED) < 8
     assert DisruptionReason.UNDERUTILIZED in reasons
     assert any("later pass" in refusal.reason for refusal in it.decide().refusals)
+
+
+# -- limits
+
+
+@pytest.mark.parametrize(("limit", "moved"), [(12, 1), (16, 2)])
+def test_what_one_command_launches_counts_for_the_limits_of_the_next(limit: int, moved: int) -> None:
+    limits = Resources.of({"cpu": limit * 1000, "nodes": 2})
+    pool = node_pool("default", RESERVED, static_hash="new", limits=limits)
+    it = fleet(pools=(pool,), reservations=(reservation("cr-large", "large", 2, 2),))
+    for number in range(2):
+        it.add_node(f"small{number}", "small", ON_DEMAND, {"default/pair": 1}, node_pool_hash="old")
+
+    launched = [planned for command in it.decide().commands for planned in command.replacements]
+
+    assert sum(planned.count for planned in launched) == moved
 
 
 # -- promised room
