@@ -103,6 +103,28 @@ def test_a_failed_probe_rests_twice_as_long(world: World) -> None:
         world.clock.set(until)
 
 
+def test_a_claim_that_was_given_back_meanwhile_is_not_launched(world: World) -> None:
+    """The planner gave it back, and its unit, after the launch had read it; the unit may be promised again by now."""
+    batch = world.plan(2, reserved())
+    claim = world.claims()[0]
+    given_back = replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")
+
+    def give_back() -> None:
+        world.state.node_claims.return_replicas(
+            given_back,
+            expected_revision=claim.revision,
+            placements={"research/train": 1},
+            returned_at=world.clock.now(),
+        )
+
+    world.effects = Effects(before={2: give_back})
+    report = world.launch().run(batch)
+    assert world.effects.log[1] == "begin"
+    assert [request.count for request in world.ec2.launch_calls] == [1]
+    assert (report.launched_count, report.result) == (1, LaunchResult.DONE)
+    assert len(world.ec2.all()) == 1
+
+
 def rested(world: World, *offerings: OfferingKey) -> None:
     """The offerings were short, and their rest has just ended."""
     world.shortages.put({offering: Shortage(world.clock.now()) for offering in offerings})
@@ -381,7 +403,7 @@ def test_a_claim_that_cannot_be_launched_in_time_gives_up(world: World) -> None:
     assert world.free_units() == 4
 
 
-def test_instances_that_nobody_asked_for_any_more_are_ended(world: World) -> None:
+def test_instances_that_nobody_asks_for_any_more_are_not_launched(world: World) -> None:
     batch = world.plan(3, on_demand("m5.large"))
     record = world.state.workload_rows["research/train"]
     withdrawn = replace(record, workload=replace(record.workload or workload(), replicas=2))
@@ -396,8 +418,7 @@ def test_instances_that_nobody_asked_for_any_more_are_ended(world: World) -> Non
     world.effects = Effects(before={3: shrink})
     report = world.launch().run(batch)
     assert report.launched_count == 2
-    assert len(world.ec2.all()) == 3
-    assert len(world.ec2.live()) == 2
+    assert len(world.ec2.all()) == 2
     assert world.placed() == 2
 
 

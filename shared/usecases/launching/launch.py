@@ -3,7 +3,7 @@
 As docs/architecture.md#launching-exactly-once tells it::
 
     intent            record the attempt (request, token, claims); move its claims to launching
-    call              CreateFleet with the attempt's token
+    call              CreateFleet with the attempt's token, unless a claim of it was given back meanwhile
     outcome           record what came of it; the first record wins
     apply             shortages, settle, return, announce, tag        (all of it may be repeated)
     completed         close the attempt; claims that still wait get the next one
@@ -295,8 +295,8 @@ class Launch:
         """Bring the attempt to its end; return whether it makes sense to go on at once."""
         report.attempt_count += 1
         if attempt.outcome is None:
-            self._mark_launching(attempt)
-            attempt = self.attempts.resolve(attempt, self._outcome(attempt))
+            all_wait = self._mark_launching(attempt)
+            attempt = self.attempts.resolve(attempt, self._outcome(attempt, all_wait=all_wait))
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
         report.quota_count += bool(kinds & _QUOTAS)
@@ -309,7 +309,12 @@ class Launch:
         self.attempts.complete(attempt)
         return not (reaction.retry and reaction.pause)
 
-    def _mark_launching(self, attempt: LaunchAttempt) -> None:
+    def _mark_launching(self, attempt: LaunchAttempt) -> bool:
+        """Note that EC2 is about to be asked; return whether every claim of the attempt is launching now.
+
+        From here on nobody gives them back before the outcome is recorded. One that was given back before, after this
+        run had read it, may have left its unit to others.
+        """
         found = self.claims.get_many(attempt.claim_ids)
 
         def launching(claim: NodeClaim) -> NodeClaim | None:
@@ -319,10 +324,16 @@ class Launch:
                 return None
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
-        save_claims(self.claims, [found[claim_id] for claim_id in sorted(found)], launching)
+        marked = save_claims(self.claims, [found[claim_id] for claim_id in sorted(found)], launching)
+        current = {**found, **marked}
+        return all(key in current and current[key].state is ClaimState.LAUNCHING for key in attempt.claim_ids)
 
-    def _outcome(self, attempt: LaunchAttempt) -> LaunchOutcome:
+    def _outcome(self, attempt: LaunchAttempt, *, all_wait: bool) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
+        if age <= REPLAY_WINDOW and not all_wait:
+            # EC2 was never asked for this: its claims were not all launching at any time. The next attempt asks for
+            # those that still wait.
+            return LaunchOutcome(launched_at=self.clock.now(), adopted=True)
         if age <= REPLAY_WINDOW:
             return self.fleet.launch(attempt.request, attempt.client_token)
         if age < ADOPTION_AGE:
