@@ -81,7 +81,7 @@ class Router:
         _authorise_batches_as_single_messages()
         _name_resources_as_aws_does()
         _serve_side_by_side(Lanes())
-        _let_plain_calls_through()
+        _let_signed_calls_through()
 
     async def dispatch(
         self,
@@ -201,16 +201,16 @@ def _is_short(_method: str, _path: str, headers: Mapping[str, str], *_: Any) -> 
     return headers.get("x-amz-target", "") in SHORT_CALLS
 
 
-def _let_plain_calls_through() -> None:
-    """Spare signed calls to ``/`` of this endpoint the questions whether they are for a site, an API or a bucket.
+def _let_signed_calls_through() -> None:
+    """Spare other signed calls to ``/`` of this endpoint the questions whether they are for a site, an API or a bucket.
 
     What those serve has a path or a host name of its own.
     """
     for door in ("_handle_pre_body_request", "_handle_post_body_shortcuts", "_handle_special_data_plane_request"):
-        setattr(app, door, _unless_plain(getattr(app, door)))
+        setattr(app, door, _unless_signed(getattr(app, door)))
 
 
-def _unless_plain(door: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+def _unless_signed(door: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
     async def through(method: str, path: str, headers: Mapping[str, str], *rest: Any, **details: Any) -> Any:
         host = headers.get("host", "").partition(":")[0]
         if path == "/" and method == "POST" and "authorization" in headers and host in OWN_HOSTS:
