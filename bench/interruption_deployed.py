@@ -23,6 +23,7 @@ from bench.harness import tell
 from bench.interruption import SEED, SIZES, Warned, mix, running_claim
 from embedded.client import EmbeddedAws
 from embedded.reservoir import DeployedReservoir
+from embedded.settings import ACCOUNT_ID, REGION
 from infra.naming import function_name
 from shared import names
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
@@ -194,8 +195,9 @@ class _Stage:
             self.sqs.purge_queue(QueueUrl=self.queue_url)
             time.sleep(2)
         random.Random(SEED).shuffle(bodies)
-        for body in bodies:
-            self.aws.ec2("emit", event=json.loads(body))
+        envelope = {"account": ACCOUNT_ID, "region": REGION, "resources": []}
+        for number, body in enumerate(bodies):
+            self.aws.ec2("emit", event={"id": f"bench-{number}", **envelope, **json.loads(body)})
         assert self._left() == len(bodies)
         tell(f"{len(bodies)} messages sent")
 
