@@ -207,6 +207,7 @@ class World:
         return Outside(
             settings=settings(deployment=DEPLOYMENT, ending_bounds=self.bounds, **chosen),
             clock=self.clock,
+            pause=lambda seconds: self.clock.advance(seconds=seconds),
             workloads=self.state.workloads,
             reservations=watch(self.state.reservations, {"mark_exhausted"}),
             node_claims=watch(self.state.node_claims, {"commit", "save", "save_many", "settle", "return_replicas"}),
