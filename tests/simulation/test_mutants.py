@@ -1,0 +1,23 @@
+"""The mutants are of this code, and the table is of these mutants."""
+
+import pytest
+
+from simulation.mutants import MUTANTS, ROOT, TABLE, Mutant
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_is_the_product_with_a_line_changed(mutant: Mutant) -> None:
+    changed = mutant.source()
+    assert changed != (ROOT / mutant.path).read_text(encoding="utf-8")
+    compile(changed, mutant.path, "exec")
+
+
+def test_a_line_that_is_not_there_is_refused() -> None:
+    gone = Mutant("gone", "simulation/mutants.py", "no such line" + " anywhere", "")
+    with pytest.raises(ValueError, match="has 0 times"):
+        gone.source()
+
+
+def test_the_table_has_every_mutant() -> None:
+    rows = [line.split("|")[1].strip() for line in TABLE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    assert rows[1:] == [mutant.name for mutant in MUTANTS]
