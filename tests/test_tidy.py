@@ -132,6 +132,13 @@ def test_readme_commands_exist() -> None:
     assert {(page, command) for page, command in told if command not in targets} == set()
 
 
+def test_the_changelog_says_nothing_twice() -> None:
+    """Merging by union keeps both versions of lines that two branches changed."""
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    entries = [line for line in lines if line.startswith("- ")]
+    assert sorted(entries) == sorted(set(entries))
+
+
 def test_modules_that_documents_start_exist() -> None:
     """Ours, or those of an installed package (``python -m pytest``)."""
     told = {
