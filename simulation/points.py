@@ -1,6 +1,6 @@
 """At which calls to the outside functions died, before and after the effect, and at which never."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from simulation.play import Killed, Point, Verdict
 
@@ -15,7 +15,7 @@ def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
     return found
 
 
-def table(verdicts: Iterable[Verdict]) -> str:
+def table(verdicts: Sequence[Verdict]) -> str:
     """Return the table of all points in Markdown, those first at which no function died."""
     found = summed(verdicts)
     both = sum(before > 0 and after > 0 for _, before, after in found.values())
@@ -23,8 +23,8 @@ def table(verdicts: Iterable[Verdict]) -> str:
     lines = [
         "# Fault points",
         "",
-        f"Calls to the outside, by function: {len(found)}. At {both} of them a function died both right before the",
-        "call and right after its effect. Those at which it did not come first.",
+        f"Calls to the outside, by function, that {len(verdicts)} seeds met: {len(found)}. At {both} of them a",
+        "function died both right before the call and right after its effect. Those at which it did not come first.",
         "",
         "| function | call | made | died before | died after |",
         "|---|---|---|---|---|",

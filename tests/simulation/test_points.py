@@ -16,4 +16,4 @@ def test_points_are_added_up() -> None:
 def test_points_at_which_nothing_died_come_first() -> None:
     rows = [line for line in table(VERDICTS).splitlines() if line.startswith(("| launch", "| expire"))]
     assert rows == ["| expire | `ec2.get_many` | 5 | 0 | 0 |", "| launch | `ec2.launch` | 5 | 1 | 2 |"]
-    assert "by function: 2. At 1 of them" in table(VERDICTS)
+    assert "that 2 seeds met: 2. At 1 of them" in table(VERDICTS)
