@@ -7,17 +7,19 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import IO
 
 import pytest
 
+from embedded.client import Clock, Control
 from embedded.keep.folder import read_index
 from embedded.reservoir import ROOT
 from tests.embedded.conftest import until
 
 pytestmark = pytest.mark.embedded
-LIMIT_S = 240
+LIMIT_S = 600
 
 
 @dataclass
@@ -49,6 +51,9 @@ class Terminal:
         self.run("-c", command.replace(".read()", f".read().replace('first', '{name}')"))
 
     def explained(self, name: str) -> str:
+        """Let a minute pass, as the guide says, in which a workload finds its place; return what is said of it."""
+        (control,) = re.findall(r"(http://\S+)/clock", self.guide)
+        Clock(Control(control)).advance(timedelta(minutes=1))
         return until(lambda: self._placed(name), limit_s=LIMIT_S)  # type: ignore[no-any-return]  # a condition's value
 
     def _placed(self, name: str) -> str | None:
