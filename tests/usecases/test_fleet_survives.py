@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from shared.core.safety.endings import EndingKind
 from tests.fakes.safety import ROLES
+from tests.strategies import dear
 from tests.test_tidy import ROOT
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.mishaps import (
@@ -46,6 +47,7 @@ def test_a_fleet_at_work_is_left_alone() -> None:
     assert befallen(then(), WHOLE, Answers.WHOLE, bounds=NO_BOUNDS) == NOBODY
 
 
+@dear
 @given(one_is_noticed, answers, seeds, ages)
 def test_when_a_table_was_emptied_or_restored_nothing_ends_whatever_the_bounds(
     chosen: Mapping[str, Mishap], answering: Answers, seed: int, age: str
@@ -53,6 +55,7 @@ def test_when_a_table_was_emptied_or_restored_nothing_ends_whatever_the_bounds(
     assert befallen(then(age), chosen, answering, bounds=NO_BOUNDS, seed=seed) == NOBODY
 
 
+@dear
 @given(mishaps, answers, seeds, ages)
 def test_whatever_befell_the_tables_no_more_ends_than_the_bounds_allow(
     chosen: Mapping[str, Mishap], answering: Answers, seed: int, age: str

@@ -11,6 +11,7 @@ What a greedy plan may differ in from the best one is exactly this:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
@@ -107,6 +108,13 @@ def could_have_been(snapshot: Snapshot, vector: Counts) -> list[Counts]:
     ]
 
 
+@cache
+def planned(family: str, seed: int) -> tuple[Snapshot, Plan, Mapping[Counts, int]]:
+    """Return a world, its plan, and all that could have been placed: what both tests below ask of each world."""
+    snapshot = instance(seed, (FAMILIES | TIGHT)[family])
+    return snapshot, solve(snapshot, now=NOW, policy=POLICY), BruteForce(snapshot, POLICY).outcomes
+
+
 def is_bound(facts: Facts, workload: Workload) -> bool:
     return bound(Topology(facts), workload)
 
@@ -123,10 +131,9 @@ def dominating(outcomes: Mapping[Counts, int], vector: Counts, among: Sequence[i
 
 @pytest.mark.parametrize(("family", "seed"), WORLDS)
 def test_nothing_is_refused_that_could_be_placed(family: str, seed: int) -> None:
-    snapshot = instance(seed, (FAMILIES | TIGHT)[family])
-    plan = solve(snapshot, now=NOW, policy=POLICY)
+    snapshot, plan, outcomes = planned(family, seed)
     vector = placed_vector(snapshot, plan)
-    assert vector in BruteForce(snapshot, POLICY).outcomes
+    assert vector in outcomes
     free = [not is_bound(Facts(snapshot, plan, NOW, POLICY), item.workload) for item in snapshot.demands]
     assert not [
         better
@@ -136,13 +143,8 @@ def test_nothing_is_refused_that_could_be_placed(family: str, seed: int) -> None
 
 
 def test_order_leaves_few_without_a_domain() -> None:
-    snapshots = [instance(seed, FAMILIES["topology"]) for seed in SEEDS]
-    plans = [solve(snapshot, now=NOW, policy=POLICY) for snapshot in snapshots]
-    worse = [
-        seed
-        for seed, snapshot, plan in zip(SEEDS, snapshots, plans, strict=True)
-        if could_have_been(snapshot, placed_vector(snapshot, plan))
-    ]
+    plans = [planned("topology", seed)[:2] for seed in SEEDS]
+    worse = [snapshot for snapshot, plan in plans if could_have_been(snapshot, placed_vector(snapshot, plan))]
     assert len(worse) * 100 <= len(SEEDS) * ORDER_EFFECTS_PERCENT
 
 
@@ -156,10 +158,9 @@ def test_an_order_is_found_in_which_all_have_a_domain(seed: int) -> None:
 
 @pytest.mark.parametrize(("family", "seed"), WORLDS)
 def test_the_checker_agrees_and_costs_are_between_bounds(family: str, seed: int) -> None:
-    snapshot = instance(seed, (FAMILIES | TIGHT)[family])
-    plan = solve(snapshot, now=NOW, policy=POLICY)
+    snapshot, plan, outcomes = planned(family, seed)
     assert check(snapshot, plan, now=NOW, policy=POLICY) == ()
-    least = BruteForce(snapshot, POLICY).outcomes[placed_vector(snapshot, plan)]
+    least = outcomes[placed_vector(snapshot, plan)]
     assert plan.cost_atto_usd_per_hour >= least
     if plan.lower_bound_atto_usd_per_hour is not None:
         assert plan.lower_bound_atto_usd_per_hour <= least

@@ -4,6 +4,7 @@ import hashlib
 import subprocess
 import sys
 from dataclasses import replace
+from functools import cache
 from random import Random
 from typing import TypeVar
 
@@ -139,6 +140,7 @@ def test_a_replay_from_json_is_the_same_plan_byte_for_byte(snapshot: Snapshot) -
     )
 
 
+@cache
 def digest() -> str:
     """Hash the plans of many small worlds; run in processes with different hash seeds."""
     features = Features(True, True, True, True, True, True, True)
