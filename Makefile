@@ -38,7 +38,8 @@ RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
 RINGS := unit exhaustive component simulation template emulator deployed bench site style
 # A file is one worker's, because what is expensive is made once a module.
-PYTEST := python -m pytest -n auto --dist loadfile --durations=20
+# They run in the order of collection, the longest first (tests/conftest.py).
+PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.

@@ -22,7 +22,6 @@ pytestmark = pytest.mark.embedded
 
 ZONE: Final = "us-east-1a"
 FAST: Final = 20.0  # emulated seconds a second
-LIMIT_S: Final = 150.0  # several rounds of the schedules, on a busy machine too
 MOVE, ROLL, EMPTY, LEND = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge", "r7i.2xlarge"
 GONE, HEIR = "m6i.2xlarge", "m5.2xlarge"
 
@@ -91,7 +90,7 @@ def order(world: World, *claims: str) -> list[tuple[str, str]]:
 
 
 def until(world: World, what: str, holds: Callable[[Observed], bool]) -> Observed:
-    return world.until(what, holds, LIMIT_S)
+    return world.until(what, holds)
 
 
 def drained(world: World, instance_type: str) -> Mapping[str, Any]:

@@ -296,7 +296,7 @@ def updated(world: World, template: Mapping[str, Any]) -> str:
     def status() -> str:
         return str(cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])
 
-    world.until("the update has ended", lambda _: not status().endswith("_IN_PROGRESS"), limit_s=180)
+    world.until("the update has ended", lambda _: not status().endswith("_IN_PROGRESS"))
     return status()
 
 
