@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-_READY_WITHIN_S = 30
+_READY_WITHIN_S = 600
 
 
 def free_port() -> int:

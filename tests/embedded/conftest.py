@@ -36,7 +36,7 @@ def zipped(source: str, name: str = "handler.py") -> bytes:
     return content.getvalue()
 
 
-def until(condition: Callable[[], Any], limit_s: float = 300.0) -> Any:
+def until(condition: Callable[[], Any], limit_s: float = 600.0) -> Any:
     """Return the condition's first true value: the only way to wait for another process.
 
     The limit only keeps a test that fails from waiting for ever; how long anything takes is no matter of any test.

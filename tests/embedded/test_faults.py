@@ -98,6 +98,7 @@ def test_a_delayed_request_is_executed_late(resources: Resources) -> None:
     with pytest.raises(ReadTimeoutError):
         impatient.send_message(QueueUrl=url, MessageBody="late")
     assert "Messages" not in resources.sqs.receive_message(QueueUrl=url)
+    until(lambda: resources.aws.faults()[0]["hits"])
     resources.aws.clear_faults()  # which ends the delay
     assert resources.bodies(url, 1) == ["late"]
 

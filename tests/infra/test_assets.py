@@ -106,7 +106,7 @@ def started(embedded_assembly: Path, runtime_client: Path) -> Started:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     lines = [line.split() for line in answer.stdout.splitlines() if line.startswith("started ")]
     modules = {handler: [Path(file) for file in files] for _, handler, *files in lines}

@@ -62,7 +62,7 @@ def run_app(folder: Path, deployment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
 
 

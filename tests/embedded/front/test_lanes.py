@@ -9,7 +9,7 @@ import pytest
 
 from embedded.front.lanes import Lanes
 
-PATIENCE_S = 60.0  # before a test gives up
+PATIENCE_S = 600.0  # before a test gives up
 CALLER: contextvars.ContextVar[str] = contextvars.ContextVar("caller")
 
 

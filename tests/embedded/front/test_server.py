@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.embedded
 REPOSITORY = Path(__file__).parents[3]
-PATIENCE_S = 60.0  # before a test gives up
+PATIENCE_S = 600.0  # before a test gives up
 Connect = Callable[[], http.client.HTTPSConnection]
 
 
