@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from embedded.reservoir import IMAGE_PARAMETER
-from infra.config import FUNCTIONS
 from shared.names import (
     DEMAND_DEAD_LETTER_QUEUE,
     DEPLOYMENT,
@@ -167,8 +166,6 @@ def submit(name: str, **spec: Any) -> str:
 
 
 MIB: Final = 2**20
-# On a busy machine a function may not start in time; its messages come again when they are visible again.
-SECOND_TRY_S: Final = FUNCTIONS[Function.INTAKE].timeout_s * FUNCTIONS[Function.INTAKE].hidden_timeouts + 60.0
 # What is wrong with a message -> where its problem is found, the rule that it breaks, and what is nearest.
 BAD: Final[dict[str, tuple[str, tuple[str, str, str | None]]]] = {
     "malformed": ('{"action": "submit", "workload": ', ("", "json", None)),
@@ -215,8 +212,8 @@ def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world:
         ids += [each["MessageId"] for each in sorted(sent, key=lambda each: int(each["Id"]))]
 
     told_count = len(BAD)
-    world.until("every bad message is told", lambda seen: seen.counts["Workload Rejected"] >= told_count, SECOND_TRY_S)
-    world.until("every good message is placed", lambda seen: neighbours <= set(seen.placed), SECOND_TRY_S)
+    world.until("every bad message is told", lambda seen: seen.counts["Workload Rejected"] >= told_count)
+    world.until("every good message is placed", lambda seen: neighbours <= set(seen.placed))
 
     told = {event["messageId"]: event for event in world.events("Workload Rejected")}
     letters = put_away(world)
@@ -238,9 +235,9 @@ def test_a_megabyte_is_read_or_refused_and_stops_nobody(world: World) -> None:
     ids = [sqs.send_message(QueueUrl=queue, MessageBody=text)["MessageId"] for text in (full, crowded)]
     world.send(submit("after"))
     placed = {"story/large", "story/after"}
-    world.until("the large one and the next are placed", lambda seen: placed <= set(seen.placed), SECOND_TRY_S)
+    world.until("the large one and the next are placed", lambda seen: placed <= set(seen.placed))
     told_count = len(BAD) + 1
-    world.until("the crowded one is told", lambda seen: seen.counts["Workload Rejected"] >= told_count, SECOND_TRY_S)
+    world.until("the crowded one is told", lambda seen: seen.counts["Workload Rejected"] >= told_count)
     (told,) = (event for event in world.events("Workload Rejected") if event["messageId"] == ids[1])
     assert told["problems"][0]["rule"] == "size"
     ((message_id, letter),) = put_away(world).items()

@@ -124,7 +124,7 @@ def test_while_it_rests_nobody_asks_for_it(world: World) -> None:
 
 
 def test_a_probe_that_fails_doubles_the_rest(world: World) -> None:
-    world.aws.clock.advance(timedelta(minutes=4))
+    world.aws.clock.advance(timedelta(minutes=4), coalesce=True)
     key = submit(world, "probe", "spotty")
     nodes = runs(world, key)
     found = failures(world, key)
@@ -145,7 +145,7 @@ def test_a_quota_that_is_used_up_rests_its_market_and_is_named(world: World) -> 
     calls = create_fleet_calls(world)
     world.reservoir.invoke(Function.COLLECT)
     assert create_fleet_calls(world) == calls
-    world.aws.clock.advance(timedelta(minutes=6))
+    world.aws.clock.advance(timedelta(minutes=6), coalesce=True)
     runs(world, key)
     withdraw(world, key)
 
@@ -176,7 +176,7 @@ def test_a_function_that_dies_after_the_call_finds_its_instances_again(world: Wo
     key = submit(world, "killed", "steady", replicas=2)
     seen = world.until("EC2 has launched", lambda seen: len({it.id for it in seen.live()} - before) == 2)
     assert nodes_of(seen, key) == []  # nobody could say so
-    world.aws.clock.advance(timedelta(minutes=8))  # the message comes back long after: adoption by tag
+    world.aws.clock.advance(timedelta(minutes=8), coalesce=True)  # the message comes back long after: adoption by tag
     runs(world, key, 2)
     assert len({it.id for it in world.seen.live()} - before) == 2
     assert_one_instance_a_claim(world)
@@ -215,7 +215,7 @@ def test_instances_that_only_carry_our_tags_are_left_alone(world: World) -> None
     tagged = run_instance(world, {names.OWNER_TAG: deployment, names.BATCH_TAG: "batch-nobody-knows"})
     untagged = run_instance(world, {})
     foreign = run_instance(world, {names.OWNER_TAG: "another-deployment", names.BATCH_TAG: "batch-nobody-knows"})
-    world.aws.clock.advance(timedelta(minutes=11))
+    world.aws.clock.advance(timedelta(minutes=11), coalesce=True)
     world.reservoir.invoke(Function.COLLECT)
     world.aws.clock.advance(timedelta(seconds=30))
     assert {state(world, each) for each in (tagged, untagged, foreign)} == {"running"}

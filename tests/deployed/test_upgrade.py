@@ -63,9 +63,7 @@ class Fleet:
     def settle(self) -> set[str]:
         """Wait until everything that is wanted runs, and nothing else; return the instances."""
         count = sum(self.wanted.values())
-        self.world.until(
-            f"{count} run", lambda seen: len(seen.live("running")) == count == len(seen.live()), limit_s=120
-        )
+        self.world.until(f"{count} run", lambda seen: len(seen.live("running")) == count == len(seen.live()))
         return self.instances()
 
     def instances(self) -> set[str]:
