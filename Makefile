@@ -42,6 +42,8 @@ RINGS := unit exhaustive component simulation template emulator deployed bench s
 PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
 
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Somebody else's environment may be active in the shell; uv would install into that one.
+export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 

@@ -202,3 +202,15 @@ def test_locks_hold_hashes_and_agree() -> None:
     for text in locked.values():
         assert "://" not in text
         assert text.count("--hash=sha256:") >= text.count("==")
+
+
+def test_make_installs_into_its_own_environment_whichever_is_active() -> None:
+    done = subprocess.run(
+        ["make", "--eval=shown: ; @echo $$VIRTUAL_ENV", "shown"],  # noqa: S607 - whatever make this is
+        cwd=ROOT,
+        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "VIRTUAL_ENV": "/somebody/elses"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(ROOT / ".venv")
