@@ -185,14 +185,21 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
 def test_an_idle_unit_moves_to_an_equal_reservation_for_a_node_that_is_paid_for(world: World) -> None:
     world.send({"action": "submit", "workload": workload("lent", "borrow", replicas=2)})
     until(world, "both run", lambda seen: markets(seen, LEND) == ["on-demand", "reserved"])
-    drained(world, LEND)
+    paid = drained(world, LEND)["node"]["nodeClaim"]
     seen = until(world, "both are reserved", lambda seen: markets(seen, LEND) == ["reserved", "reserved"])
     assert {it.reservation_id for it in live(seen, LEND, "running")} == {unit(world, "borrow")}
     totals = {
         it.title: (it.total_count, it.available_count) for it in seen.reservations if it.title in ("lend", "borrow")
     }
     assert totals == {"lend": (1, 1), "borrow": (2, 0)}
+    until(world, "the claim of the other is over", lambda seen: paid in ended(seen))
     assert world.denials() == []
+
+
+def ended(seen: Observed) -> set[str]:
+    """Return the claims whose end was told."""
+    told = (event["detail"] for event in seen.events if event["detail-type"] == "Node Terminated")
+    return {detail["node"]["nodeClaim"] for detail in told}
 
 
 def test_a_deleted_pools_nodes_go(world: World) -> None:
