@@ -54,12 +54,6 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _play(keep: Path | None, report: Report, out: TextIO) -> None:
     stopped = threading.Event()
-
-    def interrupt(*_: object) -> None:
-        stopped.set()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
     with DeployedReservoir(report, keep=keep) as reservoir:
         if reservoir.goes_on:
             report(
@@ -70,8 +64,6 @@ def _play(keep: Path | None, report: Report, out: TextIO) -> None:
         # From here on a Ctrl-C, or a second one, lets things come to their end.
         for name in (signal.SIGINT, signal.SIGTERM):
             signal.signal(name, lambda *_: stopped.set())
-        if stopped.is_set():  # Python drops what is raised in a finaliser or a weak reference's callback
-            raise KeyboardInterrupt
         report("it runs until Ctrl-C")
         out.write(guide(reservoir))
         out.flush()
