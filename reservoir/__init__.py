@@ -1,1 +1,1 @@
-"""The command line: ``python -m reservoir``. One module a command, in ``commands``."""
+"""The command line: ``python -m reservoir``. One module a command, in the rooms of ``commands``."""

@@ -5,7 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.commands import apply, delete, deployment, diff, envelope, explain, get, tables, validate
+from reservoir.commands.operate import deployment, envelope, tables
+from reservoir.commands.policy import apply, delete, diff, validate
+from reservoir.commands.see import explain, get
 from reservoir.connection import Session
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"

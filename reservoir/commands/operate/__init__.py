@@ -1,0 +1,1 @@
+"""The stack itself: its deployment, safety envelope and tables."""

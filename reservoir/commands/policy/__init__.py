@@ -1,0 +1,1 @@
+"""What is wanted: apply, diff, delete, validate."""
