@@ -23,7 +23,7 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import dynamodb_keys, expressions, policies
+from embedded.front import dynamodb_keys, expressions, policies, senders
 from embedded.front.plain_calls import PlainCalls
 from embedded.front.server import serve
 from embedded.functions import concurrency
@@ -94,6 +94,7 @@ class Host:
         self.governor.watch(Ec2Agenda(self.ec2), Schedules(), QueuedMessages(self._backoff), self._events)
         delivery.install()
         policies.install()
+        senders.install()
         dynamodb_keys.install()
         expressions.install()
         provisioners.install(self.ec2)

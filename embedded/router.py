@@ -26,6 +26,7 @@ from embedded.front.lanes import Lanes
 from embedded.front.permissions import refusal
 from embedded.front.plain_calls import PlainCall
 from embedded.front.plain_requests import OWN_HOSTS
+from embedded.front.senders import caller_key
 from embedded.front.server import ConnectionDropped
 from embedded.functions.environments import Environment
 from embedded.functions.runtime import called_by_function
@@ -107,6 +108,7 @@ class Router:
             access_key_id = extract_access_key_id(headers, query) or ""
         else:
             service, action, access_key_id = plain.service, plain.action, plain.access_key_id
+        caller_key.set(access_key_id)
         environment = self._environment_of(access_key_id)
         called_by_function.set(environment is not None)
         function = environment.spec.function_name if environment else None

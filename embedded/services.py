@@ -56,7 +56,7 @@ def register_session(credentials: Credentials, config: Mapping[str, Any]) -> Non
         credentials.access_key_id,
         {
             "Arn": f"arn:aws:sts::{account_id}:assumed-role/{role}/{session}",
-            "UserId": f"{role}:{session}",
+            "UserId": f"{sts._role_id(config['Role'])}:{session}",
             "SecretAccessKey": credentials.secret_access_key,
             "SessionToken": credentials.session_token,
         },
