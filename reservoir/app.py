@@ -5,15 +5,28 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.commands.operate import deployment, envelope, tables
-from reservoir.commands.policy import apply, delete, diff, validate
-from reservoir.commands.see import explain, get
-from reservoir.connection import Session
+from reservoir.lazy import Listed, lazy_group
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
 
+_ROOMS: Final = "reservoir.commands"
+
+# In the order of --help. What a command needs is imported when it is called (tests/reservoir/test_lazy.py).
+COMMANDS: Final = (
+    Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools and EC2NodeClasses."),
+    Listed("diff", f"{_ROOMS}.policy.diff", "Show what `apply` would change."),
+    Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools and EC2NodeClasses."),
+    Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
+    Listed("get", f"{_ROOMS}.see.get", "Show NodePools and EC2NodeClasses with their status."),
+    Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
+    Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
+    Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
+    Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),
+)
+
 app = typer.Typer(
     name="reservoir",
+    cls=lazy_group(COMMANDS),
     help="Put workload demand onto EC2 capacity that is already paid for, first.",
     no_args_is_help=True,
     rich_markup_mode=None,  # help is plain text: nothing in it is markup
@@ -39,6 +52,8 @@ def main(
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""
+    from reservoir.connection import Session  # here, because --help shall not wait for what a connection needs
+
     if profile is not None:
         os.environ["AWS_PROFILE"] = profile
     if region is not None:
@@ -47,7 +62,3 @@ def main(
         # A deployment that is named is meant, whatever stack the environment knows.
         named = stack if chosen is None or stack != os.environ.get(STACK_VARIABLE) else None
         context.obj = Session(named, chosen)
-
-
-for module in (apply, diff, delete, get, explain, envelope, tables, validate, deployment):
-    module.register(app)

@@ -21,7 +21,7 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    purpose = "Deploy, compare and destroy the deployment of a settings file."
+    purpose = "Deploy, compare and destroy a deployment."
     add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore)
 
 

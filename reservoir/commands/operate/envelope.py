@@ -16,7 +16,7 @@ _LONGEST_MIN: Final = 24 * 60
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    add_group(app, "envelope", "Show what the safety envelope counts and holds, or lift it once.", show, lift)
+    add_group(app, "envelope", "Show what the safety envelope holds, or lift it once.", show, lift)
 
 
 def show(context: typer.Context) -> None:

@@ -11,7 +11,7 @@ from shared.usecases.safety.tables import AdoptTables, OwnTables
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    purpose = "Show whether the tables are known to be whole, or say that they are after you looked."
+    purpose = "Show whether the tables are whole, or adopt them."
     add_group(app, "tables", purpose, show, adopt)
 
 

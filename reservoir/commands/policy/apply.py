@@ -18,7 +18,7 @@ def apply(
     filenames: files.Filenames,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and compare, but write nothing.")] = False,
 ) -> None:
-    """Create or change NodePools and EC2NodeClasses: all that are given, or none."""
+    """Create or change NodePools and EC2NodeClasses. All that are given, or none."""
     contents = files.read(filenames)
     outcome = attempt(lambda: apply_policy(context).apply(contents, dry_run=dry_run))
     print_outcome(outcome, dry_run=dry_run)

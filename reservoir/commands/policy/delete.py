@@ -28,7 +28,7 @@ def delete(
     filenames: files.Filenames = [],  # noqa: B006 # typer makes a new list for each call
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")] = False,
 ) -> None:
-    """Delete NodePools and EC2NodeClasses by name, or those that files name."""
+    """Delete NodePools and EC2NodeClasses. By name, or those that files name."""
     if bool(names) == bool(filenames):
         fail("name objects, or files with -f")
     wanted = names_of(names) if names else _named_in(filenames)

@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
 
 
 def validate(filenames: files.Filenames) -> None:
-    """Check manifests of every kind, alone and together, without an AWS account."""
+    """Check manifests, without an AWS account. Every kind, alone and together."""
     reading = read_files(files.read(filenames))
     report(reading.problems)
     if errors_of(reading.problems):

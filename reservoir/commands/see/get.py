@@ -33,7 +33,7 @@ def get(
     name: Annotated[str | None, typer.Argument(help="Name of one object.")] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
 ) -> None:
-    """Show NodePools and EC2NodeClasses with their status; yaml can be applied again."""
+    """Show NodePools and EC2NodeClasses with their status. Their yaml can be applied again."""
     stack = connection(context)
     wanted = None if kind is None else kind_of(kind)
     objects = attempt(

@@ -1,0 +1,140 @@
+"""How results are printed: one way for all commands, as a table for people or as data for programs.
+
+A command says once what a row is called, which columns it has and which document it is; ``show`` does the rest. What
+users and AWS wrote (names, tags, messages) reaches a terminal through ``printable`` only.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from reservoir.console import messages, output
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+T = TypeVar("T")
+
+API_VERSION: Final = "reservoir/v1"
+
+_GAP: Final = 2  # blanks between columns
+_NARROWEST: Final = 12  # a column that gives way stays at least so wide
+
+
+class Form(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it is a table."""
+        return self in (Form.TABLE, Form.WIDE)
+
+
+Output = Annotated[
+    Form,
+    typer.Option("--output", "-o", help="For people: table, wide (more columns). For programs: json, yaml, name."),
+]
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """One column of a table.
+
+    ``style`` is a style of rich for a row (empty: none), shown on terminals that have colours. A column that
+    ``gives_way`` is cut, with an ellipsis, where the terminal is too narrow for the row.
+    """
+
+    title: str
+    text: Callable[[T], str]
+    is_wide: bool = False
+    is_number: bool = False
+    gives_way: bool = False
+    style: Callable[[T], str] | None = None
+
+
+@dataclass(frozen=True)
+class Listing(Generic[T]):
+    """How rows of one noun are printed.
+
+    ``name`` is what ``-o name`` prints and other commands take; ``document`` what ``-o json`` and ``-o yaml`` print:
+    JSON-ready, with ``kind`` first. Fields are added to it, never renamed.
+    """
+
+    columns: tuple[Column[T], ...]
+    name: Callable[[T], str]
+    document: Callable[[T], Mapping[str, Any]]
+
+
+def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) -> None:
+    """Print rows; where there are none, a table is the sentence ``nothing`` on the error stream."""
+    if not form.is_for_people:
+        output().print(as_data(rows, listing, form), end="")
+    elif rows:
+        console = output()
+        width = console.width if console.is_terminal else None
+        for line in as_table(rows, listing, width, is_wide=form is Form.WIDE):
+            console.print(line)
+    else:
+        messages().print(printable(nothing))
+
+
+def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
+    """Return rows for a program: a ``List`` as JSON, one YAML document a row, or one name a line."""
+    if form is Form.NAME:
+        return "".join(f"{printable(listing.name(row))}\n" for row in rows)
+    documents = [dict(listing.document(row)) for row in rows]
+    if form is Form.YAML:
+        from shared.manifests.render import to_yaml  # loads a YAML writer, which no other form needs
+
+        return to_yaml(documents)
+    return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
+
+
+def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list["Text"]:
+    """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    columns = [column for column in listing.columns if is_wide or not column.is_wide]
+    titles = [Text(column.title, style="bold") for column in columns]
+    cells = [
+        [Text(printable(column.text(row)), style=column.style(row) if column.style else "") for column in columns]
+        for row in rows
+    ]
+    wanted = [max(cell_len(line[i].plain) for line in (titles, *cells)) for i in range(len(columns))]
+    widths = _fitted(wanted, [column.gives_way for column in columns], width)
+    lines = []
+    for line in (titles, *cells):
+        for text, column, room in zip(line, columns, widths, strict=True):
+            text.truncate(room, overflow="ellipsis")
+            text.align("right" if column.is_number else "left", room)
+        whole = Text(" " * _GAP).join(line)
+        whole.rstrip()
+        lines.append(whole)
+    return lines
+
+
+def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:
+    """Return the width of each column; ``width`` None has no edge. The widest that gives way gives first."""
+    widths = list(wanted)
+    excess = 0 if width is None else sum(wanted) + _GAP * (len(wanted) - 1) - width
+    for i in sorted((i for i, gives in enumerate(gives_way) if gives), key=lambda i: -wanted[i]):
+        given = min(max(excess, 0), max(wanted[i] - _NARROWEST, 0))
+        widths[i] -= given
+        excess -= given
+    return widths
+
+
+def printable(text: str) -> str:
+    """Return text that does nothing to a terminal: what is not printed is escaped, as in a Python string."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
