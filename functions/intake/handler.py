@@ -7,6 +7,7 @@ from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.intake import intake, node_pool_names, rejections
 from shared.runtime.observability import count, logger, observed
+from shared.usecases.demand.intake import Answer
 
 
 @observed
@@ -15,23 +16,22 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     demand = intake()
     dead_letters = rejections()
     pools = node_pool_names()
-    changed: set[str] = set()
+    answers: dict[str, Answer] = {}
 
     def take(message: QueueMessage) -> None:
         try:
-            key = demand.apply(parse_demand(message.body), pools)
+            answers[message.id] = demand.apply(parse_demand(message.body), pools)
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
             count("WorkloadRejected")
-            return
-        if key is not None:
-            changed.add(key)
 
     try:
         return each_message(event, take)
     finally:
+        changed = {key for answer in answers.values() if (key := answer.changed_key) is not None}
         if changed:
             # Also after a bug in one message: what its neighbours asked for is stored and wants planning.
             count("WorkloadsChanged", len(changed))
             demand.wake_planner(changed)
+        demand.tell(answers)

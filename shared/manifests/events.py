@@ -134,6 +134,37 @@ class WorkloadRejected(Event):
     problems: list[RejectedProblem]
 
 
+class IgnoredReason(StrEnum):
+    """Why a message changed nothing."""
+
+    UNCHANGED = "Unchanged"  # this generation is what is stored, whoever brought it: this message may be a repeat
+    OLDER_GENERATION = "OlderGeneration"  # a higher generation is stored
+    WITHDRAWN = "Withdrawn"  # the workload was withdrawn at this generation or a higher one
+    NOT_AWAITED = "NotAwaited"  # a release of replicas that no node waits for
+
+
+class WorkloadAccepted(Event):
+    """A message was applied: the generation that it brought is what is wanted now, or the replicas have left."""
+
+    detail_type: ClassVar[str] = "Workload Accepted"
+
+    message_id: str = Field(description="SQS's id of the message, which its sender was given.")
+    action: str = Field(description="`submit`, `update`, `withdraw` or `release`.")
+    workload: WorkloadRef
+
+
+class WorkloadIgnored(Event):
+    """A message was understood and changes nothing. A message that is delivered twice may be accepted, then this."""
+
+    detail_type: ClassVar[str] = "Workload Ignored"
+
+    message_id: str = Field(description="SQS's id of the message, which its sender was given.")
+    action: str = Field(description="`submit`, `update`, `withdraw` or `release`.")
+    workload: WorkloadRef
+    reason: IgnoredReason
+    stored_generation: int | None = Field(default=None, description="What is stored instead; absent for a release.")
+
+
 class NodeLaunched(Event):
     """EC2 has an instance for the claim."""
 
@@ -334,4 +365,6 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     EndingsHeld,
     EnvelopeLifted,
     TablesAdopted,
+    WorkloadAccepted,
+    WorkloadIgnored,
 )

@@ -200,6 +200,12 @@ def put_away(world: World) -> dict[str, dict[str, Any]]:
     return found
 
 
+def answers(world: World) -> dict[str, str]:
+    """Why a message changed nothing, or that it was accepted, by the message's id."""
+    ignored = {event["messageId"]: event["reason"] for event in world.events("Workload Ignored")}
+    return ignored | {event["messageId"]: "accepted" for event in world.events("Workload Accepted")}
+
+
 def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world: World) -> None:
     bodies = [body for body, _ in BAD.values()]
     neighbours = {f"story/good-{index}" for index in range(len(bodies))}
@@ -223,6 +229,12 @@ def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world:
         assert letters[message_id]["Body"] == body, title
         assert problem["message"] in letters[message_id]["Reason"], title
     assert set(told) == set(letters) == set(ids[1::2]), "nothing else was refused or gave up"
+
+    repeat = sqs.send_message(QueueUrl=queue, MessageBody=submit("good-0"))["MessageId"]
+    world.until("every other message has its answer", lambda _: set(answers(world)) >= {*ids[0::2], repeat})
+    said = answers(world)
+    assert said[repeat] == "Unchanged"
+    assert {said[message_id] for message_id in ids[0::2]} <= {"accepted", "Unchanged"}, "a delivery may be repeated"
 
 
 def test_a_megabyte_is_read_or_refused_and_stops_nobody(world: World) -> None:

@@ -19,6 +19,7 @@ from shared.manifests.events import (
     EndingsHeld,
     EnvelopeLifted,
     Event,
+    IgnoredReason,
     LaunchesBlocked,
     LaunchFailed,
     NodeCapacityTypeChanged,
@@ -34,6 +35,8 @@ from shared.manifests.events import (
     ReservationExhausted,
     ReservationIdle,
     TablesAdopted,
+    WorkloadAccepted,
+    WorkloadIgnored,
     WorkloadPending,
     WorkloadPlaced,
     WorkloadRef,
@@ -119,6 +122,10 @@ ONE_OF_EACH: tuple[Event, ...] = (
     ),
     EnvelopeLifted(kind=EndingKind.ORPHANS, count=3, until=AT, by="arn:aws:iam::123456789012:user/ada", reason="known"),
     TablesAdopted(generation=2, by="arn:aws:iam::123456789012:user/ada", reason="restored", adopted_at=AT),
+    WorkloadAccepted(message_id="m-1", action="submit", workload=REF),
+    WorkloadIgnored(
+        message_id="m-2", action="submit", workload=REF, reason=IgnoredReason.UNCHANGED, stored_generation=1
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from shared.manifests.messages import parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
-from shared.usecases.demand.intake import TOMBSTONE_KEPT, Intake
-from tests.fakes.messaging import MemoryQueue
+from shared.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
+from tests.fakes.messaging import MemoryBus, MemoryQueue
 from tests.fakes.state import MemoryState
 from tests.fakes.system import START, ManualClock
 
@@ -27,12 +28,18 @@ class World:
         self.clock = ManualClock()
         self.state = MemoryState(self.clock)
         self.queue = MemoryQueue()
+        self.bus = MemoryBus()
         self.releases: list[tuple[Any, ...]] = []
-        self.intake = Intake(
-            self.state.workloads, lambda *arguments: self.releases.append(arguments), self.queue, self.clock
-        )
+        self.intake = Intake(self.state.workloads, self.release, self.queue, self.bus, self.clock)
+
+    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+        self.releases.append((workload_key, claim_id, count, now))
+        return claim_id == "nc-1"
 
     def send(self, body: dict[str, Any]) -> str | None:
+        return self.answer(body).changed_key
+
+    def answer(self, body: dict[str, Any]) -> Answer:
         return self.intake.apply(parse_demand(json.dumps(body)), frozenset({"gpu"}))
 
     @property
@@ -59,6 +66,10 @@ def withdraw(generation: int = 1) -> dict[str, Any]:
         "action": "withdraw",
         "workload": {"metadata": {"name": "train", "namespace": "research", "generation": generation}},
     }
+
+
+def release(node_claim: str = "nc-1", replicas: int = 2) -> dict[str, Any]:
+    return {**withdraw(), "action": "release", "nodeClaim": node_claim, "replicas": replicas}
 
 
 def test_a_submit_is_pending_from_now_on() -> None:
@@ -173,9 +184,8 @@ def test_a_withdraw_and_a_submit_of_one_generation_commute_towards_withdrawn() -
 
 def test_a_release_goes_to_the_drain_protocol() -> None:
     world = World()
-    release = {**withdraw(), "action": "release", "nodeClaim": "nc-1", "replicas": 2}
 
-    assert not world.send(release)
+    assert not world.send(release())
     assert world.releases == [(KEY, "nc-1", 2, START)]
 
 
@@ -209,3 +219,66 @@ def test_what_is_wanted_is_decided_on_the_row_as_it_is_when_it_is_written() -> N
     assert world.send(submit(generation=2, replicas=6))
     assert (world.record.placed_count, world.record.pending_count) == (1, 5)
     assert world.record.submitted_at == START
+
+
+def told(world: World, **messages: dict[str, Any]) -> None:
+    """Apply messages by their ids, and tell their senders."""
+    world.intake.tell({message_id: world.answer(body) for message_id, body in messages.items()})
+
+
+def test_a_sender_hears_that_its_message_was_applied() -> None:
+    world = World()
+    told(world, first=submit(), second=withdraw(), third=release())
+
+    generation_1 = {"namespace": "research", "name": "train", "generation": 1}
+    assert world.bus.of("Workload Accepted") == [
+        {"version": 1, "messageId": "first", "action": "submit", "workload": generation_1},
+        {"version": 1, "messageId": "second", "action": "withdraw", "workload": generation_1},
+        {
+            "version": 1,
+            "messageId": "third",
+            "action": "release",
+            "workload": {"namespace": "research", "name": "train"},
+        },
+    ]
+    assert world.bus.of("Workload Ignored") == []
+
+
+@pytest.mark.parametrize(
+    ("before", "message", "reason", "stored"),
+    [
+        ([submit(2)], submit(2), "Unchanged", 2),
+        ([withdraw(2)], withdraw(2), "Unchanged", 2),
+        ([submit(2)], submit(1, replicas=9), "OlderGeneration", 2),
+        ([submit(3)], withdraw(2), "OlderGeneration", 3),
+        ([submit(1), withdraw(4)], withdraw(3), "OlderGeneration", 4),
+        ([submit(2), withdraw(2)], submit(2), "Withdrawn", 2),
+        ([withdraw(3)], submit(1), "Withdrawn", 3),
+    ],
+)
+def test_a_sender_hears_why_its_message_changed_nothing(
+    before: list[dict[str, Any]], message: dict[str, Any], reason: str, stored: int
+) -> None:
+    world = World()
+    for earlier in before:
+        world.send(earlier)
+    told(world, late=message)
+
+    (ignored,) = world.bus.of("Workload Ignored")
+    assert (ignored["messageId"], ignored["reason"], ignored["storedGeneration"]) == ("late", reason, stored)
+    assert world.bus.of("Workload Accepted") == []
+
+
+def test_a_release_that_no_node_waits_for_is_ignored() -> None:
+    world = World()
+    told(world, late=release("nc-gone"))
+
+    (ignored,) = world.bus.of("Workload Ignored")
+    assert (ignored["action"], ignored["reason"]) == ("release", "NotAwaited")
+    assert "storedGeneration" not in ignored
+
+
+def test_nothing_is_told_of_a_batch_in_which_nothing_was_understood() -> None:
+    world = World()
+    told(world)
+    assert world.bus.events == []

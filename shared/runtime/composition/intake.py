@@ -16,7 +16,8 @@ def intake() -> Intake:
 
 def intake_from(outside: Adapters) -> Intake:
     """Wire the intake."""
-    return Intake(outside.workloads, draining_from(outside).release, outside.queue, outside.clock)
+    release = draining_from(outside).release
+    return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock)
 
 
 @once

@@ -1,15 +1,16 @@
 """Demand in: messages become Workloads. Order and delivery are not trusted; ``metadata.generation`` decides."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.labels import NODE_POOL, closest
+from shared.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored, WorkloadRef
 from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
 from shared.manifests.parsing.problems import ManifestError, Problem, shown
-from shared.ports.messaging import WorkQueue
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
 
@@ -21,9 +22,25 @@ _ATTEMPTS_MAX: Final = 5
 class AcknowledgeRelease(Protocol):
     """The drain protocol's ear."""
 
-    def __call__(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> None:
-        """Note that ``count`` replicas (None: all) of the workload left the claim's node."""
+    def __call__(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+        """Note that ``count`` replicas (None: all) of the workload left the claim's node; False: none was awaited."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What became of a message. ``ignored`` None: it was applied; ``workload`` is named as the message does."""
+
+    action: str
+    workload: WorkloadRef
+    ignored: IgnoredReason | None = None
+    stored_generation: int | None = None
+
+    @property
+    def changed_key(self) -> str | None:
+        """The workload whose demand changed, if any did: a release wakes the planner itself."""
+        is_demand = self.ignored is None and self.action != "release"
+        return f"{self.workload.namespace}/{self.workload.name}" if is_demand else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,34 +50,48 @@ class Intake:
     workloads: WorkloadStore
     acknowledge_release: AcknowledgeRelease
     queue: WorkQueue
+    publisher: EventPublisher
     clock: Clock
 
-    def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> str | None:
-        """Apply a message; return the key of the workload whose demand changed, if any did.
+    def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> Answer:
+        """Apply a message; return what became of it.
 
         Raises ManifestError when the message asks for something that cannot exist, ConflictError when the workload
         changes faster than it can be written.
         """
         now = self.clock.now()
+        metadata = message.workload.metadata
+        named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
         if isinstance(message, ReleaseMessage):
-            self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
-            return None
+            left = self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
+            return Answer(message.action, named, None if left else IgnoredReason.NOT_AWAITED)
+        named = named.model_copy(update={"generation": metadata.generation})
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, node_pool_names)
-            return self._put(wanted.key, lambda record: submitted(record, wanted, now))
-        return self._put(message.workload.key, lambda record: withdrawn(record, message, now))
+            stands = self._put(wanted.key, lambda record: submitted(record, wanted, now))
+        else:
+            stands = self._put(message.workload.key, lambda record: withdrawn(record, message, now))
+        if stands is None:
+            return Answer(message.action, named)
+        return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
+
+    def tell(self, answers: Mapping[str, Answer]) -> None:
+        """Publish what became of messages, by their ids."""
+        if answers:
+            self.publisher.publish([_told(message_id, answer) for message_id, answer in answers.items()])
 
     def wake_planner(self, workload_keys: Collection[str]) -> None:
         """Have what was applied planned; once a batch of messages."""
         self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
-    def _put(self, key: str, decide: "Decide") -> str | None:
+    def _put(self, key: str, decide: "Decide") -> WorkloadRecord | None:
+        """Write what is decided; return the record that stands as it is when nothing is to be written."""
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(key)
             after = decide(record)
             if after is None:
-                return None
+                return record
             try:
                 self.workloads.put(after, expected_revision=None if record is None else record.revision)
             except ConflictError:
@@ -68,7 +99,7 @@ class Intake:
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
             else:
-                return key
+                break
         return None
 
 
@@ -126,6 +157,26 @@ def withdrawn(record: WorkloadRecord | None, message: WithdrawMessage, now: date
         pending_since=None,
         unplaced=(),
         expires_at=now + TOMBSTONE_KEPT if record.placed_count == 0 else None,
+    )
+
+
+def _why_ignored(stands: WorkloadRecord, message: SubmitMessage | WithdrawMessage) -> IgnoredReason:
+    """Say why a message changed nothing about the record that stands."""
+    is_withdraw = isinstance(message, WithdrawMessage)
+    if message.workload.metadata.generation == stands.generation and stands.withdrawn == is_withdraw:
+        return IgnoredReason.UNCHANGED
+    return IgnoredReason.WITHDRAWN if stands.withdrawn and not is_withdraw else IgnoredReason.OLDER_GENERATION
+
+
+def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored:
+    if answer.ignored is None:
+        return WorkloadAccepted(message_id=message_id, action=answer.action, workload=answer.workload)
+    return WorkloadIgnored(
+        message_id=message_id,
+        action=answer.action,
+        workload=answer.workload,
+        reason=answer.ignored,
+        stored_generation=answer.stored_generation,
     )
 
 

@@ -143,8 +143,8 @@ class Draining:
         if events:
             self.publisher.publish(events)
 
-    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> None:
-        """Note that ``count`` replicas (None: all) of the workload have left the claim's node.
+    def release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+        """Note that ``count`` replicas (None: all) of the workload have left the claim's node; False: none was awaited.
 
         During a drain the node goes as soon as everybody has left. Outside one, replicas that the workload has too many
         of are taken off this node; a release that nobody asked for and that would leave too few changes nothing.
@@ -152,14 +152,14 @@ class Draining:
         """
         claim = self.claims.get(claim_id)
         if claim is None:
-            return
+            return False
         if claim.state is not ClaimState.DRAINING:
-            self._release_surplus(claim, workload_key, count, now)
-            return
+            return self._release_surplus(claim, workload_key, count, now)
         after = save_claim(self.claims, claim, lambda current: drain.released(current, workload_key, count))
         current = after or self.claims.get(claim_id)
         if current is not None and drain.is_over(current, now):
             self.terminate([current], now)
+        return after is not None
 
     def shed_surplus(self, record: WorkloadRecord, hosts: Sequence[NodeClaim], now: datetime) -> int:
         """Take replicas that the workload has too many of off its nodes; return how many.
@@ -218,16 +218,15 @@ class Draining:
             self.queue.wake_planner(reason="node terminated", workload_keys=_workload_keys(claims))
         return moves
 
-    def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> None:
+    def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> bool:
         record = self.workloads.get(workload_key)
         here = sum(placed.count for placed in claim.placements if placed.workload_key == workload_key)
         if record is None or not claim.is_live or here == 0:
-            return
+            return False
         taken = min(here if count is None else count, here, record.surplus_count)
         if taken > 0 and _goes_with(claim, taken):
-            self._drain_withdrawn([claim])
-        elif taken > 0:
-            self._take_off(claim, workload_key, taken, now)
+            return bool(self._drain_withdrawn([claim]))
+        return taken > 0 and self._take_off(claim, workload_key, taken, now)
 
     def _drain_withdrawn(self, claims: Sequence[NodeClaim]) -> frozenset[str]:
         """Drain nodes whose last replicas nobody wants; return those that do."""
