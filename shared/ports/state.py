@@ -360,6 +360,10 @@ class DecisionStore(Protocol):
         """Keep a decision and its snapshot."""
         ...
 
+    def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
+        """Keep a decision, unless the one of its id says the same of the same snapshot; that keeps its ``made_at``."""
+        ...
+
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
         ...

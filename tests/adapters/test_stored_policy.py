@@ -10,6 +10,7 @@ import pytest
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
 from shared.core.model.node_class import NodeClassStatus
+from shared.names import KEY
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
 from shared.ports.state import ConflictError, Decision, UnreadableRowsError
 from tests.adapters import ministack
@@ -20,13 +21,27 @@ from tests.fakes.system import START, ManualClock
 _numbers = itertools.count()
 
 
+Stored = tuple[StoredDecisions, Any, ManualClock]
+
+
+@pytest.fixture
+def stored(aws_endpoint: str, dynamodb: Any) -> Stored:
+    """Return decisions in a table and a bucket of their own, the client that sees the bucket, and their clock."""
+    s3, clock, name = ministack.client("s3", aws_endpoint), ManualClock(), f"decisions-{next(_numbers)}"
+    s3.create_bucket(Bucket=name)
+    ministack.create_table(dynamodb, name, indexes=LISTING)
+    return StoredDecisions(dynamodb, name, s3, name, clock), s3, clock
+
+
+def _objects(stored: Stored) -> dict[str, Any]:
+    decisions, s3, _ = stored
+    listed = s3.list_objects_v2(Bucket=decisions._bucket).get("Contents", [])
+    return {item["Key"]: item["LastModified"] for item in listed}
+
+
 @pytest.mark.embedded
-def test_a_decision_is_kept_with_its_snapshot_for_a_while(aws_endpoint: str, dynamodb: Any) -> None:
-    s3 = ministack.client("s3", aws_endpoint)
-    s3.create_bucket(Bucket="snapshots")
-    ministack.create_table(dynamodb, "decisions", indexes=LISTING)
-    clock = ManualClock()
-    decisions = StoredDecisions(dynamodb, "decisions", s3, "snapshots", clock)
+def test_a_decision_is_kept_with_its_snapshot_for_a_while(stored: Stored) -> None:
+    decisions, _, clock = stored
     decision = Decision("plan-1", START, '{"launches":[]}', {"launches": 3})
 
     decisions.save(decision, '{"nodes":["ä"]}')
@@ -35,6 +50,60 @@ def test_a_decision_is_kept_with_its_snapshot_for_a_while(aws_endpoint: str, dyn
     assert decisions.load("plan-2") is None
     clock.advance(days=15)
     assert decisions.load("plan-1") is None
+
+
+@pytest.mark.embedded
+def test_decisions_on_the_same_snapshot_share_it(stored: Stored) -> None:
+    decisions, _, _ = stored
+    for number in range(3):
+        decisions.save(Decision(f"plan-{number}", START, f'{{"launches":[{number}]}}'), '{"nodes":[]}')
+
+    assert sum(key.startswith("snapshots/") for key in _objects(stored)) == 1
+    found = decisions.load("plan-2")
+    assert found is not None
+    assert found[1] == '{"nodes":[]}'
+
+
+@pytest.mark.embedded
+def test_what_says_the_same_of_the_same_keeps_the_moment_at_which_it_was_first_said(stored: Stored) -> None:
+    decisions, _, clock = stored
+    first = Decision("latest", START, '{"refusals":[]}')
+    decisions.save_if_changed(first, '{"nodes":[]}')
+    decisions.save_if_changed(replace(first, made_at=clock.advance(minutes=1)), '{"nodes":[]}')
+    assert decisions.load("latest") == (first, '{"nodes":[]}')
+
+    another = replace(first, made_at=clock.advance(minutes=1))
+    decisions.save_if_changed(another, '{"nodes":[1]}')
+    assert decisions.load("latest") == (another, '{"nodes":[1]}')
+    longer = replace(another, made_at=clock.advance(minutes=1), plan_json='{"refusals":[1]}')
+    decisions.save_if_changed(longer, '{"nodes":[1]}')
+    assert decisions.load("latest") == (longer, '{"nodes":[1]}')
+
+
+@pytest.mark.embedded
+def test_a_decision_that_is_still_so_after_its_row_expired_is_kept_again(stored: Stored) -> None:
+    decisions, _, clock = stored
+    decisions.save_if_changed(Decision("latest", START, "{}"), "{}")
+    later = Decision("latest", clock.advance(days=15), "{}")
+    decisions.save_if_changed(later, "{}")
+    assert decisions.load("latest") == (later, "{}")
+
+
+@pytest.mark.embedded
+def test_a_decision_with_a_snapshot_of_its_own_is_read(stored: Stored, dynamodb: Any) -> None:
+    """So the previous release wrote it."""
+    decisions, s3, _ = stored
+    decision = Decision("plan-1", START, "{}")
+    decisions.save(decision, '{"nodes":[]}')
+    (shared,) = [key for key in _objects(stored) if key.startswith("snapshots/")]
+    own = "decisions/plan-1/snapshot.json.gz"
+    s3.copy_object(Bucket=decisions._bucket, Key=own, CopySource={"Bucket": decisions._bucket, "Key": shared})
+    s3.delete_object(Bucket=decisions._bucket, Key=shared)
+    table = decisions._bucket
+    row = dynamodb.get_item(TableName=table, Key={KEY: {"S": "plan-1"}})["Item"]
+    dynamodb.put_item(TableName=table, Item={name: row[name] for name in row if name not in ("plan", "snapshot")})
+
+    assert decisions.load("plan-1") == (decision, '{"nodes":[]}')
 
 
 @pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])

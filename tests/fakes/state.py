@@ -368,5 +368,10 @@ class MemoryDecisions:
             self._state.wrote()
             self.rows[decision.plan_id] = (decision, snapshot_json)
 
+    def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
+        known = self.rows.get(decision.plan_id)
+        if known is None or (known[0].plan_json, known[1]) != (decision.plan_json, snapshot_json):
+            self.save(decision, snapshot_json)
+
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         return self.rows.get(plan_id)

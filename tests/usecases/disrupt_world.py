@@ -129,7 +129,7 @@ class DisruptWorld(World):
     # --- the functions
 
     def outside(self, **chosen: Any) -> Any:
-        decisions = self.effects.watch(self.state.decisions, {"save"})
+        decisions = self.effects.watch(self.state.decisions, {"save", "save_if_changed"})
         mover = self.effects.watch(self.mover, {"move"}, remote=True)
         found = super().outside(scheduling=self.scheduling, **chosen)
         return replace(found, ids=self.ids, policy=self.store, decisions=decisions, unit_mover=mover)

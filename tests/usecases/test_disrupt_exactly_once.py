@@ -196,7 +196,7 @@ def check(world: DisruptWorld, story: Story) -> None:
 
 def points(world: DisruptWorld) -> range:
     """Return the numbers of a story's effects, without those of the quiet passes at its end."""
-    last = max(number for number, name in enumerate(world.armed.log, 1) if name != "save")
+    last = max(number for number, name in enumerate(world.armed.log, 1) if not name.startswith("save"))
     return range(1, last + 2)
 
 

@@ -1,6 +1,10 @@
-"""Decisions in DynamoDB, their plans and snapshots in S3 (a snapshot outgrows a row by far)."""
+"""Decisions in DynamoDB, their plans and snapshots in S3 (a snapshot outgrows a row by far).
+
+A snapshot is kept under the hash of its content: what did not change from pass to pass is stored once.
+"""
 
 import gzip
+import hashlib
 import json
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -25,8 +29,13 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_s3 import S3Client
 
-_KEPT: Final = timedelta(days=14)  # the bucket's lifecycle rule keeps the objects no shorter
+_KEPT: Final = timedelta(days=14)
+# An object that several decisions share is written anew after this long. The bucket's lifecycle rule keeps objects for
+# more than both together, so none expires before a row that points to it.
+_SHARED: Final = timedelta(days=1)
 _MADE_AT: Final = "made_at"
+_PLAN: Final = "plan"  # digest of its content
+_SNAPSHOT: Final = "snapshot"
 
 
 class StoredDecisions:
@@ -38,22 +47,19 @@ class StoredDecisions:
         self._s3 = s3
         self._bucket = bucket
         self._clock = clock
+        self._shared: dict[str, datetime] = {}  # when this process wrote a snapshot, by digest
 
     def save(self, decision: Decision, snapshot_json: str) -> None:
         """Keep a decision and its snapshot; the row comes last, so that what it points to is there."""
-        self._put(_snapshot_key(decision.plan_id), snapshot_json)
-        self._put(_plan_key(decision.plan_id), decision.plan_json)
-        row = attributes(
-            {
-                KEY: decision.plan_id,
-                FORM: CURRENT_FORM,
-                DATA: json.dumps(dict(decision.summary), sort_keys=True),
-                _MADE_AT: instant(decision.made_at),
-                TTL_ATTRIBUTE: epoch_s(decision.made_at + _KEPT),
-            }
-        )
-        with map_client_errors():
-            self._client.put_item(TableName=self._table.name, Item=row)
+        self._write(decision, snapshot_json, _digest(decision.plan_json), _digest(snapshot_json))
+
+    def save_if_changed(self, decision: Decision, snapshot_json: str) -> None:
+        """Keep a decision, unless the one of its id says the same of the same snapshot."""
+        plan, snapshot = _digest(decision.plan_json), _digest(snapshot_json)
+        row = self._table.get(decision.plan_id, self._clock.now())
+        says = {name: text(row, name) for name in (_PLAN, _SNAPSHOT) if name in row} if row is not None else {}
+        if says != {_PLAN: plan, _SNAPSHOT: snapshot}:
+            self._write(decision, snapshot_json, plan, snapshot)
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
@@ -62,7 +68,28 @@ class StoredDecisions:
             return None
         made_at = datetime.fromisoformat(text(row, _MADE_AT))
         decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)))
-        return decision, self._get(_snapshot_key(plan_id))
+        return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)) if _SNAPSHOT in row else _own_key(plan_id))
+
+    def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
+        now = self._clock.now()
+        last = self._shared.get(snapshot)
+        if last is None or now - last > _SHARED:
+            self._put(_snapshot_key(snapshot), snapshot_json)
+            self._shared = {snapshot: now}  # the one that the next pass may see again
+        self._put(_plan_key(decision.plan_id), decision.plan_json)
+        row = attributes(
+            {
+                KEY: decision.plan_id,
+                FORM: CURRENT_FORM,
+                DATA: json.dumps(dict(decision.summary), sort_keys=True),
+                _MADE_AT: instant(decision.made_at),
+                _PLAN: plan,
+                _SNAPSHOT: snapshot,
+                TTL_ATTRIBUTE: epoch_s(decision.made_at + _KEPT),
+            }
+        )
+        with map_client_errors():
+            self._client.put_item(TableName=self._table.name, Item=row)
 
     def _put(self, key: str, content: str) -> None:
         # A fixed time in the gzip header keeps equal content byte-identical.
@@ -78,7 +105,17 @@ class StoredDecisions:
         return gzip.decompress(body).decode()
 
 
-def _snapshot_key(plan_id: str) -> str:
+def _digest(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _snapshot_key(digest: str) -> str:
+    """Return where a content is kept, whoever was decided on it."""
+    return f"snapshots/{digest}.json.gz"
+
+
+def _own_key(plan_id: str) -> str:
+    """Return where a decision keeps a snapshot of its own; rows that name no snapshot were written so."""
     return f"decisions/{plan_id}/snapshot.json.gz"
 
 

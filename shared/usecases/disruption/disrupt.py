@@ -98,7 +98,7 @@ class Disrupt:
         snapshot_json = dumps(gathered.snapshot)
         pass_id = self.ids.new_id(DECISION_PREFIX)
         if decision.commands:
-            self._keep(pass_id, decision, snapshot_json, now)
+            self.decisions.save(_kept(pass_id, decision, now), snapshot_json)
         report = DisruptReport(carried.drained, 0, carried.launched, carried.abandoned)
         done = self._apply(decision, gathered, pass_id, report, now)
         moved = self.moving.run(decision.moves, gathered.facts().reservations, now)
@@ -106,7 +106,8 @@ class Disrupt:
         done = _with_refused_moves(done, moved)
         done = _with_notes(done, carried)
         report.refusals = {refusal.claim_id: refusal.reason for refusal in done.refusals}
-        self._keep(LATEST_DECISION, done, snapshot_json, now)
+        # While nothing happens, minute after minute decides the same on the same: that is not written again.
+        self.decisions.save_if_changed(_kept(LATEST_DECISION, done, now), snapshot_json)
         return report
 
     def _decide(self, gathered: Gathered, now: datetime) -> DisruptionDecision:
@@ -122,15 +123,6 @@ class Disrupt:
 
     def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
         return self.solve(snapshot, now, self.policy)
-
-    def _keep(self, decision_id: str, decision: DisruptionDecision, snapshot_json: str, now: datetime) -> None:
-        summary = {
-            "commands": len(decision.commands),
-            "nodes": sum(len(command.claim_ids) for command in decision.commands),
-            "replacements": sum(planned.count for command in decision.commands for planned in command.replacements),
-            "refusals": len(decision.refusals),
-        }
-        self.decisions.save(Decision(decision_id, now, dumps(decision), summary), snapshot_json)
 
     def _apply(
         self, decision: DisruptionDecision, gathered: Gathered, pass_id: str, report: DisruptReport, now: datetime
@@ -197,6 +189,16 @@ class Disrupt:
             return
         replacement_ids = [claim.id for claim in committed.replacements]
         report.drained += self.replacing.drain(committed.mark, committed.marked, replacement_ids, gathered, now)
+
+
+def _kept(decision_id: str, decision: DisruptionDecision, now: datetime) -> Decision:
+    summary = {
+        "commands": len(decision.commands),
+        "nodes": sum(len(command.claim_ids) for command in decision.commands),
+        "replacements": sum(planned.count for command in decision.commands for planned in command.replacements),
+        "refusals": len(decision.refusals),
+    }
+    return Decision(decision_id, now, dumps(decision), summary)
 
 
 def _kind(command: DisruptionCommand) -> EndingKind:
