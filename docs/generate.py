@@ -17,7 +17,13 @@ sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 # The path must be known first.
 from shared.deployment.settings import DeploymentSettings  # noqa: E402 - see above
 from shared.manifests.events import EVENTS  # noqa: E402 - see above
-from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage  # noqa: E402 - see above
+from shared.manifests.messages import (  # noqa: E402 - see above
+    AnyMessage,
+    DescribeMessage,
+    ReleaseMessage,
+    SubmitMessage,
+    WithdrawMessage,
+)
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -36,7 +42,7 @@ def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{kind.lower()}.json", model.model_json_schema(mode="validation")
     yield "manifest.json", TypeAdapter(Manifest).json_schema(mode="validation")
     yield "deployment.json", DeploymentSettings.model_json_schema(mode="validation")
-    yield "demand-message.json", TypeAdapter(DemandMessage).json_schema(mode="validation")
+    yield "demand-message.json", TypeAdapter(AnyMessage).json_schema(mode="validation")
     for event in EVENTS:
         name = event.detail_type.lower().replace(" ", "-")
         schema = event.model_json_schema(mode="serialization")
@@ -60,7 +66,7 @@ def _reference() -> str:
         lines += [f"### {kind} (`{version}`)", "", *_model_lines(model), ""]
     lines += ["## The settings file of a deployment", "", *_model_lines(DeploymentSettings), ""]
     lines += ["## Messages of the demand queue", ""]
-    for message in (SubmitMessage, WithdrawMessage, ReleaseMessage):
+    for message in (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage):
         lines += [f"### {message.__name__.removesuffix('Message')}", "", *_model_lines(message, stop=("workload",)), ""]
     lines += ["## Events on the outbound bus", "", "Source `reservoir`; the table is the event's `detail`.", ""]
     for event in EVENTS:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from shared.manifests.messages import parse_demand
+from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.intake import intake, node_pool_names, rejections
+from shared.runtime.composition.intake import describe, intake, node_pool_names, rejections
 from shared.runtime.observability import count, logger, observed
 from shared.usecases.demand.intake import Answer
 
@@ -20,7 +20,11 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
     def take(message: QueueMessage) -> None:
         try:
-            answers[message.id] = demand.apply(parse_demand(message.body), pools)
+            asked = parse_demand(message.body)
+            if isinstance(asked, DescribeMessage):
+                describe()(asked)
+            else:
+                answers[message.id] = demand.apply(asked, pools, message.attributes.get("SenderId"))
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})

@@ -6,7 +6,7 @@ from pydantic import AwareDatetime, Field
 
 from shared.core.model.node_claim import ClaimState, DrainReason
 from shared.core.model.plan import ReasonCode
-from shared.manifests.events import NodeDetail, OfferingDetail, Part, PlacedWorkload, WorkloadRef
+from shared.manifests.event_parts import NodeDetail, OfferingDetail, Part, PlacedWorkload, WorkloadRef
 
 
 class Origin(Part):

@@ -1,6 +1,6 @@
 """Messages of the demand queue.
 
-A body is JSON: ``{"schemaVersion": 1, "action": "submit" | "update" | "withdraw" | "release", ...}``. A body without
+A body is JSON: ``{"schemaVersion": 1, "action": ..., ...}``, with an action of ``MESSAGES``. A body without
 ``schemaVersion`` is version 1. Every version that was ever published stays readable.
 """
 
@@ -8,12 +8,12 @@ import json
 from collections import Counter
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from shared.core.scheduling_terms.labels import closest
 from shared.manifests.kinds.workload import MOST_REPLICAS, WorkloadManifest
 from shared.manifests.parsing.errors import problems_of
-from shared.manifests.parsing.fields import ObjectName
+from shared.manifests.parsing.fields import ObjectName, matching
 from shared.manifests.parsing.metadata import ServerSide, WorkloadMetadata
 from shared.manifests.parsing.model import Model
 from shared.manifests.parsing.problems import ManifestError, Problem, path_of, shown
@@ -67,17 +67,34 @@ class ReleaseMessage(Model):
     )
 
 
-DemandMessage: TypeAlias = SubmitMessage | WithdrawMessage | ReleaseMessage
+class DescribeMessage(Model):
+    """A question: what is known of the workload? ``Workload Described`` answers on the bus; nothing changes."""
 
-MESSAGES: Final[dict[str, type[SubmitMessage] | type[WithdrawMessage] | type[ReleaseMessage]]] = {
+    schema_version: SchemaVersion = 1
+    action: Literal["describe"]
+    workload: WorkloadReference
+    request_id: Annotated[
+        str,
+        Field(
+            max_length=64, description="Repeated in the answer, which so tells that it is younger than the question."
+        ),
+        AfterValidator(matching("request-id", r"^[A-Za-z0-9._-]+$", "must be letters, digits, '.', '_' and '-'")),
+    ]
+
+
+DemandMessage: TypeAlias = SubmitMessage | WithdrawMessage | ReleaseMessage
+AnyMessage: TypeAlias = DemandMessage | DescribeMessage
+
+MESSAGES: Final[dict[str, type[AnyMessage]]] = {
     "submit": SubmitMessage,
     "update": SubmitMessage,
     "withdraw": WithdrawMessage,
     "release": ReleaseMessage,
+    "describe": DescribeMessage,
 }
 
 
-def parse_demand(body: str | bytes) -> DemandMessage:
+def parse_demand(body: str | bytes) -> AnyMessage:
     """Read the body of a demand message.
 
     Raises

@@ -54,6 +54,8 @@ class WorkloadRecord:
     pending_since: datetime | None = None
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
     expires_at: datetime | None = None  # a tombstone is forgotten then; set when nothing of it runs any more
+    sent_by: str | None = None  # SQS's id of whoever sent this generation
+    sent_at: datetime | None = None  # when it was stored
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     @property

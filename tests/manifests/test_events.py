@@ -7,9 +7,11 @@ import jsonschema
 import pytest
 
 from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import DrainReason
+from shared.core.model.node_claim import ClaimState, DrainReason
 from shared.core.model.plan import ReasonCode
 from shared.core.safety.endings import EndingKind
+from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, OfferingDetail, PlacedWorkload, WorkloadRef
 from shared.manifests.events import (
     EVENTS,
     BlockStatusDetail,
@@ -18,18 +20,13 @@ from shared.manifests.events import (
     ChangedObject,
     EndingsHeld,
     EnvelopeLifted,
-    Event,
     IgnoredReason,
     LaunchesBlocked,
     LaunchFailed,
     NodeCapacityTypeChanged,
-    NodeDetail,
     NodeDraining,
     NodeLaunched,
-    NodePlacement,
     NodeTerminated,
-    OfferingDetail,
-    PlacedWorkload,
     PolicyChanged,
     RejectedProblem,
     ReservationExhausted,
@@ -39,7 +36,6 @@ from shared.manifests.events import (
     WorkloadIgnored,
     WorkloadPending,
     WorkloadPlaced,
-    WorkloadRef,
     WorkloadRejected,
 )
 from shared.manifests.parsing.problems import Problem
@@ -125,6 +121,38 @@ ONE_OF_EACH: tuple[Event, ...] = (
     WorkloadAccepted(message_id="m-1", action="submit", workload=REF),
     WorkloadIgnored(
         message_id="m-2", action="submit", workload=REF, reason=IgnoredReason.UNCHANGED, stored_generation=1
+    ),
+    WorkloadDescribed(
+        request_id="r-1",
+        workload=REF,
+        content_digest="0123456789abcdef",
+        sent_by="AROAEXAMPLE:launcher",
+        sent_at=AT,
+        wanted=3,
+        placed=1,
+        waiting=[
+            UnplacedDetail(
+                replicas=2, reason=ReasonCode.RESERVATION_FULL, message="cr-1 has no free unit", earliest_at=AT
+            )
+        ],
+        nodes=[
+            NodeStatus(
+                **NODE.model_dump(by_alias=False),
+                replicas=1,
+                state=ClaimState.DRAINING,
+                launched_at=AT,
+                running_at=AT,
+                drain=DrainStatus(
+                    drain_id="d-1",
+                    reason=DrainReason.CAPACITY_BLOCK_ENDING,
+                    notified_at=AT,
+                    deadline=AT,
+                    awaiting=1,
+                ),
+            )
+        ],
+        part=1,
+        part_count=1,
     ),
 )
 

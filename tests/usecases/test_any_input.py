@@ -7,7 +7,7 @@ from hypothesis import given
 
 from shared.core.model.workload import Workload
 from shared.core.serialisation.json_codec import dumps, loads
-from shared.manifests.messages import parse_demand
+from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import to_yaml
 from shared.ports.state import ConflictError
@@ -48,7 +48,9 @@ def test_demand(manifest: dict[str, Any]) -> None:
     for action in ("submit", "withdraw", "release"):
         body = json.dumps({"action": action, "workload": manifest, "nodeClaim": "nc-1"})
         try:
-            world.intake.apply(parse_demand(body), POOLS)
+            message = parse_demand(body)
+            assert not isinstance(message, DescribeMessage)
+            world.intake.apply(message, POOLS)
         except ManifestError as error:
             refusals += map(str, error.problems)
     assert all(map(str.isprintable, refusals))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.manifests.messages import parse_demand
+from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
 from shared.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
@@ -39,8 +39,10 @@ class World:
     def send(self, body: dict[str, Any]) -> str | None:
         return self.answer(body).changed_key
 
-    def answer(self, body: dict[str, Any]) -> Answer:
-        return self.intake.apply(parse_demand(json.dumps(body)), frozenset({"gpu"}))
+    def answer(self, body: dict[str, Any], sent_by: str | None = None) -> Answer:
+        message = parse_demand(json.dumps(body))
+        assert not isinstance(message, DescribeMessage)
+        return self.intake.apply(message, frozenset({"gpu"}), sent_by)
 
     @property
     def record(self) -> WorkloadRecord:
@@ -180,6 +182,18 @@ def test_a_withdraw_and_a_submit_of_one_generation_commute_towards_withdrawn() -
             world.send(message)
         assert world.record.pending_count == 0
         assert world.record.withdrawn
+
+
+def test_a_conflict_says_who_wrote_last_and_when() -> None:
+    world = World()
+    world.answer(submit(generation=2), sent_by="AROAEXAMPLE:ada")
+    with pytest.raises(ManifestError) as caught:
+        world.answer(submit(generation=2, replicas=9), sent_by="AROAEXAMPLE:bob")
+
+    (problem,) = caught.value.problems
+    assert "by 'AROAEXAMPLE:ada'" in problem.message
+    assert START.isoformat() in problem.message
+    assert world.record.sent_by == "AROAEXAMPLE:ada"
 
 
 def test_a_release_goes_to_the_drain_protocol() -> None:

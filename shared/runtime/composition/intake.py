@@ -4,6 +4,7 @@ from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.outside import adapters, once
+from shared.usecases.demand.describe import Describe
 from shared.usecases.demand.intake import Intake
 from shared.usecases.demand.reject_demand import RejectDemand
 
@@ -18,6 +19,13 @@ def intake_from(outside: Adapters) -> Intake:
     """Wire the intake."""
     release = draining_from(outside).release
     return Intake(outside.workloads, release, outside.queue, outside.publisher, outside.clock)
+
+
+@once
+def describe() -> Describe:
+    """Return who answers questions."""
+    outside = adapters()
+    return Describe(outside.workloads, outside.node_claims, outside.publisher)
 
 
 @once

@@ -9,18 +9,15 @@ from shared.core.model.node_claim import Drain, NodeClaim
 from shared.core.model.plan import OfferingKey
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.manifests.event_parts import NodeDetail, OfferingDetail, PlacedWorkload, WorkloadRef
 from shared.manifests.events import (
     LaunchFailed,
     NodeCapacityTypeChanged,
-    NodeDetail,
     NodeDraining,
     NodeLaunched,
     NodeTerminated,
-    OfferingDetail,
-    PlacedWorkload,
     ReservationExhausted,
     ReservationIdle,
-    WorkloadRef,
 )
 from shared.ports.state import ReservationRecord
 

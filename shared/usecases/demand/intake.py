@@ -7,7 +7,8 @@ from typing import Final, Protocol
 
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.labels import NODE_POOL, closest
-from shared.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored, WorkloadRef
+from shared.manifests.event_parts import WorkloadRef
+from shared.manifests.events import IgnoredReason, WorkloadAccepted, WorkloadIgnored
 from shared.manifests.messages import DemandMessage, ReleaseMessage, SubmitMessage, WithdrawMessage
 from shared.manifests.parsing.problems import ManifestError, Problem, shown
 from shared.ports.messaging import EventPublisher, WorkQueue
@@ -53,11 +54,12 @@ class Intake:
     publisher: EventPublisher
     clock: Clock
 
-    def apply(self, message: DemandMessage, node_pool_names: Collection[str]) -> Answer:
+    def apply(self, message: DemandMessage, node_pool_names: Collection[str], sent_by: str | None = None) -> Answer:
         """Apply a message; return what became of it.
 
-        Raises ManifestError when the message asks for something that cannot exist, ConflictError when the workload
-        changes faster than it can be written.
+        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent. Raises ManifestError when the
+        message asks for something that cannot exist, ConflictError when the workload changes faster than it can be
+        written.
         """
         now = self.clock.now()
         metadata = message.workload.metadata
@@ -69,9 +71,10 @@ class Intake:
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, node_pool_names)
-            stands = self._put(wanted.key, lambda record: submitted(record, wanted, now))
+            stands = self._put(wanted.key, _Sent(lambda record: submitted(record, wanted, now), sent_by, now))
         else:
-            stands = self._put(message.workload.key, lambda record: withdrawn(record, message, now))
+            decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now)
+            stands = self._put(message.workload.key, decide)
         if stands is None:
             return Answer(message.action, named)
         return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
@@ -111,6 +114,19 @@ class Decide(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A decision with its sender: whoever changes what is wanted stands beside it."""
+
+    decide: Decide
+    sent_by: str | None
+    now: datetime
+
+    def __call__(self, record: WorkloadRecord | None, /) -> WorkloadRecord | None:
+        after = self.decide(record)
+        return None if after is None else replace(after, sent_by=self.sent_by, sent_at=self.now)
+
+
 def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:
     """Return the record after a submit or update, None when the message is a repeat or older than what is known.
 
@@ -124,7 +140,7 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
         )
     known = record.workload  # a withdraw moves the record's generation on, not that of what was submitted
     if known is not None and known.generation == wanted.generation and known != wanted:
-        raise ManifestError([_generation_taken(wanted)])
+        raise ManifestError([_generation_taken(wanted, record)])
     if wanted.generation <= record.generation:
         return None
     after = replace(
@@ -180,12 +196,14 @@ def _told(message_id: str, answer: Answer) -> WorkloadAccepted | WorkloadIgnored
     )
 
 
-def _generation_taken(wanted: Workload) -> Problem:
+def _generation_taken(wanted: Workload, stored: WorkloadRecord) -> Problem:
+    by = "" if stored.sent_by is None else f" by {shown(stored.sent_by)}"
+    at = "" if stored.sent_at is None else f", stored {stored.sent_at.isoformat(timespec='seconds')}"
     return Problem(
         "workload.metadata.generation",
         "generation-taken",
-        f"generation {wanted.generation} of {wanted.key} is stored with other content, which stays as it is; a change"
-        " needs a higher generation",
+        f"generation {wanted.generation} of {wanted.key} was sent{by} with other content{at}, which stays as it is; a"
+        " change needs a higher generation",
         suggestion=str(wanted.generation + 1),
     )
 

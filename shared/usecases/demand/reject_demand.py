@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from shared.manifests.events import RejectedProblem, WorkloadRef, WorkloadRejected
+from shared.manifests.event_parts import WorkloadRef
+from shared.manifests.events import RejectedProblem, WorkloadRejected
 from shared.manifests.parsing.fields import Namespace, ObjectName
 from shared.manifests.parsing.problems import Problem
 from shared.ports.messaging import DeadLetters, EventPublisher

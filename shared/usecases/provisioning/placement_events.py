@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.events import NodePlacement, ReservationExhausted, WorkloadPlaced
+from shared.manifests.event_parts import NodePlacement
+from shared.manifests.events import ReservationExhausted, WorkloadPlaced
 from shared.usecases.claims.announce import node_detail, reservation_exhausted, workload_ref
 from shared.usecases.provisioning.commit_plan import Committed
 from shared.usecases.provisioning.gather_snapshot import Gathered

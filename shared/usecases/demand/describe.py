@@ -1,0 +1,103 @@
+"""What is known of a workload, told to whoever asks over the demand queue: senders can read no table."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.plan import UnplacedReplicas
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.serialisation.generation import content_digest
+from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
+from shared.manifests.messages import DescribeMessage
+from shared.ports.messaging import EventPublisher
+from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
+from shared.usecases.claims.announce import node_detail, workload_ref
+
+# A node is told in half a kilobyte, and EventBridge takes 256.
+NODES_IN_A_PART: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    """Answers ``describe``."""
+
+    workloads: WorkloadStore
+    claims: NodeClaimStore
+    publisher: EventPublisher
+
+    def __call__(self, message: DescribeMessage) -> None:
+        """Publish ``Workload Described``; a repeated question is answered again.
+
+        Raises UnreadableRowError when the workload's row cannot be read: that is no answer.
+        """
+        key = message.workload.key
+        record = self.workloads.get(key)
+        nodes = [] if record is None else _nodes(self.claims.list_live(), key)
+        parts = [nodes[start : start + NODES_IN_A_PART] for start in range(0, len(nodes), NODES_IN_A_PART)] or [[]]
+        self.publisher.publish(
+            [
+                _status(message.request_id, key, record, part).model_copy(
+                    update={"part": number, "part_count": len(parts)}
+                )
+                for number, part in enumerate(parts, start=1)
+            ]
+        )
+
+
+def _status(request_id: str, key: str, record: WorkloadRecord | None, nodes: list[NodeStatus]) -> WorkloadDescribed:
+    if record is None:
+        return WorkloadDescribed(request_id=request_id, workload=workload_ref(key))
+    submitted = record.workload
+    return WorkloadDescribed(
+        request_id=request_id,
+        workload=workload_ref(key, record.generation),
+        content_digest=None if submitted is None else content_digest(submitted),
+        sent_by=record.sent_by,
+        sent_at=record.sent_at,
+        withdrawn=record.withdrawn,
+        wanted=0 if submitted is None or record.withdrawn else submitted.replicas,
+        placed=record.placed_count,
+        waiting=[_waiting(unplaced) for unplaced in record.unplaced],
+        nodes=nodes,
+    )
+
+
+def _waiting(unplaced: UnplacedReplicas) -> UnplacedDetail:
+    return UnplacedDetail(
+        replicas=unplaced.count, reason=unplaced.code, message=unplaced.message, earliest_at=unplaced.earliest_at
+    )
+
+
+def _nodes(claims: Sequence[NodeClaim], key: str) -> list[NodeStatus]:
+    found = []
+    for claim in sorted(claims, key=lambda it: it.id):
+        placed = _count(claim.placements, key)
+        awaiting = 0 if claim.drain is None else _count(claim.drain.awaiting, key)
+        if placed or awaiting:
+            found.append(_node(claim, placed, awaiting))
+    return found
+
+
+def _count(placements: Sequence[PlacedReplicas], key: str) -> int:
+    return sum(placed.count for placed in placements if placed.workload_key == key)
+
+
+def _node(claim: NodeClaim, placed: int, awaiting: int) -> NodeStatus:
+    drain = claim.drain
+    return NodeStatus(
+        **node_detail(claim).model_dump(by_alias=False),
+        replicas=placed,
+        state=claim.state,
+        launched_at=claim.launched_at,
+        running_at=claim.running_at,
+        drain=None
+        if drain is None
+        else DrainStatus(
+            drain_id=drain.id,
+            reason=drain.reason,
+            notified_at=drain.notified_at,
+            deadline=drain.deadline,
+            awaiting=awaiting,
+        ),
+    )

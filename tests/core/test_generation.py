@@ -1,0 +1,27 @@
+from dataclasses import replace
+
+from shared.core.serialisation.generation import StoredGeneration, content_digest, next_generation
+from tests.fakes.values import workload
+
+TRAIN = workload(replicas=3)
+STORED = StoredGeneration(7, content_digest(TRAIN), withdrawn=False)
+
+
+def test_what_nobody_has_sent_begins_at_one() -> None:
+    assert next_generation(None, TRAIN) == 1
+
+
+def test_the_same_content_keeps_its_generation_whatever_number_it_carries() -> None:
+    assert next_generation(STORED, replace(TRAIN, generation=99)) == 7
+
+
+def test_other_content_gets_the_next() -> None:
+    assert next_generation(STORED, replace(TRAIN, replicas=4)) == 8
+
+
+def test_what_was_withdrawn_is_wanted_anew_also_with_the_same_content() -> None:
+    assert next_generation(replace(STORED, withdrawn=True), TRAIN) == 8
+
+
+def test_a_withdraw_that_came_before_any_submit_is_passed() -> None:
+    assert next_generation(StoredGeneration(3, None, withdrawn=True), TRAIN) == 4
