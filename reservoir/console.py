@@ -26,9 +26,19 @@ Reason = Annotated[str, typer.Option(help="Why; it is kept, and told on the bus.
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 
 
-def add_group(app: typer.Typer, name: str, purpose: str, *commands: Callable[..., None]) -> None:
-    """Add commands that share a first word (``reservoir NAME COMMAND``), each under its function's name."""
-    group = typer.Typer(help=purpose, no_args_is_help=True, rich_markup_mode=None)  # help is plain text
+def add_group(
+    app: typer.Typer,
+    name: str,
+    purpose: str,
+    *commands: Callable[..., None],
+    first: Callable[[], None] | None = None,
+) -> None:
+    """Add commands that share a first word (``reservoir NAME COMMAND``), each under its function's name.
+
+    ``first`` is called before any of them, and may end the command.
+    """
+    # help is plain text
+    group = typer.Typer(help=purpose, callback=first, no_args_is_help=True, rich_markup_mode=None)
     for command in commands:
         group.command(command.__name__)(command)
     app.add_typer(group, name=name)

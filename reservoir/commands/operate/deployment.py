@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -22,7 +23,13 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     purpose = "Deploy, compare and destroy a deployment."
-    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore)
+    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore, first=_needs_checkout)
+
+
+def _needs_checkout() -> None:
+    """End the command where only the wheel is installed, which has neither the CDK app nor the locks."""
+    if find_spec("reservoir.deployment") is None:
+        fail("deploying needs a checkout of Reservoir, with its locks: run make deploy there")
 
 
 def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:

@@ -1,0 +1,152 @@
+"""The wheel, installed into an environment of its own, is the command line."""
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+
+from hatch_build import vendored
+from reservoir import VERSION
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def done(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603 - our own tools
+        [str(word) for word in command],
+        cwd=cwd,
+        env={"PATH": str(BIN), "HOME": str(cwd), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    built = done("uv", "build", "--wheel", "--no-build-isolation", "--out-dir", folder, VIRTUAL_ENV=str(BIN.parent))
+    assert built.returncode == 0, built.stderr
+    (file,) = folder.glob("*.whl")
+    return file
+
+
+def installed(environment: Path, wheel: Path) -> Path:
+    """Install into a new environment that sees nothing of this repository but its packages; return its ``bin``."""
+    made = done(sys.executable, "-m", "venv", "--without-pip", environment)
+    assert made.returncode == 0, made.stderr
+    python = environment / "bin" / "python"
+    added = done("uv", "pip", "install", "--offline", "--no-deps", "--python", python, wheel)
+    assert added.returncode == 0, added.stderr
+    (own,) = environment.glob("lib/python*/site-packages")
+    (others,) = BIN.parent.glob("lib/python*/site-packages")
+    (own / "others.pth").write_text(f"{others}\n")
+    return environment / "bin"
+
+
+@pytest.fixture(scope="module")
+def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return installed(tmp_path_factory.mktemp("environment"), wheel)
+
+
+def test_the_executable_helps_and_tells_its_version(bin_folder: Path, tmp_path: Path) -> None:
+    assert done(bin_folder / "reservoir", "--help", cwd=tmp_path).stdout.startswith("Usage: reservoir ")
+    assert done(bin_folder / "reservoir", "--version", cwd=tmp_path).stdout == f"reservoir {VERSION}\n"
+
+
+def test_the_executable_validates_the_examples(bin_folder: Path, tmp_path: Path) -> None:
+    examples = ROOT / "examples"
+    answer = done(
+        bin_folder / "reservoir", "validate", "-f", examples / "policy", "-f", examples / "workloads", cwd=tmp_path
+    )
+    assert (answer.returncode, answer.stdout) == (0, "6 valid\n"), answer.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_is_installed_for_the_executable(shell: str, bin_folder: Path, tmp_path: Path) -> None:
+    named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}  # the shell is named, not looked for
+    script = done(bin_folder / "reservoir", "--show-completion", shell, cwd=tmp_path, **named).stdout
+    assert f"_RESERVOIR_COMPLETE=complete_{shell}" in script
+    answer = done(bin_folder / "reservoir", "--install-completion", shell, cwd=tmp_path, **named)
+    assert answer.returncode == 0, answer.stderr
+    assert script.strip() in {file.read_text().strip() for file in tmp_path.rglob("*") if file.is_file()}
+
+
+def test_completion_completes(bin_folder: Path, tmp_path: Path) -> None:
+    typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": "reservoir vali", "COMP_CWORD": "1"}
+    assert done(bin_folder / "reservoir", cwd=tmp_path, **typed).stdout.split() == ["validate"]
+
+
+def test_deploying_from_the_wheel_says_what_it_needs(bin_folder: Path, tmp_path: Path) -> None:
+    answer = done(bin_folder / "reservoir", "deployment", "deploy", cwd=tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr == "deploying needs a checkout of Reservoir, with its locks: run make deploy there\n"
+
+
+def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: Path) -> None:
+    """What is not declared, neither directly nor by a package that is, cannot be imported here."""
+    code = (
+        "import sys\n"
+        "class Refused:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in sys.argv[1:]: raise ImportError('not declared: ' + name)\n"
+        "sys.meta_path.insert(0, Refused())\n"
+        "import pkgutil, importlib, reservoir.commands\n"
+        "from reservoir._shared.runtime.adapters import Adapters\n"
+        "found = [m.name for m in pkgutil.walk_packages(reservoir.commands.__path__, 'reservoir.commands.')]\n"
+        "print(len([importlib.import_module(name) for name in found]))\n"
+    )
+    undeclared = ["aws_cdk", "aws_lambda_powertools", "boto3", "functions", "highspy", "infra", "numpy", "shared"]
+    assert set(undeclared) & {name.replace("-", "_") for name in declared()} == set()
+    answer = done(bin_folder / "python", "-c", code, *undeclared, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert int(answer.stdout) > 10
+
+
+def declared() -> set[str]:
+    """Return what is installed with the wheel."""
+    found: set[str] = set()
+    todo = [Requirement(each) for each in PROJECT["project"]["dependencies"]]
+    while todo:
+        wanted = todo.pop()
+        if wanted.name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+            found.add(wanted.name)
+            todo += [Requirement(each) for each in requires(wanted.name) or ()]
+    return found
+
+
+def test_what_the_wheel_requires_is_what_is_locked_and_tested() -> None:
+    groups = PROJECT["dependency-groups"]
+    names = {Requirement(each).name: each for each in (*groups["runtime"], *groups["cli"])}
+    assert [each for each in PROJECT["project"]["dependencies"] if each not in names.values()] == []
+
+
+def test_the_wheel_brings_one_name_and_no_way_around_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        sources = [archive.read(name).decode() for name in names if name.endswith(".py")]
+    assert {name.split("/")[0] for name in names} == {"reservoir", f"reservoir-{VERSION}.dist-info"}
+    assert [text for text in sources if re.search(r"(^\s*(from|import) |\(\")shared[. ]", text, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "inside"),
+    [
+        ("from shared import names", "from reservoir._shared import names"),
+        ("    from shared.core.model import plan", "    from reservoir._shared.core.model import plan"),
+        ('import_module("shared.core.scheduler")', 'import_module("reservoir._shared.core.scheduler")'),
+        ("from shared_things import one", "from shared_things import one"),
+        ("# from shared units", "# from shared units"),
+    ],
+)
+def test_imports_of_shared_get_its_name_inside(source: str, inside: str) -> None:
+    assert vendored(source) == inside
