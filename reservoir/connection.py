@@ -1,5 +1,6 @@
 """The deployed stack as the command line sees it."""
 
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -9,7 +10,7 @@ from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
-from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
 from shared.ports.safety import TableMarkStore, TallyStore
 from shared.ports.state import DecisionStore, NodeClaimStore, ReservationStore, WorkloadStore
@@ -58,6 +59,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def demand(self) -> DemandQueue:
+        """The demand queue."""
+        ...
+
+    @property
     def instances(self) -> InstanceReader:
         """EC2's instances."""
         ...
@@ -89,6 +95,10 @@ class Connection(Protocol):
 
     def caller(self) -> str:
         """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass before asking again."""
         ...
 
 
@@ -156,6 +166,11 @@ class Session:
         return self.adapters.queue
 
     @property
+    def demand(self) -> DemandQueue:
+        """The demand queue."""
+        return self.adapters.demand
+
+    @property
     def instances(self) -> InstanceReader:
         """EC2's instances."""
         return self.adapters.instances
@@ -184,6 +199,10 @@ class Session:
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
         return self.adapters.settings.launch_limits
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass before asking again."""
+        time.sleep(seconds)
 
     def caller(self) -> str:
         """Return the ARN of whoever runs the command; everybody may ask that."""

@@ -1,5 +1,6 @@
 """How commands are grouped, what they print and how they end: 0 done, 1 there are differences, 2 refused or failed."""
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Annotated, Final, NoReturn
 
@@ -52,6 +53,21 @@ def output() -> Console:
 def messages() -> Console:
     """Return the console of everything that is not a result."""
     return Console(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False)
+
+
+def agree(question: str, *, yes: bool) -> None:
+    """Ask before something ends. Ends the command on a no, and where there is no terminal on which to ask."""
+    if yes:
+        return
+    if not can_ask():
+        fail(f"nothing was done: there is no terminal on which to ask, and no --yes. {question}")
+    if not typer.confirm(question, err=True):
+        fail("nothing was done")
+
+
+def can_ask() -> bool:
+    """Whether somebody sits at a terminal; lines of a pipe are no answers."""
+    return sys.stdin.isatty()
 
 
 def report(problems: Iterable[Problem]) -> None:

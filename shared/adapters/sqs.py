@@ -1,4 +1,4 @@
-"""Queues: wake-ups of the planner, launch batches, rejected demand."""
+"""Queues: demand, wake-ups of the planner, launch batches, rejected demand."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -58,6 +58,19 @@ class SqsWorkQueue:
                 answer = self._client.send_message_batch(QueueUrl=self._launches_url, Entries=entries)
             if answer.get("Failed"):
                 raise TransientError(answer["Failed"][0]["Code"], "SendMessageBatch")
+
+
+class SqsDemandQueue:
+    """Implements ``shared.ports.messaging.DemandQueue``."""
+
+    def __init__(self, client: "SQSClient", url: str) -> None:
+        self._client = client
+        self._url = url
+
+    def send(self, body: str) -> str:
+        """Send a message; SQS itself notes who sent it."""
+        with map_client_errors():
+            return self._client.send_message(QueueUrl=self._url, MessageBody=body)["MessageId"]
 
 
 class SqsRedelivery:

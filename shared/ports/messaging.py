@@ -35,6 +35,14 @@ class WorkQueue(Protocol):
         ...
 
 
+class DemandQueue(Protocol):
+    """Where workload systems and people say what they want."""
+
+    def send(self, body: str) -> str:
+        """Send a message as whoever the credentials belong to; return SQS's id of it."""
+        ...
+
+
 class Redelivery(Protocol):
     """When messages that failed come again, instead of after the queue's own hidden time."""
 

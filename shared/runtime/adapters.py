@@ -28,7 +28,7 @@ from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
 from shared.adapters.safety.tallies import DynamoDbTallies
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsDemandQueue, SqsRedelivery, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
@@ -156,6 +156,11 @@ class Adapters:
         return SqsWorkQueue(
             self._sqs, planning_url=urls[Queue.PLANNING], launches_url=urls[Queue.LAUNCHES], ids=self.ids
         )
+
+    @cached_property
+    def demand(self) -> SqsDemandQueue:
+        """The demand queue."""
+        return SqsDemandQueue(self._sqs, self.settings.queue_urls[Queue.DEMAND])
 
     @cached_property
     def dead_letters(self) -> SqsDeadLetters:

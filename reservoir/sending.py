@@ -1,0 +1,76 @@
+"""Messages of the demand queue as the command line writes them; the generation follows from what is stored.
+
+The rule: content that is stored already is not sent again. Other content, and a workload that was withdrawn, gets the
+generation after the stored one, or the manifest's own if that is higher. A withdraw carries the stored generation. So
+the same command twice is one change, and of two people who change a workload at the same moment one is told.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from shared.core.serialisation.generation import StoredGeneration, content_digest, next_generation
+from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.messages import SCHEMA_VERSION
+from shared.manifests.render import wire_form
+from shared.ports.state import WorkloadRecord
+
+DEFAULT_NAMESPACE: Final = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message about a workload. ``body`` None: what it asks for is stored already, under ``generation``."""
+
+    key: str
+    generation: int
+    body: str | None
+
+
+def submit(manifest: WorkloadManifest, record: WorkloadRecord | None) -> Outgoing:
+    """Return the submit of a manifest; ``record`` is what is stored of the workload."""
+    wanted = manifest.to_core()
+    generation = next_generation(_stored(record), wanted)
+    if record is not None and generation == record.generation:
+        return Outgoing(wanted.key, generation, None)
+    generation = max(generation, manifest.metadata.generation)
+    workload = wire_form(manifest)
+    workload["metadata"]["generation"] = generation
+    return Outgoing(wanted.key, generation, _body("submit", workload))
+
+
+def withdraw(record: WorkloadRecord) -> Outgoing:
+    """Return the withdraw of a workload that is stored."""
+    namespace, name = record.key.split("/", 1)
+    metadata = {"namespace": namespace, "name": name, "generation": record.generation}
+    body = None if record.withdrawn else _body("withdraw", {"metadata": metadata})
+    return Outgoing(record.key, record.generation, body)
+
+
+def release(key: str, node_claim: str, replicas: int | None) -> str:
+    """Return the body that says that replicas (None: all) of a workload have left a node."""
+    namespace, name = key.split("/", 1)
+    count = {} if replicas is None else {"replicas": replicas}
+    return _body("release", {"metadata": {"namespace": namespace, "name": name}}, nodeClaim=node_claim, **count)
+
+
+def is_stored(manifest: WorkloadManifest, generation: int, record: WorkloadRecord | None) -> bool | None:
+    """Whether a submit of this generation has become what is wanted; None while it has not been worked off.
+
+    False: other content has this generation or a higher one, or the workload was withdrawn since.
+    """
+    if record is None or record.generation < generation:
+        return None
+    same = record.workload is not None and content_digest(record.workload) == content_digest(manifest.to_core())
+    return same and record.generation == generation and not record.withdrawn
+
+
+def _stored(record: WorkloadRecord | None) -> StoredGeneration | None:
+    if record is None:
+        return None
+    digest = None if record.workload is None else content_digest(record.workload)
+    return StoredGeneration(record.generation, digest, record.withdrawn)
+
+
+def _body(action: str, workload: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"schemaVersion": SCHEMA_VERSION, "action": action, "workload": workload, **more})

@@ -1,0 +1,48 @@
+"""What people do by hand, each with the policies that the stack has for them, on the deployed stack."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deployed.people import Person
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+
+@pytest.fixture(scope="module")
+def pool(world: World, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A pool that buys what it needs."""
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), one_type_pool("hands", "m5.large", ["on-demand"])))
+    world.discover()
+    return "hands"
+
+
+def demand(folder: Path, *workloads: dict[str, Any]) -> str:
+    path = folder / "demand.yaml"
+    path.write_text(yaml.safe_dump_all(workloads))
+    return str(path)
+
+
+def test_a_sender_who_may_look_submits_a_file_waits_for_places_and_withdraws(
+    world: World, pool: str, tmp_path: Path
+) -> None:
+    sender = Person(world, managed=("Sender", "Viewer"))
+    workload = story_workload("by-hand", 1, "1", nodeSelector={"karpenter.sh/nodepool": pool})
+    submitted = sender.command("submit", "-f", demand(tmp_path, workload), "--wait", "--timeout", "5m")
+    assert submitted.returncode == 0, submitted.stderr
+    assert submitted.stdout.splitlines() == [
+        "workload/story/by-hand accepted (generation 1)",
+        "workload/story/by-hand placed (1 replicas)",
+    ]
+    assert "unchanged (generation 1)" in sender.command("submit", "-f", demand(tmp_path, workload)).stdout
+
+    unasked = sender.command("withdraw", "story/by-hand")
+    assert unasked.returncode == 2
+    assert "no terminal on which to ask" in unasked.stderr
+    withdrawn = sender.command("withdraw", "story/by-hand", "--yes")
+    assert withdrawn.stdout == "workload/story/by-hand withdrawn (generation 1)\n"
+    world.until("its node drains", lambda seen: seen.counts["Node Draining"] == 1)

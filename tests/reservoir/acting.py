@@ -1,0 +1,89 @@
+"""The command line on a world in memory whose functions run while a command waits."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from reservoir.app import app
+from shared.manifests.messages import DescribeMessage, parse_demand
+from shared.manifests.parsing.problems import ManifestError
+from shared.runtime.composition.intake import intake_from
+from tests.fakes.state import MemoryNodeClaims, MemoryWorkloads
+from tests.fakes.system import ManualClock
+from tests.usecases.disrupt_world import DisruptWorld
+
+ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
+
+
+@dataclass
+class DemandInMemory:
+    """Implements ``DemandQueue``."""
+
+    bodies: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+
+    def send(self, body: str) -> str:
+        self.bodies.append(body)
+        self.sent.append(body)
+        return f"m-{len(self.sent)}"
+
+
+@dataclass
+class Stack:
+    """Implements what acting commands use of ``reservoir.connection.Connection``."""
+
+    world: DisruptWorld
+    demand: DemandInMemory = field(default_factory=DemandInMemory)
+    is_stuck: bool = False  # no function runs
+
+    @property
+    def node_claims(self) -> MemoryNodeClaims:
+        return self.world.state.node_claims
+
+    @property
+    def workloads(self) -> MemoryWorkloads:
+        return self.world.state.workloads
+
+    @property
+    def clock(self) -> ManualClock:
+        return self.world.clock
+
+    def caller(self) -> str:
+        return ME
+
+    def pause(self, seconds: float) -> None:
+        self.world.clock.advance(seconds=seconds)
+        if not self.is_stuck:
+            self.work_off()
+            self.world.plan_and_launch()
+
+    def work_off(self) -> None:
+        bodies, self.demand.bodies[:] = list(self.demand.bodies), []
+        for body in bodies:
+            message = parse_demand(body)
+            assert not isinstance(message, DescribeMessage)
+            try:
+                intake_from(self.world.outside()).apply(message, frozenset({"gpu"}))
+            except ManifestError:
+                continue  # put away with its reason: tests/functions/test_intake_handler.py
+
+    def run(self, *arguments: str, given: str | None = None) -> Result:
+        return CliRunner().invoke(app, arguments, input=given, obj=self, env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """Everything that was ever sent."""
+        return [json.loads(body) for body in self.demand.sent]
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return Stack(DisruptWorld("reserved", "on-demand"))
+
+
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reservoir.console.can_ask", lambda: True)
