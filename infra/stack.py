@@ -104,7 +104,8 @@ class ReservoirStack(Stack):
         )
 
     def _outputs(self) -> None:
-        for variable, value in self.settings.items():
+        planner = planner_environment(self.deployment.settings)
+        for variable, value in {**self.settings, **planner}.items():
             CfnOutput(self, output_name(variable), value=value)
         launch_role = self.functions[Function.LAUNCH].role
         if launch_role is not None:  # the principal that a key's own policy must let in

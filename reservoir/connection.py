@@ -18,6 +18,8 @@ from shared.ports.system import Clock
 
 if TYPE_CHECKING:
     from shared.runtime.adapters import Adapters
+    from shared.usecases.provisioning.solver import Solver
+    from shared.usecases.what_if.plan_demand import SnapshotSource
 
 
 class Connection(Protocol):
@@ -91,6 +93,16 @@ class Connection(Protocol):
     @property
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
+        ...
+
+    @property
+    def snapshots(self) -> "SnapshotSource":
+        """What the planner sees."""
+        ...
+
+    @property
+    def solver(self) -> "Solver":
+        """How the planner decides."""
         ...
 
     def caller(self) -> str:
@@ -203,6 +215,20 @@ class Session:
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""
         time.sleep(seconds)
+
+    @property
+    def snapshots(self) -> "SnapshotSource":
+        """What the planner sees."""
+        from shared.runtime.composition.planning import snapshot_gatherer_from
+
+        return snapshot_gatherer_from(self.adapters)
+
+    @property
+    def solver(self) -> "Solver":
+        """How the planner decides."""
+        from shared.runtime.composition.planning import solver_from
+
+        return solver_from(self.adapters)
 
     def caller(self) -> str:
         """Return the ARN of whoever runs the command; everybody may ask that."""

@@ -102,10 +102,14 @@ def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
 
 def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list["Text"]:
     """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
+    return lines_of(rows, [column for column in listing.columns if is_wide or not column.is_wide], width)
+
+
+def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list["Text"]:
+    """Return the lines of a table with these columns, as :func:`as_table` does."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    columns = [column for column in listing.columns if is_wide or not column.is_wide]
     titles = [Text(column.title, style="bold") for column in columns]
     cells = [
         [Text(printable(column.text(row)), style=column.style(row) if column.style else "") for column in columns]

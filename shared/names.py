@@ -114,6 +114,17 @@ SPOT_POOL_SHARE_PERCENT: Final = "SPOT_POOL_SHARE_PERCENT"
 RESERVED_FLOOR_PERCENT: Final = "RESERVED_FLOOR_PERCENT"
 NODE_OVERHEAD_MICRO_USD_PER_HOUR: Final = "NODE_OVERHEAD_MICRO_USD_PER_HOUR"
 SOLVE_BUDGET_S: Final = "SOLVE_BUDGET_S"
+# All of them; the stack outputs them, so that the command line asks the planner's own questions.
+PLANNER_SETTINGS: Final = (
+    PREFERENCE_POLICY,
+    MIN_VALUES_POLICY,
+    NO_DURATION_POLICY,
+    SPOT_TO_SPOT_CONSOLIDATION,
+    SPOT_POOL_SHARE_PERCENT,
+    RESERVED_FLOOR_PERCENT,
+    NODE_OVERHEAD_MICRO_USD_PER_HOUR,
+    SOLVE_BUDGET_S,
+)
 # How many may end within an hour, by kind, as JSON; kinds that it leaves out have the defaults of the core.
 ENDING_BOUNDS: Final = "ENDING_BOUNDS"
 ENDING_NUMBERS: Final = ("sharePercent", "leastCount", "mostCount")

@@ -24,7 +24,7 @@ VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
 _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
 
 # What the stack outputs beside them where it has something to say.
-OPTIONAL: Final = (names.KMS_KEYS, names.METADATA_HTTP_TOKENS_POLICY)
+OPTIONAL: Final = (names.KMS_KEYS, names.METADATA_HTTP_TOKENS_POLICY, *names.PLANNER_SETTINGS)
 REQUIRED: Final = (
     *Table,
     *Queue,

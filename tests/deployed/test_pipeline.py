@@ -3,14 +3,18 @@
 The tests tell one story in their order, on one deployment.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo.observer import Observed
 from embedded.reservoir.example import EXAMPLES
+from shared.names import Table
+from tests.deployed.people import Person
 from tests.deployed.world import World
 
 pytestmark = pytest.mark.embedded
@@ -112,6 +116,34 @@ def test_a_withdrawn_workload_leaves_and_its_units_are_free(world: World) -> Non
         world.send({"action": "release", "workload": workload("inference", 8), "nodeClaim": claim_id})
     world.until("its unit is free", lambda seen: free_units(seen)["inference"] == 1)
     world.until("its nodes are gone", lambda seen: not any(it.instance_type.startswith("g5") for it in seen.live()))
+
+
+# Enough to ask: what viewers may read, and policy.
+READ = {"Effect": "Allow", "Action": ["dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"], "Resource": "*"}
+
+
+def test_a_question_is_answered_to_somebody_who_may_write_nothing(world: World, tmp_path: Path) -> None:
+    reader = Person(world, managed=("Viewer",), statements=(READ,))
+    path = tmp_path / "demand.yaml"
+    path.write_text(json.dumps(workload("question", 6)))
+    before = rows(world)
+    asked = reader.command("plan", "-f", str(path), "--with", "3 m7i.4xlarge in us-east-1a", "-o", "json")
+    assert asked.returncode == 0, asked.stderr
+    answer = json.loads(asked.stdout)
+    present, edited = answer["present"]["workloads"][0], answer["edited"]["workloads"][0]
+    for each in (present, edited):
+        assert sum(part["replicas"] for part in (*each["places"], *each["waiting"])) == 6
+    assert answer["edited"]["addedMicroUsdPerHour"] < answer["present"]["addedMicroUsdPerHour"]
+    assert any(place["offering"].get("capacityReservationId") == "with-1" for place in edited["places"])
+    assert rows(world) == before
+
+
+def rows(world: World) -> dict[str, list[str]]:
+    """Return the keys of all rows of workloads, nodes, policy and plans."""
+    kept = (Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY, Table.DECISIONS)
+    scans = {table: world.aws.client("dynamodb").scan(TableName=world.output(table.value))["Items"] for table in kept}
+    keys = {table: sorted(item["id"]["S"] for item in items) for table, items in scans.items()}
+    return keys | {Table.DECISIONS: [key for key in keys[Table.DECISIONS] if key.startswith("plan-")]}
 
 
 def draining(seen: Observed, name: str) -> set[str]:

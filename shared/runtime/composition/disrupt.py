@@ -8,7 +8,7 @@ from shared.runtime.composition.safety import envelope_from
 from shared.usecases.disruption.disrupt import Disrupt
 from shared.usecases.disruption.move_units import MoveUnits
 from shared.usecases.disruption.replace_nodes import ReplaceNodes
-from shared.usecases.provisioning.provision import Solve
+from shared.usecases.provisioning.solver import Solve
 
 
 @once

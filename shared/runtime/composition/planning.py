@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from shared.core import scheduler
+from shared.core import checker, scheduler
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.runtime.adapters import Adapters
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
-from shared.usecases.provisioning.provision import Solve
+from shared.usecases.provisioning.solver import Solve, Solver
 
 
 def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
@@ -23,6 +23,22 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
         outside.policy,
         outside.boot_failures,
     )
+
+
+def planner_policy(outside: Adapters) -> SchedulingPolicy:
+    """Return how the planner decides: what is bought now is paid for hours, so it is worth the seconds of polish."""
+    return replace(outside.settings.scheduling, with_certificate=True)
+
+
+def solver_from(outside: Adapters) -> Solver:
+    """Return the planner's way to decide, for questions."""
+    solve = solve_within(outside.settings.solve_budget, outside.monotonic_s)
+    return Solver(planner_policy(outside), solve, check)
+
+
+def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolicy) -> tuple[checker.Violation, ...]:
+    """Check a plan by the rules, independently of the scheduler."""
+    return checker.check(snapshot, plan, now=now, policy=policy)
 
 
 def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:

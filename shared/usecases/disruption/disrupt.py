@@ -32,7 +32,7 @@ from shared.usecases.disruption.move_units import Moved, MoveUnits
 from shared.usecases.disruption.replace_nodes import Carried, ReplaceNodes
 from shared.usecases.provisioning.commit_plan import launch_batches
 from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
-from shared.usecases.provisioning.provision import Solve
+from shared.usecases.provisioning.solver import Solve
 from shared.usecases.safety.envelope import Envelope
 
 # The id under which the last pass's decision is kept, whatever it was: it says why each node stays.

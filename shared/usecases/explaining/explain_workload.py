@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.plan import UnplacedReplicas
-from shared.manifests.explanations import HostingNode, WaitingReplicas, WorkloadExplanation
+from shared.manifests.explanations import HostingNode, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
-from shared.usecases.claims.announce import offering_detail, workload_ref
+from shared.usecases.claims.announce import workload_ref
+from shared.usecases.claims.waiting import waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class ExplainWorkload:
         if record is None:
             return None
         pending = record.pending_count
-        waiting = [_waiting(unplaced) for unplaced in record.unplaced] if pending else []
-        times = [each.earliest_at for each in waiting if each.earliest_at is not None]
+        waits = [waiting(unplaced) for unplaced in record.unplaced] if pending else []
+        times = [each.earliest_at for each in waits if each.earliest_at is not None]
         hosts = [claim for claim in self.claims.list_live() if _replicas(claim, key)]
         return WorkloadExplanation(
             workload=workload_ref(key, record.generation),
@@ -33,7 +33,7 @@ class ExplainWorkload:
             pending=pending,
             pending_since=record.pending_since if pending else None,
             next_feasible_at=min(times, default=None),
-            waiting=waiting,
+            waiting=waits,
             nodes=[
                 HostingNode(node_claim=c.id, instance_id=c.instance_id, state=c.state, replicas=_replicas(c, key))
                 for c in hosts
@@ -43,14 +43,3 @@ class ExplainWorkload:
 
 def _replicas(claim: NodeClaim, key: str) -> int:
     return sum(placed.count for placed in claim.placements if placed.workload_key == key)
-
-
-def _waiting(unplaced: UnplacedReplicas) -> WaitingReplicas:
-    nearest = unplaced.nearest_offering
-    return WaitingReplicas(
-        replicas=unplaced.count,
-        reason=unplaced.code,
-        message=unplaced.message,
-        nearest_offering=None if nearest is None else offering_detail(nearest),
-        earliest_at=unplaced.earliest_at,
-    )

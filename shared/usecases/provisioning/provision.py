@@ -23,10 +23,8 @@ from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter
 from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
 from shared.usecases.provisioning.placement_events import exhausted_events, placed_events
+from shared.usecases.provisioning.solver import Check, Solve
 from shared.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
-
-Solve = Callable[[Snapshot, datetime, SchedulingPolicy], Plan]
-Check = Callable[[Snapshot, Plan, datetime, SchedulingPolicy], Sequence[Violation]]
 
 # Lost races are planned again at once; after so many the next wake-up takes over.
 _ATTEMPTS_MAX: Final = 4

@@ -1,0 +1,69 @@
+"""``reservoir plan`` after the snapshot is read: edits, plans, check, and the answer as JSON."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from bench.harness import Figures, repeated
+from bench.worlds.common import NOW
+from bench.worlds.mix import Mix, mix_snapshot
+from shared.core import scheduler
+from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.what_if.added_capacity import AddedCapacity
+from shared.core.what_if.edits import WorldEdits
+from shared.runtime.composition.planning import check
+from shared.usecases.provisioning.gather_snapshot import Gathered
+from shared.usecases.provisioning.solver import Solver
+from shared.usecases.what_if.describe import described
+from shared.usecases.what_if.plan_demand import PlanDemand
+
+_SHAPES = 200
+
+
+def cases() -> Sequence[str]:
+    """Name the cases: replicas asked for, alone or beside an edited world."""
+    return ["what-if-10000", "what-if-10000-edited"]
+
+
+def run(case: str) -> Figures:
+    """Measure one case."""
+    return repeated("bench.what_if:answer", case)
+
+
+class _World:
+    """A snapshot that has been read, and the time that it was read at."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def gather(self, now: datetime) -> Gathered:
+        """Return it."""
+        del now
+        return Gathered(self._snapshot, {}, {}, {})
+
+    def now(self) -> datetime:
+        """Return when it was made."""
+        return NOW.astimezone(UTC)
+
+
+def answer(case: str) -> Figures:
+    """Ask once, in a world where nothing else waits, as well as the planner plans."""
+    _, _, form = case.partition("what-if-")
+    replicas, _, is_edited = form.partition("-")
+    made = mix_snapshot(Mix(int(replicas), _SHAPES, reserved_percent=300))
+    workloads = [replace(item.workload, replicas=item.pending_count) for item in made.demands]
+    world = _World(replace(made, demands=(), workloads={}))
+    kind = made.instance_types[0]
+    more = AddedCapacity(100, kind.name, kind.offerings[0].zone, node_class_name=made.node_classes[0].name)
+    edits = WorldEdits(added=(more,)) if is_edited else WorldEdits()
+    question = PlanDemand(world, world, Solver(SchedulingPolicy(with_certificate=True), _solve, check))
+    started = time.process_time()
+    text = described(question.plan(workloads, edits)).model_dump_json()
+    return {"answer_cpu_s": round(time.process_time() - started, 2), "answer_bytes": len(text)}
+
+
+def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    return scheduler.solve(snapshot, now=now, policy=policy)

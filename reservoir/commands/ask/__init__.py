@@ -1,0 +1,1 @@
+"""Questions that change nothing: what would happen, and was it decided rightly."""

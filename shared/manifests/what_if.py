@@ -1,0 +1,59 @@
+"""Answers to "what if": where demand would run, what it would cost, what would wait, and who would lose by it."""
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from shared.manifests.event_parts import OfferingDetail, Part, WorkloadRef
+from shared.manifests.explanations import WaitingReplicas
+
+
+class WhatIfPlace(Part):
+    """Replicas that would get a place: on new nodes of an offering, or on a node that is there."""
+
+    replicas: int
+    node_claim: str | None = Field(default=None, description="The node that is there and has room.")
+    node_pool: str | None = None
+    offering: OfferingDetail | None = None
+    nodes: int = Field(default=0, description="New nodes that hold them; others' replicas may be on them too.")
+    price_micro_usd_per_hour: int = Field(
+        default=0, description="Of one node; 0 for reserved capacity, which is paid for anyway."
+    )
+
+
+class WhatIfWorkload(Part):
+    """What would become of one workload."""
+
+    workload: WorkloadRef
+    replicas: int
+    placed: int = Field(description="Replicas that have a place already.")
+    places: list[WhatIfPlace]
+    waiting: list[WaitingReplicas]
+
+
+class DisplacedWorkload(Part):
+    """A workload that waits as well, and would get less because of the demand."""
+
+    workload: WorkloadRef
+    replicas: int = Field(description="Replicas that would have had a place without the demand.")
+    reserved_replicas: int = Field(description="Replicas that would have had a reserved unit without the demand.")
+    waiting: WaitingReplicas | None = None
+
+
+class WhatIfOutcome(Part):
+    """What would happen in one world."""
+
+    workloads: list[WhatIfWorkload]
+    displaced: list[DisplacedWorkload]
+    added_micro_usd_per_hour: int = Field(description="What would be paid for new nodes, less that without the demand.")
+    notes: list[str]
+
+
+class WhatIfAnswer(Part):
+    """What would happen now, and in the edited world if there are edits."""
+
+    version: Literal[1] = 1
+    asked_at: AwareDatetime
+    present: WhatIfOutcome
+    edited: WhatIfOutcome | None = None
+    assumptions: list[str] = Field(default_factory=list, description="What the edited world takes for granted.")

@@ -1,0 +1,1 @@
+"""Questions to the planner that change nothing: what would happen, and would it decide the same again."""

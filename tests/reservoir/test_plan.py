@@ -1,0 +1,134 @@
+"""``reservoir plan`` on a world in which things have happened."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from reservoir.app import app
+from shared.core.model.policy import SchedulingPolicy
+from shared.runtime.composition.planning import check, snapshot_gatherer_from
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from shared.usecases.provisioning.solver import Solver
+from tests.fakes.system import ManualClock
+from tests.fakes.values import reservation
+from tests.usecases.planning_world import PlanningWorld, node_pool_manifest
+
+DEMAND: dict[str, Any] = {
+    "apiVersion": "reservoir/v1",
+    "kind": "Workload",
+    "metadata": {"namespace": "research", "name": "train"},
+    "spec": {"replicas": 3, "resources": {"requests": {"cpu": "90", "nvidia.com/gpu": 8}}},
+}
+
+
+@dataclass
+class Stack:
+    """The part of ``reservoir.connection.Connection`` that asking needs."""
+
+    world: PlanningWorld
+
+    @property
+    def snapshots(self) -> SnapshotGatherer:
+        return snapshot_gatherer_from(self.world.outside())
+
+    @property
+    def solver(self) -> Solver:
+        return Solver(SchedulingPolicy(), self.world.solve, check)
+
+    @property
+    def clock(self) -> ManualClock:
+        return self.world.clock
+
+
+@pytest.fixture
+def world() -> Iterator[PlanningWorld]:
+    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    world = PlanningWorld().ready(units)
+    before = (world.state.node_claims.list_live(), world.state.workloads.list_needing_planning())
+    yield world
+    assert before == (world.state.node_claims.list_live(), world.state.workloads.list_needing_planning())
+    assert world.queue.launches == []
+    assert world.queue.wake_ups == []
+
+
+def plan(world: PlanningWorld, folder: Path, *arguments: str, given: Any = DEMAND) -> Result:
+    path = folder / "demand.yaml"
+    path.write_text(yaml.dump(given))
+    arguments = ("plan", "-f", str(path), *arguments)
+    return CliRunner().invoke(app, arguments, obj=Stack(world), env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def test_for_people(world: PlanningWorld, tmp_path: Path) -> None:
+    result = plan(world, tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "WORKLOAD        REPLICAS  USD/H EACH  WHERE",
+        "research/train         1    paid for  p5.48xlarge reserved in us-east-1a of cr-1, pool gpu",
+        "research/train         2       55.04  p5.48xlarge on-demand in us-east-1a, pool gpu",
+        "adds 110.08 USD an hour to what is bought",
+    ]
+
+
+def test_beside_the_present(world: PlanningWorld, tmp_path: Path) -> None:
+    result = plan(world, tmp_path, "--with", "2 p5.48xlarge in us-east-1a", "--price", "p5.48xlarge=10")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["WORKLOAD", "NOW", "EDITED", "USD/H", "EACH", "WHERE"]
+    assert [line.split()[1:3] for line in lines[1:4]] == [["1", "1"], ["2", "0"], ["0", "2"]]
+    assert lines[4:] == [
+        "adds 110.08 USD an hour to what is bought",
+        "edited: adds 0.00 USD an hour to what is bought",
+    ]
+
+
+def test_a_changed_pool_lets_the_rest_wait(world: PlanningWorld, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.dump(node_pool_manifest(capacity_types=("reserved",))))
+    result = plan(world, tmp_path, "--policy", str(path), "-o", "json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert (answer["apiVersion"], answer["kind"]) == ("reservoir/v1", "WhatIf")
+    (train,) = answer["edited"]["workloads"]
+    assert [(each["replicas"], each["reason"]) for each in train["waiting"]] == [(2, "ReservationFull")]
+    assert answer["present"]["workloads"][0]["waiting"] == []
+    assert answer["present"]["addedMicroUsdPerHour"] == 110_080_000
+
+
+def test_yaml_says_the_same(world: PlanningWorld, tmp_path: Path) -> None:
+    result = plan(world, tmp_path, "-o", "yaml")
+    assert yaml.safe_load(result.stdout) == json.loads(plan(world, tmp_path, "-o", "json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("--with", "2 p5.48xlagre in us-east-1a"),
+            "there is no instance type 'p5.48xlagre'; did you mean p5.48xlarge?",
+        ),
+        (("--with", "2 p5.48xlarge near us-east-1a"), "is not of the form COUNT TYPE in ZONE"),
+        (("--without", "cr-2"), "there is no reservation 'cr-2'"),
+        (("--price", "p5.48xlarge"), "'p5.48xlarge' is not of the form TYPE=USD"),
+        (("--price", "p5.48xlarge=cheap"), "is not of the form TYPE=USD, such as p5.48xlarge=55.04"),
+        (("--policy", "nowhere.yaml"), "cannot read nowhere.yaml"),
+    ],
+)
+def test_what_is_not_understood_is_refused(
+    world: PlanningWorld, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
+    result = plan(world, tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_policy_is_no_demand(world: PlanningWorld, tmp_path: Path) -> None:
+    result = plan(world, tmp_path, given=node_pool_manifest())
+    assert result.exit_code == 2
+    assert "there is policy among the demand: give it with --policy" in result.stderr
