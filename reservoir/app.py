@@ -7,6 +7,7 @@ import typer
 
 from reservoir import VERSION
 from reservoir.lazy import Listed, lazy_group
+from reservoir.options import Options, choose_aws
 
 STACK_VARIABLE: Final = "RESERVOIR_STACK"
 
@@ -60,19 +61,17 @@ def main(
     region: Annotated[
         str | None, typer.Option(help="AWS region; default: the deployment's, else that of your AWS settings.")
     ] = None,
-    profile: Annotated[str | None, typer.Option(help="AWS profile.")] = None,
+    profile: Annotated[str | None, typer.Option(help="AWS profile; default: that of AWS_PROFILE.")] = None,
+    endpoint_url: Annotated[
+        str | None, typer.Option(help="Where to reach AWS; default: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_SQS ...")
+    ] = None,
     _version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
     ] = False,
 ) -> None:
     """Keep the options until a command connects; commands that need no account never do."""
-    from reservoir.connection import Session  # here, because --help shall not wait for what a connection needs
-
-    if profile is not None:
-        os.environ["AWS_PROFILE"] = profile
-    if region is not None:
-        os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = region
+    choose_aws(os.environ, profile=profile, region=region, endpoint_url=endpoint_url)
     if context.obj is None:
         # A deployment that is named is meant, whatever stack the environment knows.
         named = stack if chosen is None or stack != os.environ.get(STACK_VARIABLE) else None
-        context.obj = Session(named, chosen)
+        context.obj = Options(named, chosen, region)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from reservoir.console import fail
+from reservoir.options import Options
 from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import output_name
@@ -117,14 +118,13 @@ class Connection(Protocol):
 class Session:
     """Connects to a stack by its outputs, which carry what its functions have in their environment."""
 
-    def __init__(self, stack: str | None, deployment: str | None) -> None:
-        self._stack = stack
-        self._deployment = deployment
+    def __init__(self, options: Options) -> None:
+        self._options = options
 
     @cached_property
     def target(self) -> Target:
         """The stack that is meant, chosen when a command first needs one."""
-        return choose(self._stack, self._deployment, Path())
+        return choose(self._options, Path())
 
     @cached_property
     def adapters(self) -> "Adapters":
@@ -245,17 +245,30 @@ class Session:
 
 def _outputs_of(target: Target) -> tuple[dict[str, str], str]:
     """Return a stack's outputs and the region that it was found in."""
-    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.exceptions import BotoCoreError, ClientError, NoRegionError
 
     from shared.adapters.clients import make_client
 
     try:
         client = make_client("cloudformation")
         (found,) = client.describe_stacks(StackName=target.stack)["Stacks"]
+    except NoRegionError:
+        fail("no AWS region is chosen: say --region, set AWS_REGION, or use a profile that has one")
     except (BotoCoreError, ClientError) as error:
+        if _says_that_there_is_none(error):
+            fail(
+                f"there is no stack {target.stack} in {client.meta.region_name}: look in another place with --region or"
+                " --profile, or name another with --stack or --deployment"
+            )
         fail(f"cannot read the stack {target.stack}: {error}")
     outputs = {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", [])}
     contradiction = target.contradiction(found["StackId"].split(":")[4], outputs)
     if contradiction is not None:
         fail(contradiction)
     return outputs, client.meta.region_name
+
+
+def _says_that_there_is_none(error: Exception) -> bool:
+    """Whether CloudFormation knows no stack of that name; there is no code for it alone."""
+    said = getattr(error, "response", {}).get("Error", {})
+    return said.get("Code") == "ValidationError" and "does not exist" in said.get("Message", "")

@@ -7,8 +7,9 @@ from typing import TypeVar
 import typer
 from rich.text import Text
 
-from reservoir.connection import Connection
+from reservoir.connection import Connection, Session
 from reservoir.console import fail, output, report
+from reservoir.options import Options
 from shared.manifests.events import Change
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import sorted_deeply, to_yaml
@@ -24,6 +25,8 @@ _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 def connection(context: typer.Context) -> Connection:
     """Return the stack of the global options."""
+    if isinstance(context.obj, Options):
+        context.obj = Session(context.obj)
     found: Connection = context.obj
     return found
 

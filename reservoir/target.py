@@ -1,10 +1,10 @@
 """Which stack the command line talks to."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from reservoir.console import fail, report
+from reservoir.options import Options, choose_region
 from shared.deployment.deployment import FOLDER, Deployment, find, read
 from shared.manifests.parsing.problems import ManifestError
 from shared.names import DEPLOYMENT_NAME_OUTPUT
@@ -32,22 +32,21 @@ class Target:
         return None
 
 
-def choose(stack: str | None, deployment: str | None, folder: Path) -> Target:
-    """Return the target of the global options; the region of the settings holds from now on.
+def choose(options: Options, folder: Path) -> Target:
+    """Return the target of the global options; the region of the settings holds from now on, if none was chosen.
 
     Ends the command when nothing or too much was chosen, or the settings file is wrong.
     """
-    if stack is not None and deployment is not None:
+    if options.stack is not None and options.deployment is not None:
         fail("--stack and --deployment both name a stack; give one of them")
-    if stack is not None:
-        return Target(stack)
+    if options.stack is not None:
+        return Target(options.stack)
     try:
-        found = read(find(deployment, folder / FOLDER))
+        found = read(find(options.deployment, folder / FOLDER))
     except ManifestError as error:
         report(error.problems)
         fail("say which deployment with --deployment NAME, or name its stack with --stack")
     region = found.settings.region
-    if region is not None:
-        for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
-            os.environ[variable] = region
+    if region is not None and options.region is None:
+        choose_region(region)
     return Target(found.stack, found)

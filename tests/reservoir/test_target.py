@@ -1,10 +1,12 @@
 """Which stack the command line talks to, and when it refuses to."""
 
+import os
 from pathlib import Path
 
 import pytest
 import typer
 
+from reservoir.options import Options, choose_aws
 from reservoir.target import Target, choose
 from shared.deployment.deployment import read
 
@@ -21,19 +23,51 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def production(folder: Path) -> Target:
-    return choose(None, "production", folder)
+    return choose(Options(deployment="production"), folder)
 
 
 def test_a_deployment_names_its_stack(folder: Path) -> None:
     assert production(folder).stack == "Reservoir"
-    assert choose(None, "staging", folder).stack == "Reservoir-staging"
-    assert choose("Other", None, folder) == Target("Other")
+    assert choose(Options(deployment="staging"), folder).stack == "Reservoir-staging"
+    assert choose(Options(stack="Other"), folder) == Target("Other")
+
+
+def test_the_region_of_the_settings_holds_unless_one_is_chosen(folder: Path) -> None:
+    choose(Options(deployment="staging", region="ap-south-1"), folder)
+    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == ("us-west-2", "us-west-2")
+    choose(Options(deployment="staging"), folder)
+    assert (os.getenv("AWS_REGION"), os.getenv("AWS_DEFAULT_REGION")) == ("eu-west-1", "eu-west-1")
+
+
+def test_the_options_for_aws_win_against_variables() -> None:
+    variables = {
+        "AWS_PROFILE": "old",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_ENDPOINT_URL_SQS": "http://sqs",
+        "HOME": "/home",
+    }
+    choose_aws(variables, profile="new", region="eu-west-1", endpoint_url="http://all")
+    assert variables == {
+        "AWS_PROFILE": "new",
+        "AWS_REGION": "eu-west-1",
+        "AWS_DEFAULT_REGION": "eu-west-1",
+        "AWS_ENDPOINT_URL": "http://all",
+        "HOME": "/home",
+    }
+
+
+def test_without_options_the_variables_of_the_aws_cli_count() -> None:
+    variables = {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "key"}
+    choose_aws(variables, profile=None, region=None, endpoint_url=None)
+    assert variables == {"AWS_REGION": "eu-west-1", "AWS_DEFAULT_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "key"}
 
 
 def test_none_of_several_both_or_a_wrong_one_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for stack, deployment in ((None, None), ("Reservoir", "staging"), (None, "stagin")):
         with pytest.raises(typer.Exit):
-            choose(stack, deployment, folder)
+            choose(Options(stack, deployment), folder)
     said = capsys.readouterr().err
     assert "which deployment? There are production, staging" in said
     assert "--stack and --deployment both name a stack" in said

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from reservoir.connection import Session
 from reservoir.console import FAILED, Yes, add_group, fail, messages, output, report
+from reservoir.options import Options
+from reservoir.target import choose
 from shared.manifests.parsing.problems import ManifestError
 
 if TYPE_CHECKING:
@@ -136,8 +138,8 @@ def restore(
 
 
 def _deployment(context: typer.Context) -> "Deployment":
-    session: Session = context.obj
-    found = session.target.deployment
+    options: Options = context.obj
+    found = choose(options, Path()).deployment
     if found is None:
         fail("this is about a settings file: say --deployment NAME, not the name of a stack")
     return found

@@ -1,0 +1,65 @@
+"""How long the command line takes: ``--help``, ``validate``, and ``get`` against the embedded AWS.
+
+Fresh processes, the least and the median of several. Processor time is the children's alone; what the emulated AWS
+works meanwhile is in the seconds on the clock only.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bench.harness import tell
+from embedded.reservoir import ROOT, DeployedReservoir
+
+RUNS: Final = 9
+_ALONE: Final = {
+    "help": ("--help",),
+    "validate": ("validate", "-f", "examples/policy", "-f", "examples/workloads"),
+}
+_CONNECTED: Final = {"get": ("get",)}
+
+
+def cases() -> Sequence[str]:
+    """Return one case for commands without an account, one for those with."""
+    return ["cli-alone", "cli-connected"]
+
+
+def run(case: str) -> dict[str, object]:
+    """Call each command several times and return figures."""
+    if case == "cli-alone":
+        return figures(_ALONE, {})
+    with DeployedReservoir(report=tell) as reservoir:
+        apply = _command(("apply", "-f", "examples/policy"))
+        subprocess.run(apply, cwd=ROOT, env=reservoir.environment(), check=True, capture_output=True)  # noqa: S603
+        reservoir.aws.clock.pause()
+        reservoir.aws.clock.settle()
+        return figures(_CONNECTED, reservoir.environment())
+
+
+def figures(commands: Mapping[str, Sequence[str]], environment: Mapping[str, str]) -> dict[str, object]:
+    """Measure commands."""
+    found: dict[str, object] = {}
+    for name, arguments in commands.items():
+        walls_s, cpus_s = zip(*(_call(arguments, environment) for _ in range(RUNS)), strict=True)
+        found[f"{name}_least_s"] = round(min(walls_s), 3)
+        found[f"{name}_median_s"] = round(statistics.median(walls_s), 3)
+        found[f"{name}_least_cpu_s"] = round(min(cpus_s), 3)
+    return found
+
+
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "reservoir", *arguments]
+
+
+def _call(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
+    """Return the seconds on the clock and those of the processor."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(  # noqa: S603 - our own program
+        _command(arguments), cwd=ROOT, env=environment or None, check=True, capture_output=True
+    )
+    wall_s, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall_s, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
