@@ -1,6 +1,6 @@
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,24 @@ from reservoir.app import app
 from shared.core.capacity.ledger import Balance
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.conditions import node_class_conditions
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.node_class import NodeClassStatus
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.manifests.kinds.launch_limits import LaunchLimits
+from shared.manifests.kinds.node_pool import NodePoolManifest
 from shared.manifests.parsing.load import load_documents
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError, ReservationRecord
 from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
 from tests.fakes.system import START, ManualClock
-from tests.fakes.values import node_claim
+from tests.fakes.values import ZONE, ZONE_ID, node_claim
 from tests.usecases.planning_world import node_class_manifest
 from tests.usecases.test_apply_policy import Bus, node_class, pool
 
@@ -53,6 +60,14 @@ class Stack:
     @property
     def queue(self) -> Bus:
         return self.publisher
+
+    @property
+    def snapshots(self) -> SnapshotGatherer:
+        state = self.state
+        boots = MemoryBootFailures(self.clock)
+        return SnapshotGatherer(
+            state.offerings, state.reservations, state.node_claims, state.workloads, self.policy, boots
+        )
 
     @property
     def clock(self) -> ManualClock:
@@ -94,6 +109,37 @@ def test_a_dry_run_writes_nothing(stack: Stack) -> None:
     result = run(stack, "apply", "--dry-run", "-f", POLICY)
     assert "nodepool/default created (dry run)" in result.stdout
     assert names(stack) == []
+
+
+def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
+    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    (stored,) = (NodePoolManifest.model_validate(row.manifest) for row in stack.policy.list_all() if row.name == "p")
+    claim = node_claim(
+        "nc-1",
+        node_pool_name="p",
+        node_class_name="c",
+        node_pool_hash=stored.static_hash(),
+        node_class_hash=policy_of(stack.policy.list_all()).node_classes[0].static_hash,
+        state=ClaimState.RUNNING,
+        placements=(),
+        labels={labels.NODE_POOL: "p"},
+    )
+    stack.state.claim_rows["nc-1"] = claim
+    bought = OfferingKey("m5.large", ZONE, ZONE_ID, CapacityType.ON_DEMAND)
+    price = 96_000 * ATTO_USD_PER_MICRO_USD
+    stack.state.claim_rows["nc-2"] = replace(
+        claim, id="nc-2", offering=bought, price_atto_usd_per_hour=price, lease=None
+    )
+    tainted = pool().replace("requirements:", "taints: [{key: a, effect: NoSchedule}], requirements:")
+    told = run(stack, "apply", "--dry-run", "-f", "-", given=tainted)
+    assert told.exit_code == 0, told.output
+    assert [line for line in told.stderr.splitlines() if line.startswith("impact: ")] == [
+        "impact: 2 nodes would drift and be replaced: 1 reserved, 1 bought for 0.096 USD an hour",
+        "impact: 2 nodes: NodePool p changed",
+    ]
+    other = pool().replace("weight: 7", "weight: 8")
+    assert "impact: no node would drift" in run(stack, "diff", "-f", "-", given=other).stderr
+    assert "impact" not in run(stack, "diff", "-f", "-", given=pool()).stderr
 
 
 def test_apply_says_everything_that_is_wrong_and_writes_nothing(stack: Stack) -> None:

@@ -4,6 +4,7 @@ import typer
 
 from reservoir import files
 from reservoir.console import DIFFERENT
+from reservoir.impact import print_impact
 from reservoir.policy import apply_policy, attempt, print_diff
 
 
@@ -17,5 +18,6 @@ def diff(context: typer.Context, filenames: files.Filenames) -> None:
     contents = files.read(filenames)
     outcome = attempt(lambda: apply_policy(context).apply(contents, dry_run=True))
     print_diff(outcome)
+    print_impact(context, outcome)
     if outcome.effective:
         raise typer.Exit(DIFFERENT)
