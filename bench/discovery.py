@@ -36,6 +36,7 @@ from shared.usecases.policy.resolve_node_classes import NodeClassResolver
 from tests.adapters import ministack
 from tests.adapters.stores import CLAIM_INDEXES, LISTING
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.system import InTurn
 
 RESERVATIONS: Final = 100
 REGION: Final = "us-east-1"
@@ -145,7 +146,7 @@ def _wobble(dynamodb: Any) -> dict[str, object]:
     offerings = DiscoverOfferings(
         SameTypes(Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075"))),
         prices,
-        DynamoDbOfferingStore(dynamodb, "offerings", clock),
+        DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()),
         MemoryQueue(),
     )
     types = offerings.run().type_count
@@ -174,7 +175,7 @@ def _measure(dynamodb: Any) -> dict[str, object]:
     offerings = DiscoverOfferings(
         Ec2InstanceTypeReader(ec2, region=REGION, vm_memory_overhead=Fraction("0.075")),
         AwsPriceReader(emulation.client("pricing"), ec2, region=REGION, clock=clock),
-        DynamoDbOfferingStore(dynamodb, "offerings", clock),
+        DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn()),
         MemoryQueue(),
     )
     types = offerings.run().type_count
@@ -229,7 +230,7 @@ def _discover_reservations(
     environment = Ec2LaunchEnvironment(ec2, None, None, clock)  # type: ignore[arg-type] # no alias, no role
     return DiscoverReservations(
         reader=Ec2ReservationReader(ec2, None),
-        resolver=NodeClassResolver(environment, policy, DynamoDbOfferingStore(dynamodb, "offerings", clock)),
+        resolver=NodeClassResolver(environment, policy, DynamoDbOfferingStore(dynamodb, "offerings", clock, InTurn())),
         policy=policy,
         reservations=stored,
         observer=ReservationObserver(stored, claims),

@@ -1,6 +1,7 @@
 """The adapters of a function, made when first used: a cold start pays only for the clients that it touches."""
 
 import time
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
 _LAUNCHERS_MAX: Final = 5
+# More than any use case asks for at once; botocore keeps ten connections.
+_SIDE_BY_SIDE_MAX: Final = 8
 
 
 class Adapters:
@@ -48,6 +51,11 @@ class Adapters:
         self.ids = RandomIds()
         self.monotonic_s = time.monotonic
         self.pause = time.sleep
+
+    @cached_property
+    def executor(self) -> Executor:
+        """For calls that need not wait for each other; what runs in it never waits for another that does."""
+        return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="side-by-side")
 
     # clients
 
@@ -100,7 +108,7 @@ class Adapters:
     @cached_property
     def offerings(self) -> DynamoDbOfferingStore:
         """The catalogue."""
-        return DynamoDbOfferingStore(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock)
+        return DynamoDbOfferingStore(self.dynamodb, self.settings.tables[Table.OFFERINGS], self.clock, self.executor)
 
     @cached_property
     def policy(self) -> DynamoDbPolicyStore:
@@ -119,7 +127,7 @@ class Adapters:
     def decisions(self) -> StoredDecisions:
         """Decisions and their snapshots."""
         table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
-        return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
+        return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock, self.executor)
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:

@@ -12,7 +12,7 @@ from shared.names import INSTANCE_INDEX, INSTANCE_KEY, LEASE_INDEX, LEASE_KEY, L
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack
 from tests.fakes.state import MemoryState
-from tests.fakes.system import ManualClock
+from tests.fakes.system import InTurn, ManualClock
 
 LISTING = {LISTING_INDEX: (LISTING_KEY, "ALL")}
 CLAIM_INDEXES = {
@@ -57,6 +57,6 @@ def dynamodb_stores(dynamodb: Any) -> Stores:
             workloads_table=names["workloads"],
             clock=clock,
         ),
-        DynamoDbOfferingStore(dynamodb, names["offerings"], clock),
+        DynamoDbOfferingStore(dynamodb, names["offerings"], clock, InTurn()),
         clock,
     )

@@ -56,9 +56,9 @@ def attempt(number: int = 1, batch_id: str = "b-1") -> LaunchAttempt:
     world.add_reservation("cr-1")
     world.add_workload()
     batch = world.plan(2, reserved(), batch_id=batch_id)
-    request = build_launch_request(
-        world.claims(), world.launch()._facts(world.claims()[0], world.policy.classes["default"], START)
-    )
+    reading = world.launch().reader.read(world.claims()[0])
+    facts = reading.facts(world.policy.classes["default"], "test", START, frozenset(), ())
+    request = build_launch_request(world.claims(), facts)
     return LaunchAttempt(batch_id, number, batch.claim_ids, request, client_token(batch_id, number, request), START)
 
 

@@ -17,6 +17,7 @@ from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 from tests.deployed.policies import one_type_pool, write_manifests
 from tests.deployed.world import World
+from tests.fakes.system import InTurn
 
 pytestmark = pytest.mark.embedded
 
@@ -221,7 +222,7 @@ def test_a_node_whose_type_is_gone_is_replaced_by_another(world: World, tmp_path
     node_class, wider = pool("gone", GONE, "on-demand")
     wider["spec"]["template"]["spec"]["requirements"][1]["values"].append(HEIR)
     world.apply(write_manifests(tmp_path, [node_class, wider]))
-    catalogue = DynamoDbOfferingStore(world.aws.client("dynamodb"), world.output(Table.OFFERINGS), world)
+    catalogue = DynamoDbOfferingStore(world.aws.client("dynamodb"), world.output(Table.OFFERINGS), world, InTurn())
     assert catalogue.save_catalogue([kind for kind in catalogue.load_catalogue() if kind.name != GONE]) == 1
     world.aws.clock.advance(timedelta(hours=2), coalesce=True)
     detail = drained(world, GONE)

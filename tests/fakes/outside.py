@@ -1,10 +1,12 @@
 """What is outside of use cases, in memory, under the names that the process's adapters have for it."""
 
-from dataclasses import dataclass
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from shared.runtime.settings import Settings
+from tests.fakes.system import InTurn
 
 
 def settings(**changes: Any) -> Settings:
@@ -30,6 +32,7 @@ class Outside:
     clock: Any
     ids: Any = None
     pause: Any = None
+    executor: Executor = field(default_factory=InTurn)
     workloads: Any = None
     reservations: Any = None
     node_claims: Any = None

@@ -1,7 +1,13 @@
 """A clock that tests move and ids that they can predict."""
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
 from datetime import UTC, datetime, timedelta
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 START = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 
@@ -34,3 +40,15 @@ class SequentialIds:
         with self._lock:
             self._last += 1
             return f"{prefix}-{self._last:06d}"
+
+
+class InTurn(Executor):
+    """Runs each call as it is submitted: one order of all that threads may bring about, and always the same."""
+
+    def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
+        try:
+            future.set_result(call(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            future.set_exception(error)
+        return future

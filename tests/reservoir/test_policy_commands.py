@@ -27,7 +27,7 @@ from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
-from tests.fakes.system import START, ManualClock
+from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim
 from tests.usecases.planning_world import node_class_manifest
 from tests.usecases.test_apply_policy import Bus, node_class, pool
@@ -66,7 +66,7 @@ class Stack:
         state = self.state
         boots = MemoryBootFailures(self.clock)
         return SnapshotGatherer(
-            state.offerings, state.reservations, state.node_claims, state.workloads, self.policy, boots
+            state.offerings, state.reservations, state.node_claims, state.workloads, self.policy, boots, InTurn()
         )
 
     @property

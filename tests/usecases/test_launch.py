@@ -15,6 +15,7 @@ from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms import labels
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
+from shared.usecases.claims.claim_moves import save_claims
 from shared.usecases.launching.launch import FIRST_RETRY_DELAY_S, LaunchResult
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import START
@@ -103,9 +104,14 @@ def test_a_failed_probe_rests_twice_as_long(world: World) -> None:
         world.clock.set(until)
 
 
-def test_a_claim_that_was_given_back_meanwhile_is_not_launched(world: World) -> None:
-    """The planner gave it back, and its unit, after the launch had read it; the unit may be promised again by now."""
+@pytest.mark.parametrize("state", [ClaimState.PLANNED, ClaimState.LAUNCHING])
+def test_a_claim_that_was_given_back_meanwhile_is_not_launched(world: World, state: ClaimState) -> None:
+    """Somebody gave it back, and its unit, after the launch had read it; the unit may be promised again by now.
+
+    One that is already launching waits for the attempt after the one that launched nothing.
+    """
     batch = world.plan(2, reserved())
+    save_claims(world.state.node_claims, world.claims(), lambda planned: replace(planned, state=state))
     claim = world.claims()[0]
     given_back = replace(claim, state=ClaimState.FAILED, failure="its gang is not whole")
 

@@ -5,6 +5,7 @@ it already (in the same Lambda environment) reads that single row instead of som
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -61,10 +62,11 @@ _INDEX_LAG: Final = timedelta(seconds=10)  # usually well under a second; AWS pr
 class DynamoDbOfferingStore:
     """Implements ``shared.ports.state.OfferingStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock, executor: Executor) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
         self._clock = clock
+        self._executor = executor
         self._known: dict[str, str] = {}
         self._parsed: tuple[InstanceType, ...] = ()
         self._known_version: str | None = None
@@ -76,6 +78,7 @@ class DynamoDbOfferingStore:
     def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
         """Return the catalogue and everything that rests now."""
         now = self._clock.now()
+        reading = self._executor.submit(self.list_unavailable, now)
         version_row = self._table.get(VERSION_ROW, now)
         version = None if version_row is None else text(version_row, DATA)
         if version is None or version != self._known_version:
@@ -83,7 +86,7 @@ class DynamoDbOfferingStore:
             # While the index may still lag the rows behind this version, what was read is used but not remembered.
             is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
             self._known_version = version if is_settled else None
-        rests = self.list_unavailable(now)
+        rests = reading.result()
         return with_shortages(self._parsed, rests), rests
 
     def _read(self, now: datetime) -> None:

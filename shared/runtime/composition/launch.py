@@ -5,6 +5,7 @@ from shared.runtime.composition.outside import adapters, once
 from shared.usecases.launching.apply_outcome import ApplyOutcome
 from shared.usecases.launching.gangs import LaunchGangs
 from shared.usecases.launching.launch import Launch
+from shared.usecases.launching.launch_reader import LaunchReader
 from shared.usecases.launching.record_shortages import RecordShortages
 
 
@@ -38,8 +39,7 @@ def launch_from(outside: Adapters) -> Launch:
     return Launch(
         claims=outside.node_claims,
         attempts=outside.launch_attempts,
-        reservations=outside.reservations,
-        offerings=outside.offerings,
+        reader=LaunchReader(outside.launch_policy, outside.reservations, outside.offerings, outside.executor),
         shortages=outside.shortage_history,
         policy=outside.launch_policy,
         fleet=outside.fleet,
@@ -49,5 +49,6 @@ def launch_from(outside: Adapters) -> Launch:
         queue=outside.queue,
         publisher=outside.publisher,
         clock=outside.clock,
+        executor=outside.executor,
         deployment=outside.settings.deployment,
     )

@@ -22,6 +22,7 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
         outside.workloads,
         outside.policy,
         outside.boot_failures,
+        outside.executor,
     )
 
 

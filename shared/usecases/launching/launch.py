@@ -18,15 +18,15 @@ the only question is whether EC2 was called:
   is adopted, and only what is missing is launched again, as the next attempt.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from shared.core.capacity.shortage import needs_probe
-from shared.core.capacity.unavailable_offerings import NodeClassKey, SubnetKey, resting
+from shared.core.capacity.unavailable_offerings import NodeClassKey
 from shared.core.launching.launch_outcome import (
     LaunchAttempt,
     LaunchedInstance,
@@ -36,7 +36,6 @@ from shared.core.launching.launch_outcome import (
 )
 from shared.core.launching.launch_pools import AllRestError, NoLaunchablePoolError
 from shared.core.launching.launch_request import (
-    LaunchFacts,
     LaunchRequest,
     build_launch_request,
     client_token,
@@ -51,11 +50,12 @@ from shared.ports.ec2 import FleetLauncher, InstanceReader, LaunchTemplateStore
 from shared.ports.errors import AccessDeniedError, ConfigurationError, RefusedError, TransientError
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy, ShortageHistory
 from shared.ports.messaging import EventPublisher, LaunchBatch, WorkQueue
-from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, UnreadableRowsError
+from shared.ports.state import NodeClaimStore, UnreadableRowsError
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import launch_failed
 from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
 from shared.usecases.launching.apply_outcome import ApplyOutcome
+from shared.usecases.launching.launch_reader import LaunchReader, LaunchReading
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
@@ -104,8 +104,7 @@ class Launch:
 
     claims: NodeClaimStore
     attempts: LaunchAttemptStore
-    reservations: ReservationStore
-    offerings: OfferingStore
+    reader: LaunchReader
     shortages: ShortageHistory
     policy: LaunchPolicy
     fleet: FleetLauncher
@@ -115,6 +114,7 @@ class Launch:
     queue: WorkQueue
     publisher: EventPublisher
     clock: Clock
+    executor: Executor
     deployment: str
 
     def run(self, batch: LaunchBatch) -> LaunchReport:
@@ -142,31 +142,35 @@ class Launch:
         fruitless = 0
         while fruitless < ATTEMPTS_PER_RUN:
             before = report.launched_count
+            reading = self.executor.submit(self.claims.get_many, batch.claim_ids)
             attempt = self.attempts.latest(batch.batch_id)
+            claims = reading.result()
             if attempt is None or attempt.completed:
-                attempt = self._begin(batch, attempt, report)
+                attempt = self._begin(batch, claims, attempt, report)
             if attempt is None:
                 return True
-            if not self._finish(batch, attempt, report):
+            if not self._finish(batch, claims, attempt, report):
                 break
             fruitless += report.launched_count == before
-        return not self._waiting(batch)
-
-    def _waiting(self, batch: LaunchBatch) -> list[NodeClaim]:
-        """Return claims without an instance; one odd claim cannot spoil a batch, its like go first."""
-        found = self.claims.get_many(batch.claim_ids)
-        waiting = [found[claim_id] for claim_id in sorted(found) if found[claim_id].state in AWAITING_LAUNCH]
-        waiting = [claim for claim in waiting if claim.batch_id == batch.batch_id]
-        return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
+        return not _waiting(batch, self.claims.get_many(batch.claim_ids))
 
     def _any_failed(self, batch: LaunchBatch) -> bool:
         gave_back = (ClaimState.FAILED, ClaimState.TERMINATING)
         return any(claim.state in gave_back for claim in self.claims.get_many(batch.claim_ids).values())
 
-    def _begin(self, batch: LaunchBatch, previous: LaunchAttempt | None, report: LaunchReport) -> LaunchAttempt | None:
+    def _begin(
+        self,
+        batch: LaunchBatch,
+        claims: Mapping[str, NodeClaim],
+        previous: LaunchAttempt | None,
+        report: LaunchReport,
+    ) -> LaunchAttempt | None:
         """Record the intent of the next attempt; None when nothing is left to launch."""
-        self._drop_superfluous(batch, report)
-        waiting = self._waiting(batch)
+        waiting = _waiting(batch, claims)
+        if any(map(_is_superfluous, waiting)):
+            self._drop_superfluous(waiting, report)
+            claims = self.claims.get_many(batch.claim_ids)
+            waiting = _waiting(batch, claims)
         if not waiting:
             return None
         report.workload_keys.update(placed.workload_key for claim in waiting for placed in claim.placements)
@@ -176,17 +180,18 @@ class Launch:
             self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
             return None
         try:
-            node_class = self.policy.node_class(waiting[0].node_class_name)
+            reading = self.reader.read(waiting[0])
         except UnreadableRowsError as error:  # the batch comes back until its deadline
-            raise _UnsettledError("NodeClassUnreadable", "launch") from error
+            raise _UnsettledError("RowUnreadable", "launch") from error
+        node_class = reading.node_class
         if node_class is None or node_class.status.launch_blocked_reason is not None:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
             return None
         going = self._going(waiting, node_class, now)
         # Their addresses are taken, whether or not EC2's count of them was read since.
-        launched = () if previous is None else self.claims.get_many(batch.claim_ids).values()
-        request = self._request(going, waiting, launched, node_class, now, report)
+        launched = () if previous is None else claims.values()
+        request = self._request(going, waiting, launched, node_class, reading, now, report)
         if request is None:
             return None
         number = 1 if previous is None else previous.number + 1
@@ -214,6 +219,7 @@ class Launch:
         waiting: Sequence[NodeClaim],
         launched: Iterable[NodeClaim],
         node_class: NodeClass,
+        reading: LaunchReading,
         now: datetime,
         report: LaunchReport,
     ) -> LaunchRequest | None:
@@ -223,7 +229,8 @@ class Launch:
         """
         probed = self._probed_by_others(waiting[0], now)
         try:
-            request = build_launch_request(going, self._facts(waiting[0], node_class, now, probed, launched))
+            facts = reading.facts(node_class, self.deployment, now, probed, launched)
+            request = build_launch_request(going, facts)
             for config in request.configs:
                 self.templates.ensure(config.template)
         except NoLaunchablePoolError as error:
@@ -242,19 +249,19 @@ class Launch:
             raise _UnsettledError(error.code, error.operation) from error
         return request
 
-    def _drop_superfluous(self, batch: LaunchBatch, report: LaunchReport) -> None:
+    def _drop_superfluous(self, waiting: Sequence[NodeClaim], report: LaunchReport) -> None:
         """Fail claims that lost all their replicas while they waited; their units are free for others.
 
         Replacements of nodes that are about to drain wait for their replicas and stay. So does the rest of a gang.
         """
 
-        def superfluous(claim: NodeClaim) -> NodeClaim | None:
-            if claim.state not in AWAITING_LAUNCH or claim.placements or claim.replaces:
+        def failed(claim: NodeClaim) -> NodeClaim | None:
+            if not _is_superfluous(claim):
                 return None
             return replace(claim, state=ClaimState.FAILED, failure="nothing wants it any more")
 
-        for claim in self._waiting(batch):
-            gone = return_all_replicas(self.claims, claim, self.clock.now(), superfluous)
+        for claim in waiting:
+            gone = return_all_replicas(self.claims, claim, self.clock.now(), failed)
             report.failed_count += gone is not None
 
     def _probed_by_others(self, claim: NodeClaim, now: datetime) -> frozenset[OfferingKey]:
@@ -265,37 +272,13 @@ class Launch:
         pools = [pool for pool in (claim.offering, *claim.alternatives) if pool.capacity_type is market]
         return self.shortages.begin_probes(pools, claim.batch_id, now)
 
-    def _facts(
-        self,
-        claim: NodeClaim,
-        node_class: NodeClass,
-        now: datetime,
-        probed: frozenset[OfferingKey] = frozenset(),
-        launched: Iterable[NodeClaim] = (),
-    ) -> LaunchFacts:
-        record = None
-        if claim.offering.reservation_id is not None:
-            record = self.reservations.get(claim.offering.reservation_id)
-        catalogue, rests = self.offerings.load_with_rests()
-        of_class = rests.get(NodeClassKey(node_class.name, node_class.static_hash))
-        if of_class is not None:
-            raise AllRestError(f"class {node_class.name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
-        return LaunchFacts(
-            node_class=node_class,
-            catalogue={instance_type.name: instance_type for instance_type in catalogue},
-            deployment=self.deployment,
-            now=now,
-            reservation=None if record is None else record.reservation,
-            resting=resting(catalogue, now) | probed,
-            full_subnets=frozenset(place for place in rests if isinstance(place, SubnetKey)),
-            taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
-        )
-
-    def _finish(self, batch: LaunchBatch, attempt: LaunchAttempt, report: LaunchReport) -> bool:
+    def _finish(
+        self, batch: LaunchBatch, claims: Mapping[str, NodeClaim], attempt: LaunchAttempt, report: LaunchReport
+    ) -> bool:
         """Bring the attempt to its end; return whether it makes sense to go on at once."""
         report.attempt_count += 1
         if attempt.outcome is None:
-            all_wait = self._mark_launching(attempt)
+            all_wait = self._mark_launching(attempt, claims)
             attempt = self.attempts.resolve(attempt, self._outcome(attempt, all_wait=all_wait))
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
@@ -309,24 +292,24 @@ class Launch:
         self.attempts.complete(attempt)
         return not (reaction.retry and reaction.pause)
 
-    def _mark_launching(self, attempt: LaunchAttempt) -> bool:
+    def _mark_launching(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> bool:
         """Note that EC2 is about to be asked; return whether every claim of the attempt is launching now.
 
         From here on nobody gives them back before the outcome is recorded. One that was given back before, after this
-        run had read it, may have left its unit to others.
+        run had read it as ``claims``, may have left its unit to others; its revision refuses to be marked then.
         """
-        found = self.claims.get_many(attempt.claim_ids)
+        found = {claim_id: claims[claim_id] for claim_id in sorted(attempt.claim_ids) if claim_id in claims}
+
+        def is_marked(claim: NodeClaim) -> bool:
+            return claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number
 
         def launching(claim: NodeClaim) -> NodeClaim | None:
-            if claim.state not in AWAITING_LAUNCH:
-                return None
-            if claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number:
+            if claim.state not in AWAITING_LAUNCH or is_marked(claim):
                 return None
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
-        marked = save_claims(self.claims, [found[claim_id] for claim_id in sorted(found)], launching)
-        current = {**found, **marked}
-        return all(key in current and current[key].state is ClaimState.LAUNCHING for key in attempt.claim_ids)
+        current = {**found, **save_claims(self.claims, list(found.values()), launching)}
+        return all(claim_id in current and is_marked(current[claim_id]) for claim_id in attempt.claim_ids)
 
     def _outcome(self, attempt: LaunchAttempt, *, all_wait: bool) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
@@ -379,6 +362,17 @@ class Launch:
         """Fail claims for which EC2 will not be asked (any more): announce, then give back."""
         self.publisher.publish([launch_failed(waiting, code, message, until)])
         report.failed_count += self.outcomes.fail(waiting, message)
+
+
+def _waiting(batch: LaunchBatch, claims: Mapping[str, NodeClaim]) -> list[NodeClaim]:
+    """Return claims of the batch without an instance; one odd claim cannot spoil a batch, its like go first."""
+    found = (claims[claim_id] for claim_id in sorted(claims))
+    waiting = [claim for claim in found if claim.state in AWAITING_LAUNCH and claim.batch_id == batch.batch_id]
+    return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
+
+
+def _is_superfluous(claim: NodeClaim) -> bool:
+    return claim.state in AWAITING_LAUNCH and not claim.placements and not claim.replaces
 
 
 def retry_delay_s(retry_count: int) -> int:

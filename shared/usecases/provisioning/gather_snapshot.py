@@ -1,11 +1,12 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.capacity.boot_failure import without_suspected
+from shared.core.capacity.boot_failure import BootFailures, without_suspected
 from shared.core.capacity.full_subnets import with_full_zones
 from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
 from shared.core.launching.claim_nodes import ClaimFacts, is_held, node_of
@@ -62,6 +63,7 @@ class SnapshotGatherer:
     workloads: WorkloadStore
     policy: PolicyStore
     boot_failures: BootFailureStore
+    executor: Executor
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
@@ -73,22 +75,30 @@ class SnapshotGatherer:
         found = self.workloads.get_many(unlisted) if unlisted else {}
         return listed | {key: record for key, record in found.items() if record.needs_planning}
 
-    def gather(self, now: datetime, *, named: Collection[str] = (), just_written: Collection[str] = ()) -> Gathered:
+    def gather(
+        self, now: datetime, *, needing: Collection[str] | None = None, just_written: Collection[str] = ()
+    ) -> Gathered:
         """Read everything.
 
-        ``named`` are keys of workloads, ``just_written`` ids of claims, that were written moments ago.
+        ``needing`` are keys of workloads that are known to need planning, None: find them; ``just_written`` are ids of
+        claims that were written moments ago.
         """
-        objects = self.policy.list_all()
+        submit = self.executor.submit
+        objects, current = submit(self.policy.list_all), submit(self.reservations.list_current)
+        remembered = submit(self.boot_failures.list_remembered)
+        wanting = submit(lambda: self.needing() if needing is None else needing)
+        listing = submit(self._live, just_written)
         instance_types, rests = self.offerings.load_with_rests()
-        reservations = {record.reservation.id: record for record in self.reservations.list_current()}
-        needing = sorted(self.needing(named))
-        for _ in range(_READS_MAX):
-            claims = {claim.id: claim for claim in self.node_claims.list_live()}
-            claims |= {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
-            records = self._records(needing, claims)
+        reservations = {record.reservation.id: record for record in current.result()}
+        keys = wanting.result()
+        claims = listing.result()
+        records = self._records(keys, claims)
+        for _ in range(_READS_MAX - 1):
             if not _lagging(claims, records):
                 break
-        policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
+            claims = self._live(just_written)
+            records = self._records(keys, claims)
+        policy = policy_of([*objects.result(), *self._unlisted_pools(objects.result(), claims.values())])
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
             del claims[key]
         for key in self._on_unreadable(claims, reservations):
@@ -97,7 +107,7 @@ class SnapshotGatherer:
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
         snapshot = Snapshot(
             instance_types=instance_types,
-            reservations=without_resting(self._promisable(reservations, now), rests),
+            reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
             node_pools=policy.node_pools,
             node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
@@ -105,6 +115,10 @@ class SnapshotGatherer:
             workloads=workloads,
         )
         return Gathered(snapshot, claims, records, reservations)
+
+    def _live(self, just_written: Collection[str]) -> dict[str, NodeClaim]:
+        claims = {claim.id: claim for claim in self.node_claims.list_live()}
+        return claims | {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
 
     def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
@@ -136,12 +150,12 @@ class SnapshotGatherer:
             if stored is not None:
                 yield stored
 
-    def _promisable(self, records: Mapping[str, ReservationRecord], now: datetime) -> tuple[CapacityReservation, ...]:
-        """Return the reservations, by id, without the units that are suspected to be broken."""
-        found = tuple(records[key].reservation for key in sorted(records))
-        if not found:
-            return found
-        return without_suspected(found, self.boot_failures.list_remembered(), now)
+
+def _promisable(
+    records: Mapping[str, ReservationRecord], remembered: Mapping[str, BootFailures], now: datetime
+) -> tuple[CapacityReservation, ...]:
+    """Return the reservations, by id, without the units that are suspected to be broken."""
+    return without_suspected(tuple(records[key].reservation for key in sorted(records)), remembered, now)
 
 
 def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:

@@ -17,7 +17,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from shared.ports.messaging import EventPublisher, WorkQueue
-from shared.ports.state import Decision, DecisionStore, NodeClaimStore
+from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter
@@ -104,16 +104,19 @@ class Provision:
         may not show yet. Raises PlanRejectedError.
         """
         report = ProvisionReport()
-        if not self.gatherer.needing(named):
+        needing = self.gatherer.needing(named)
+        if not needing:
             return report
         if indexes_lag:
             self.pause(_INDEX_LAG_S)
-        self._await_burst(named)
+            needing = self.gatherer.needing(named)
+        needing = self._await_burst(needing, named)
         committed_ids: list[str] = []
         for _ in range(_ATTEMPTS_MAX):
             report.attempts += 1
             now = self.clock.now()
-            gathered = self.gatherer.gather(now, named=named, just_written=committed_ids)
+            known = needing if report.attempts == 1 else self.gatherer.needing(named)
+            gathered = self.gatherer.gather(now, needing=known, just_written=committed_ids)
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
                 report.repaired_count = self._repair(gathered, now)
@@ -127,20 +130,23 @@ class Provision:
         self.queue.wake_planner(reason="lost races", workload_keys=named)
         return report
 
-    def _await_burst(self, named: Collection[str]) -> None:
-        """Wait a little while demand keeps arriving; one message alone is never waited for.
+    def _await_burst(
+        self, needing: Mapping[str, WorkloadRecord], named: Collection[str]
+    ) -> Mapping[str, WorkloadRecord]:
+        """Wait a little while demand keeps arriving, and return it; one message alone is never waited for.
 
         A plan for all of a burst is cheaper than a plan for each part of it.
         """
         before = 1
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_LOOKS_MAX - 1):
             since = self.clock.now() - _BURST
-            waiting = [record.pending_since for record in self.gatherer.needing(named).values()]
-            recent = sum(at is not None and at > since for at in waiting)
+            recent = sum(it.pending_since is not None and it.pending_since > since for it in needing.values())
             if recent <= before:
-                return
+                break
             before = recent
             self.pause(_LOOK_EVERY_S)
+            needing = self.gatherer.needing(named)
+        return needing
 
     def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
         snapshot = gathered.snapshot

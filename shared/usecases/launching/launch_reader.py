@@ -1,0 +1,74 @@
+"""What a launch is built from, read side by side."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from datetime import datetime
+
+from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, SubnetKey, Unavailable, resting
+from shared.core.launching.launch_pools import AllRestError
+from shared.core.launching.launch_request import LaunchFacts
+from shared.core.model.instance_type import InstanceType
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_class import NodeClass
+from shared.core.model.plan import OfferingKey
+from shared.ports.launches import LaunchPolicy
+from shared.ports.state import OfferingStore, ReservationRecord, ReservationStore
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReading:
+    """What was read for claims that are launched together; ``node_class`` None: it does not exist."""
+
+    node_class: NodeClass | None
+    reservation: ReservationRecord | None
+    catalogue: tuple[InstanceType, ...]
+    rests: Mapping[Place, Unavailable]
+
+    def facts(
+        self,
+        node_class: NodeClass,
+        deployment: str,
+        now: datetime,
+        probed: frozenset[OfferingKey],
+        launched: Iterable[NodeClaim],
+    ) -> LaunchFacts:
+        """Return what a request is built from; raises AllRestError when the class rests.
+
+        ``probed`` are offerings that other batches are asking for, ``launched`` claims whose addresses are taken.
+        """
+        of_class = self.rests.get(NodeClassKey(node_class.name, node_class.static_hash))
+        if of_class is not None:
+            raise AllRestError(f"class {node_class.name} rests until {of_class.until:%H:%M} UTC: {of_class.reason}")
+        return LaunchFacts(
+            node_class=node_class,
+            catalogue={instance_type.name: instance_type for instance_type in self.catalogue},
+            deployment=deployment,
+            now=now,
+            reservation=None if self.reservation is None else self.reservation.reservation,
+            resting=resting(self.catalogue, now) | probed,
+            full_subnets=frozenset(place for place in self.rests if isinstance(place, SubnetKey)),
+            taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchReader:
+    """Reads it."""
+
+    policy: LaunchPolicy
+    reservations: ReservationStore
+    offerings: OfferingStore
+    executor: Executor
+
+    def read(self, claim: NodeClaim) -> LaunchReading:
+        """Read what a launch of the claim, and of others like it, needs. Raises UnreadableRowsError."""
+        node_class = self.executor.submit(self.policy.node_class, claim.node_class_name)
+        reservation = self.executor.submit(self._reservation, claim)
+        catalogue, rests = self.offerings.load_with_rests()
+        return LaunchReading(node_class.result(), reservation.result(), catalogue, rests)
+
+    def _reservation(self, claim: NodeClaim) -> ReservationRecord | None:
+        reservation_id = claim.offering.reservation_id
+        return None if reservation_id is None else self.reservations.get(reservation_id)
