@@ -1,7 +1,8 @@
 """Start the embedded AWS: ``python -m embedded``.
 
-When it answers, one JSON line on stdout says where: ``endpoint_url``, ``ca_bundle``, ``control_url``, ``pid``,
-``folder``, ``region``, ``account_id``. SIGINT and SIGTERM end it; nothing is left in the temporary directory.
+When it answers, one JSON line on stdout says where: ``endpoint_url``, ``ca_bundle``, ``control_url``,
+``metadata_url``, ``pid``, ``folder``, ``region``, ``account_id``. SIGINT and SIGTERM end it; nothing is left in the
+temporary directory.
 """
 
 import argparse
@@ -72,6 +73,7 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
             "endpoint_url": endpoint.url,
             "ca_bundle": str(ca_bundle),
             "control_url": host.control.url,
+            "metadata_url": host.metadata.url,
             "pid": os.getpid(),
             "folder": str(folder),
             "region": REGION,

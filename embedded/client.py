@@ -246,6 +246,10 @@ class EmbeddedAws:
         """Whether there is a child, and that directory."""
         return self._process is not None and bool(self._where)
 
+    def metadata_url(self, instance_id: str) -> str:
+        """Return where an instance finds its metadata: its ``AWS_EC2_METADATA_SERVICE_ENDPOINT``."""
+        return f"{self._where['metadata_url']}{instance_id}/"
+
     @property
     def control(self) -> Control:
         """The control API."""

@@ -23,7 +23,7 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import dynamodb_keys, expressions, policies, senders
+from embedded.front import dynamodb_keys, expressions, policies, policy_variables, senders
 from embedded.front.plain_calls import PlainCalls
 from embedded.front.server import serve
 from embedded.functions import concurrency
@@ -33,6 +33,8 @@ from embedded.keep import stores
 from embedded.keep.folder import KeptStateError
 from embedded.keep.gate import Gate
 from embedded.keep.keeper import Keeper
+from embedded.nodes import sessions
+from embedded.nodes.metadata import MetadataService
 from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
 from embedded.table_backups import TableBackups
@@ -96,6 +98,8 @@ class Host:
         policies.install()
         senders.install()
         dynamodb_keys.install()
+        policy_variables.install()
+        sessions.install()
         expressions.install()
         provisioners.install(self.ec2)
         stack_events.install(self.clock)
@@ -108,11 +112,13 @@ class Host:
         self._keeper = Keeper(self.clock, self.governor, self.ec2, self._events, self._backoff, request_gate)
         if keep is not None and kept is not None:
             self._keeper.restore(keep)
+        self.metadata = MetadataService(self.ec2, self.clock.now, ACCOUNT_ID, REGION)
         self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self._control_ec2})
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve for ever; ``on_ready`` is called once requests are answered."""
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
+        threading.Thread(target=self.metadata.serve, name="metadata", daemon=True).start()
         threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
         serve(PlainCalls(app.app), self._listener, self._folder, partial(self._begin, on_ready))

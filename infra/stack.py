@@ -145,6 +145,7 @@ class ReservoirStack(Stack):
             names.DRAIN_SCHEDULE_ROLE_ARN: self.timers.role.role_arn,
             names.DRAIN_SCHEDULE_TARGET_ARN: self.timers.target_arn,
             names.DEPLOYMENT: self.stack_name,
+            names.INSTANCE_ARN_PREFIX: f"arn:{self.partition}:ec2:{self.region}:{self.account}:instance/",
             **({names.KMS_KEYS: ",".join(keys)} if (keys := self.deployment.settings.kms_keys) else {}),
             names.METADATA_HTTP_TOKENS_POLICY: self.deployment.settings.metadata_http_tokens,
             names.REBALANCE_POLICY: self.deployment.settings.rebalance_policy,

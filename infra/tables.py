@@ -64,6 +64,7 @@ class StateTables(Construct):
                 partition_key=_string(names.INDEX_KEYS[index]),
                 sort_key=_string(names.KEY),
                 projection_type=dynamodb.ProjectionType[names.INDEX_PROJECTIONS[index]],
+                non_key_attributes=list(names.INDEX_INCLUDES[index]) if index in names.INDEX_INCLUDES else None,
             )
         return result
 

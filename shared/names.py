@@ -40,11 +40,15 @@ LISTING_INDEX: Final = "listing"
 LISTING_KEY: Final = "listing"
 TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
 
-# NodeClaims has two more sparse indexes (partition key as named, sort key "id", keys only).
+# NodeClaims has three more sparse indexes (partition key as named, sort key "id"): two of keys only, and one of what an
+# instance may know of itself, which it reads there under its own ARN and finds nowhere else.
 INSTANCE_INDEX: Final = "by-instance"
 INSTANCE_KEY: Final = "instance_id"
 LEASE_INDEX: Final = "by-lease"
 LEASE_KEY: Final = "leased_reservation_id"
+IDENTITY_INDEX: Final = "node-identity"
+IDENTITY_KEY: Final = "instance_arn"
+IDENTITY: Final = "identity"  # the attribute: JSON of shared.manifests.node_identity
 
 # The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
 MARK_ROW: Final = "#mark"
@@ -54,18 +58,25 @@ ENDINGS_ROW_PREFIX: Final = "#endings "
 
 
 # The partition key of each index, and what DynamoDB is told to copy into it.
-INDEX_KEYS: Final = {LISTING_INDEX: LISTING_KEY, INSTANCE_INDEX: INSTANCE_KEY, LEASE_INDEX: LEASE_KEY}
-INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY"]]] = {
+INDEX_KEYS: Final = {
+    LISTING_INDEX: LISTING_KEY,
+    INSTANCE_INDEX: INSTANCE_KEY,
+    LEASE_INDEX: LEASE_KEY,
+    IDENTITY_INDEX: IDENTITY_KEY,
+}
+INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY", "INCLUDE"]]] = {
     LISTING_INDEX: "ALL",
     INSTANCE_INDEX: "KEYS_ONLY",
     LEASE_INDEX: "KEYS_ONLY",
+    IDENTITY_INDEX: "INCLUDE",
 }
+INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {IDENTITY_INDEX: (IDENTITY,)}  # beside the keys
 
 
 def indexes(table: Table) -> tuple[str, ...]:
     """Return the names of a table's indexes."""
     if table is Table.NODE_CLAIMS:
-        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX)
+        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX)
     return (LISTING_INDEX,)
 
 
@@ -91,6 +102,7 @@ SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"
 DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
+INSTANCE_ARN_PREFIX: Final = "INSTANCE_ARN_PREFIX"  # of the account's instances in the region; an id follows
 # Environment variables, and their values with the default first: what a spot rebalance recommendation does, and what
 # failed status checks and planned maintenance do.
 REBALANCE_POLICY: Final = "REBALANCE_POLICY"

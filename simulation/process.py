@@ -28,6 +28,7 @@ SETTINGS: Final = Settings(
     drain_schedule_role_arn="role",
     drain_schedule_target_arn="expire",
     deployment=DEPLOYMENT,
+    instance_arn_prefix="arn:aws:ec2:us-east-1:123456789012:instance/",
     region="us-east-1",
     vm_memory_overhead=Fraction(0),
     solve_budget=timedelta(seconds=10),  # in looks at the clock: the same plan on any machine

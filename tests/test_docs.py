@@ -18,6 +18,7 @@ from shared.core.model.conditions import ConditionType
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.events import EVENTS
 from shared.manifests.messages import parse_demand
+from shared.manifests.node_identity import NodeIdentity
 from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_document
@@ -105,6 +106,11 @@ def test_messages_and_events_are_valid(block: Block) -> None:
     if "detail-type" in value:
         (event,) = (event for event in EVENTS if event.detail_type == value["detail-type"])
         assert set(value["detail"]) <= set(event.model_json_schema(mode="serialization")["properties"])
+        return
+    if "state" in value:  # what a node reads
+        assert NodeIdentity.model_validate_json(block.text).text() == json.dumps(value, separators=(",", ":"))
+        return
+    if "Effect" in value:  # a statement; tests/infra/test_documentation.py compares it
         return
     assert "action" in value, "say in this test what this is"
     parse_demand(block.text)

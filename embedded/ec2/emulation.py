@@ -11,6 +11,7 @@ from moto.core.exceptions import ServiceException
 from embedded.ec2.account import slots
 from embedded.ec2.account.agenda import Clock
 from embedded.ec2.account.events import Event
+from embedded.ec2.account.state import Instance
 from embedded.ec2.account.world import create_world
 from embedded.ec2.api.client import bound_client
 from embedded.ec2.api.errors import Ec2Error, ResponseLostError
@@ -116,6 +117,11 @@ class Ec2Emulation:
                 return result
         finally:
             self.world.outbox.flush()
+
+    def find_instance(self, instance_id: str) -> Instance | None:
+        """Return an instance, None when there is none of that id."""
+        with self._lock:
+            return self.world.instances.get(instance_id)
 
     def state(self) -> dict[str, Any]:
         """Return all that there is; for :meth:`restore`, in this or in another process."""

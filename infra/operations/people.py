@@ -1,7 +1,8 @@
-"""What people and workload systems may do: managed policies to attach to their roles.
+"""What people, workload systems and nodes may do: managed policies to attach to their roles.
 
 A sender may send demand; a viewer may read what the deployment knows, but not the Policy table, whose classes hold user
-data; an operator may also change policy and work off what was given up, and is attached beside a viewer.
+data; an operator may also change policy and work off what was given up, and is attached beside a viewer. A node may
+read what it is for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from constructs import Construct
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes
-from shared.names import ENDINGS_ROW_PREFIX, Queue, Table
+from shared.names import ENDINGS_ROW_PREFIX, IDENTITY_INDEX, Queue, Table
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
@@ -25,7 +26,7 @@ _SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES)
 
 
 class People(Construct):
-    """The three policies; the stack's outputs carry their ARNs."""
+    """The four policies; the stack's outputs carry their ARNs."""
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class People(Construct):
             "Sender": list(_sender(resources)),
             "Viewer": list(_viewer(resources)),
             "Operator": list(_operator(resources, letters, schedules)),
+            "Node": list(_node(resources)),
         }
         for name, grants in policies.items():
             policy = iam.ManagedPolicy(
@@ -142,4 +144,17 @@ def _operator(
         "Enables a schedule that somebody has disabled.",
         ["events:EnableRule"],
         [rule.rule_arn for rule in schedules],
+    )
+
+
+def _node(resources: Resources) -> Iterable[Grant]:
+    yield Grant(
+        "ReadOwnIdentity",
+        "An instance reads what it is for under its own ARN, which EC2 puts into its credentials; no other row.",
+        ["dynamodb:Query"],
+        [f"{resources.tables[Table.NODE_CLAIMS].table_arn}/index/{IDENTITY_INDEX}"],
+        {
+            "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
+            "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds
+        },
     )

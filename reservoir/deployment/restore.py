@@ -78,7 +78,7 @@ class Restore:
                             {"AttributeName": names.INDEX_KEYS[index], "KeyType": "HASH"},
                             {"AttributeName": names.KEY, "KeyType": "RANGE"},
                         ],
-                        "Projection": {"ProjectionType": names.INDEX_PROJECTIONS[index]},
+                        "Projection": _projection(index),
                     }
                     for index in names.indexes(table)
                 ],
@@ -168,6 +168,13 @@ class Restore:
 
 def _named(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:
     return {table: f"{name[: _NAME_MAX - len(suffix) - 1]}-{suffix}" for table, name in sources.items()}
+
+
+def _projection(index: str) -> dict[str, Any]:
+    projection: dict[str, Any] = {"ProjectionType": names.INDEX_PROJECTIONS[index]}
+    if index in names.INDEX_INCLUDES:
+        projection["NonKeyAttributes"] = list(names.INDEX_INCLUDES[index])
+    return projection
 
 
 def _utc(instant: datetime) -> str:

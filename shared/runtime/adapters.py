@@ -85,7 +85,11 @@ class Adapters:
         """Reservations."""
         tables = self.settings.tables
         return DynamoDbReservationStore(
-            self.dynamodb, tables[Table.RESERVATIONS], tables[Table.NODE_CLAIMS], self.clock
+            self.dynamodb,
+            tables[Table.RESERVATIONS],
+            tables[Table.NODE_CLAIMS],
+            self.clock,
+            self.settings.instance_arn_prefix,
         )
 
     @cached_property
@@ -103,6 +107,7 @@ class Adapters:
             reservations_table=tables[Table.RESERVATIONS],
             workloads_table=tables[Table.WORKLOADS],
             clock=self.clock,
+            instance_arn_prefix=self.settings.instance_arn_prefix,
         )
 
     @cached_property

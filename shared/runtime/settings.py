@@ -35,6 +35,7 @@ REQUIRED: Final = (
     names.DRAIN_SCHEDULE_ROLE_ARN,
     names.DRAIN_SCHEDULE_TARGET_ARN,
     names.DEPLOYMENT,
+    names.INSTANCE_ARN_PREFIX,
     REGION,
 )
 
@@ -59,6 +60,7 @@ class Settings:
     drain_schedule_role_arn: str
     drain_schedule_target_arn: str
     deployment: str
+    instance_arn_prefix: str
     region: str
     vm_memory_overhead: Fraction
     rebalance_policy: RebalancePolicy = RebalancePolicy.IGNORE
@@ -84,6 +86,7 @@ class Settings:
             drain_schedule_role_arn=environment[names.DRAIN_SCHEDULE_ROLE_ARN],
             drain_schedule_target_arn=environment[names.DRAIN_SCHEDULE_TARGET_ARN],
             deployment=environment[names.DEPLOYMENT],
+            instance_arn_prefix=environment[names.INSTANCE_ARN_PREFIX],
             region=environment[REGION],
             vm_memory_overhead=_part(environment.get(VM_MEMORY_OVERHEAD_PERCENT, _DEFAULT_VM_MEMORY_OVERHEAD)),
             rebalance_policy=choice(environment, names.REBALANCE_POLICY, RebalancePolicy.IGNORE),

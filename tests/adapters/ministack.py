@@ -15,6 +15,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from shared.names import INDEX_INCLUDES
+
 _READY_WITHIN_S = 600
 
 
@@ -101,7 +103,10 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
                     {"AttributeName": key, "KeyType": "HASH"},
                     {"AttributeName": "id", "KeyType": "RANGE"},
                 ],
-                "Projection": {"ProjectionType": projection},
+                "Projection": {
+                    "ProjectionType": projection,
+                    **({"NonKeyAttributes": list(INDEX_INCLUDES[index])} if projection == "INCLUDE" else {}),
+                },
             }
             for index, (key, projection) in sorted(indexes.items())
         ],

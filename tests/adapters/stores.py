@@ -8,7 +8,16 @@ from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
-from shared.names import INSTANCE_INDEX, INSTANCE_KEY, LEASE_INDEX, LEASE_KEY, LISTING_INDEX, LISTING_KEY
+from shared.names import (
+    IDENTITY_INDEX,
+    IDENTITY_KEY,
+    INSTANCE_INDEX,
+    INSTANCE_KEY,
+    LEASE_INDEX,
+    LEASE_KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+)
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack
 from tests.fakes.state import MemoryState
@@ -19,6 +28,7 @@ CLAIM_INDEXES = {
     **LISTING,
     INSTANCE_INDEX: (INSTANCE_KEY, "KEYS_ONLY"),
     LEASE_INDEX: (LEASE_KEY, "KEYS_ONLY"),
+    IDENTITY_INDEX: (IDENTITY_KEY, "INCLUDE"),
 }
 _names = itertools.count()
 

@@ -36,6 +36,7 @@ ENVIRONMENT = {
         names.DRAIN_SCHEDULE_ROLE_ARN,
         names.DRAIN_SCHEDULE_TARGET_ARN,
         names.DEPLOYMENT,
+        names.INSTANCE_ARN_PREFIX,
         REGION,
     )
 }

@@ -1,5 +1,6 @@
 """What documents tell of the stack is what the template says."""
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.operations.idle_cost import costs, schedules, tables
 from shared.names import Function, Queue, Table, output_name
-from tests.infra.reading import Resources, of_type, statements
+from tests.infra.reading import Resources, as_list, of_type, statements
 
 SCHEDULED = {f: s.every_min for f, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}  # through its queue
 
@@ -93,6 +94,14 @@ def test_what_the_security_page_rules_out_names_the_test_that_shows_it() -> None
 def test_the_security_page_tells_of_every_policy_for_people(template: dict[str, Any]) -> None:
     told = {coded(row[0])[0] for row in rows(page("security.md"), "output")}
     assert told == {name for name in template["Outputs"] if name.endswith("PolicyArn")}
+
+
+def test_the_page_of_nodes_shows_the_statements_of_the_policy(resources: Resources) -> None:
+    shown = [json.loads(text) for text in re.findall(r"^```json\n(\{\"Effect\".+?)^```", page("nodes.md"), re.M | re.S)]
+    true = [each for each in statements(resources, "AWS::IAM::ManagedPolicy") if each.policy.startswith("PeopleNode")]
+    assert [(as_list(s["Action"]), s.get("Condition", {})) for s in shown] == [
+        (list(each.actions), each.conditions) for each in true
+    ]
 
 
 def test_statements_without_a_name_are_the_two_that_the_page_mentions(resources: Resources) -> None:

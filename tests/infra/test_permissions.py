@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from infra.iam.acknowledgements import as_reported
-from shared.names import DEFAULT_STACK, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
+from shared.names import DEFAULT_STACK, IDENTITY_INDEX, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 from tests.infra.synthesis import template_app
 
@@ -247,6 +247,21 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
             *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
             *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
         },
+        "Node": set(),
+    }
+
+
+def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resources: Resources) -> None:
+    of_nodes = [
+        statement
+        for statement in statements(resources, "AWS::IAM::ManagedPolicy")
+        if statement.policy.startswith("PeopleNode")
+    ]
+    (reading,) = [statement for statement in of_nodes if statement.actions == ("dynamodb:Query",)]
+    assert [arn.rpartition("/")[2] for arn in reading.resources] == [IDENTITY_INDEX]
+    assert reading.conditions == {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
     }
 
 

@@ -109,6 +109,7 @@ def test_tables_are_as_the_names_module_promises(resources: Resources, table: Ta
         expected |= {
             names.INSTANCE_INDEX: (names.INSTANCE_KEY, "KEYS_ONLY"),
             names.LEASE_INDEX: (names.LEASE_KEY, "KEYS_ONLY"),
+            names.IDENTITY_INDEX: (names.IDENTITY_KEY, "INCLUDE"),
         }
     assert {
         index["IndexName"]: (index["KeySchema"][0]["AttributeName"], index["Projection"]["ProjectionType"])
@@ -158,6 +159,7 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
         names.DRAIN_SCHEDULE_ROLE_ARN,
         names.DRAIN_SCHEDULE_TARGET_ARN,
         names.DEPLOYMENT,
+        names.INSTANCE_ARN_PREFIX,
     }
     for properties in of_type(resources, "AWS::Lambda::Function").values():
         variables = properties["Environment"]["Variables"]

@@ -196,6 +196,8 @@ class Instance:
     instance_status: str = "ok"
     impaired_since: datetime | None = None
     scheduled_events: list[ScheduledEvent] = field(default_factory=list)
+    interrupted_at: datetime | None = None
+    """When a Spot Instance that was warned ends, as its own metadata say."""
 
     @property
     def is_live(self) -> bool:

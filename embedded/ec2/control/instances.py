@@ -70,9 +70,10 @@ def interrupt_spot(
         raise invalid_value(f"{instance_id} is not a Spot Instance")
     if rebalance:
         world.announce(world.events.rebalance(instance, world.now()))
+    notice = world.settings.interruption_notice_s if notice_s is None else notice_s
     if warn:
         world.announce(world.events.spot_interruption(instance, world.now()))
-    notice = world.settings.interruption_notice_s if notice_s is None else notice_s
+        instance.interrupted_at = world.now() + timedelta(seconds=notice)
     world.after(notice, partial(terminate, world, instance, SPOT_TERMINATED))
     return {}
 

@@ -1,7 +1,7 @@
 """NodeClaims in DynamoDB, and the transactions that move claims, leases and workload counts together."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from shared.adapters.dynamodb.table import (
     Attributes,
     DynamoDbTable,
     Expression,
+    Value,
     Write,
     all_readable,
     apply,
@@ -31,6 +32,8 @@ from shared.core.capacity import ledger
 from shared.core.model.node_claim import NodeClaim
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import (
+    IDENTITY,
+    IDENTITY_KEY,
     INSTANCE_INDEX,
     INSTANCE_KEY,
     KEY,
@@ -55,7 +58,11 @@ _RETURNS_MAX: Final = COMMIT_ITEMS_MAX - 2
 
 
 class DynamoDbNodeClaimStore:
-    """Implements ``shared.ports.state.NodeClaimStore``."""
+    """Implements ``shared.ports.state.NodeClaimStore``.
+
+    ``instance_arn_prefix`` makes an instance's ARN of its id: under it the instance reads what it may know of itself.
+    None is for those that write no claim with an instance.
+    """
 
     def __init__(
         self,
@@ -65,9 +72,11 @@ class DynamoDbNodeClaimStore:
         reservations_table: str,
         workloads_table: str,
         clock: Clock,
+        instance_arn_prefix: str | None = None,
     ) -> None:
         self._client = client
-        self._table = DynamoDbTable(client, node_claims_table)
+        self._rows = ClaimRows(DynamoDbTable(client, node_claims_table), instance_arn_prefix)
+        self._table = self._rows.table
         self._reservations = DynamoDbTable(client, reservations_table)
         self._workloads = DynamoDbTable(client, workloads_table)
         self._clock = clock
@@ -208,40 +217,60 @@ class DynamoDbNodeClaimStore:
 
     def _new(self, claim: NodeClaim) -> Write:
         expression = Expression()
-        return self._table.put(_row(claim), expression, expression.absent())
+        return self._table.put(self._rows.row(claim), expression, expression.absent())
 
     def _write(self, claim: NodeClaim, expected_revision: int) -> Write:
-        return _claim_write(self._table, claim, expected_revision)
+        return self._rows.write(claim, expected_revision)
 
 
-def absorbed_write(table: DynamoDbTable, claim: NodeClaim) -> Write:
-    """Close the claim's lease, if the claim is as it was read."""
-    return _claim_write(table, ledger.absorbed(claim), claim.revision)
+@dataclass(frozen=True, slots=True)
+class ClaimRows:
+    """How claims are written, whoever moves them; ``instance_arn_prefix`` as in :class:`DynamoDbNodeClaimStore`."""
+
+    table: DynamoDbTable
+    instance_arn_prefix: str | None
+
+    def absorbed_write(self, claim: NodeClaim) -> Write:
+        """Close the claim's lease, if the claim is as it was read."""
+        return self.write(ledger.absorbed(claim), claim.revision)
+
+    def write(self, claim: NodeClaim, expected_revision: int) -> Write:
+        """Write the claim if its row is at that revision, which it then leaves behind."""
+        expression = Expression()
+        # The revision is the whole condition: the caller decided on exactly the row that it read.
+        condition = expression.at(REVISION, expected_revision)
+        return self.table.put(self.row(replace(claim, revision=expected_revision + 1)), expression, condition)
+
+    def row(self, claim: NodeClaim) -> Attributes:
+        """Return the claim as a row: the claim itself, what the indexes list it by, and what its instance may know."""
+        return attributes({**_listed(claim), **self._identity(claim)})
+
+    def _identity(self, claim: NodeClaim) -> Mapping[str, str]:
+        if self.instance_arn_prefix is None or claim.instance_id is None:
+            return {}
+        # imported here, because functions that read claims alone shall not wait for it at their start
+        from shared.manifests.node_identity import node_identity
+
+        return {
+            IDENTITY_KEY: f"{self.instance_arn_prefix}{claim.instance_id}",
+            IDENTITY: node_identity(claim).text(),
+        }
 
 
-def _claim_write(table: DynamoDbTable, claim: NodeClaim, expected_revision: int) -> Write:
-    expression = Expression()
-    # The revision is the whole condition: the caller decided on exactly the row that it read.
-    condition = expression.at(REVISION, expected_revision)
-    return table.put(_row(replace(claim, revision=expected_revision + 1)), expression, condition)
-
-
-def _row(claim: NodeClaim) -> Attributes:
+def _listed(claim: NodeClaim) -> Mapping[str, Value | None]:
     leased = claim.lease.reservation_id if claim.lease is not None and ledger.holds_open_lease(claim) else None
     forgotten = not claim.is_live and leased is None
-    return attributes(
-        {
-            KEY: claim.id,
-            FORM: CURRENT_FORM,
-            DATA: dumps(claim),
-            REVISION: claim.revision,
-            INSTANCE_KEY: claim.instance_id,
-            LEASE_KEY: leased,
-            LISTING_KEY: LISTED if claim.is_live else _MOVING if ledger.is_moving(claim) else None,
-            # A claim that ended keeps its row until its lease is closed, or the unit would leak.
-            TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT) if forgotten else None,
-        }
-    )
+    return {
+        KEY: claim.id,
+        FORM: CURRENT_FORM,
+        DATA: dumps(claim),
+        REVISION: claim.revision,
+        INSTANCE_KEY: claim.instance_id,
+        LEASE_KEY: leased,
+        LISTING_KEY: LISTED if claim.is_live else _MOVING if ledger.is_moving(claim) else None,
+        # A claim that ended keeps its row until its lease is closed, or the unit would leak.
+        TTL_ATTRIBUTE: epoch_s((claim.terminated_at or claim.created_at) + _ENDED_KEPT) if forgotten else None,
+    }
 
 
 def _claim(row: Attributes) -> NodeClaim:

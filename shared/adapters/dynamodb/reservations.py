@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from shared.adapters.dynamodb.ledger import AVAILABLE, FREE, OUTSTANDING, closed_write
-from shared.adapters.dynamodb.node_claims import absorbed_write
+from shared.adapters.dynamodb.node_claims import ClaimRows
 from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
@@ -49,10 +49,17 @@ _ENDED_KEPT: Final = timedelta(days=30)
 class DynamoDbReservationStore:
     """Implements ``shared.ports.state.ReservationStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, node_claims_table_name: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        table_name: str,
+        node_claims_table_name: str,
+        clock: Clock,
+        instance_arn_prefix: str | None = None,
+    ) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
-        self._node_claims = DynamoDbTable(client, node_claims_table_name)
+        self._claim_rows = ClaimRows(DynamoDbTable(client, node_claims_table_name), instance_arn_prefix)
         self._clock = clock
 
     def get(self, reservation_id: str) -> ReservationRecord | None:
@@ -89,7 +96,7 @@ class DynamoDbReservationStore:
         if not absorbed and not retired and replace(after, observed_at=stored.observed_at) == stored:
             return stored
         first, rest = absorbed[: COMMIT_ITEMS_MAX - 1], absorbed[COMMIT_ITEMS_MAX - 1 :]
-        writes = [self._observation(after, len(first)), *(absorbed_write(self._node_claims, claim) for claim in first)]
+        writes = [self._observation(after, len(first)), *map(self._claim_rows.absorbed_write, first)]
         try:
             transact(self._client, writes)
         except ConflictError as error:
@@ -100,7 +107,7 @@ class DynamoDbReservationStore:
         for start in range(0, len(rest), COMMIT_ITEMS_MAX - 1):
             chunk = rest[start : start + COMMIT_ITEMS_MAX - 1]
             closing = [closed_write(self._table, reservation.id, len(chunk))]
-            transact(self._client, closing + [absorbed_write(self._node_claims, claim) for claim in chunk])
+            transact(self._client, closing + [self._claim_rows.absorbed_write(claim) for claim in chunk])
         return after
 
     def _insert(

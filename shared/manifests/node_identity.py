@@ -1,0 +1,66 @@
+"""What a node may know of itself: the JSON that its instance, and no other, reads.
+
+Within a version fields are only added; readers ignore fields that they do not know.
+"""
+
+from typing import Literal
+
+from pydantic import AwareDatetime, Field
+
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.manifests.event_parts import Part, PlacedWorkload
+
+
+class NodeDrain(Part):
+    """The node must go: why, and until when."""
+
+    drain_id: str = Field(description="The drainId of the Node Draining event.")
+    reason: DrainReason
+    notified_at: AwareDatetime
+    deadline: AwareDatetime
+
+
+class NodeIdentity(Part):
+    """Which claim a node is for, what belongs on it, and whether it must go."""
+
+    version: Literal[1] = 1
+    node_claim: str
+    node_pool: str
+    node_class: str
+    capacity_type: CapacityType
+    capacity_reservation_id: str | None = None
+    state: ClaimState
+    workloads: list[PlacedWorkload] = Field(
+        description="Replicas that belong on the node; while it drains, those that have not been released."
+    )
+    drain: NodeDrain | None = Field(default=None, description="Absent while the node may stay.")
+
+    def text(self) -> str:
+        """Return the JSON; absent fields are left out."""
+        return self.model_dump_json(exclude_none=True)
+
+
+def node_identity(claim: NodeClaim) -> NodeIdentity:
+    """Return what the claim's node may know."""
+    drain = claim.drain
+    return NodeIdentity(
+        node_claim=claim.id,
+        node_pool=claim.node_pool_name,
+        node_class=claim.node_class_name,
+        capacity_type=claim.offering.capacity_type,
+        capacity_reservation_id=claim.offering.reservation_id,
+        state=claim.state,
+        workloads=[_placed(placed) for placed in (claim.placements if drain is None else drain.awaiting)],
+        drain=None if drain is None else _drain(drain),
+    )
+
+
+def _placed(placed: PlacedReplicas) -> PlacedWorkload:
+    namespace, _, name = placed.workload_key.partition("/")
+    return PlacedWorkload(namespace=namespace, name=name, replicas=placed.count)
+
+
+def _drain(drain: Drain) -> NodeDrain:
+    return NodeDrain(drain_id=drain.id, reason=drain.reason, notified_at=drain.notified_at, deadline=drain.deadline)

@@ -1,0 +1,105 @@
+"""What nodes learn from inside, deployed: each reads what it is for, and nothing else."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from demo.observer import Instance
+from shared.names import (
+    IDENTITY,
+    IDENTITY_KEY,
+    INSTANCE_INDEX,
+    INSTANCE_KEY,
+    KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+    Queue,
+    Table,
+)
+from tests.deployed.nodes import Inside, let_nodes_in
+from tests.deployed.people import all_refused
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+ZONE = "us-east-1a"
+REPLICAS = 3  # two in the reservation, one beside it
+
+
+@pytest.fixture(scope="module")
+def instances(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Nodes of one replica each."""
+    let_nodes_in(world)
+    world.reserve("known", "m5.large", ZONE, 2, "known")
+    pool = one_type_pool("known", "m5.large", ("reserved", "on-demand"))
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pool))
+    world.discover()
+    world.send({"action": "submit", "workload": story_workload("known", REPLICAS, "1500m")})
+    seen = world.until("all run", lambda seen: len(seen.live("running")) == REPLICAS)
+    world.aws.clock.advance(timedelta(minutes=3))  # leases are absorbed: somebody else writes the claims
+    return sorted(map(_id, seen.live("running")))
+
+
+def _id(instance: Instance) -> str:
+    return instance.id
+
+
+def test_an_instance_reads_what_it_is_for(world: World, instances: list[str]) -> None:
+    launched = {event["node"]["instanceId"]: event["node"] for event in world.events("Node Launched")}
+    for instance in instances:
+        identity, node = Inside(world, instance).identity(), launched[instance]
+        for field in ("nodeClaim", "nodePool", "nodeClass", "capacityType", "capacityReservationId"):
+            assert identity.get(field) == node.get(field), field
+        assert identity["state"] == "running"
+        assert identity["workloads"] == [{"namespace": "story", "name": "known", "replicas": 1}]
+        assert "drain" not in identity
+
+
+def test_the_index_holds_nothing_but_the_identity(world: World, instances: list[str]) -> None:
+    inside = Inside(world, instances[0])
+    (row,) = inside.identities(inside.arn)
+    assert set(row) == {KEY, IDENTITY_KEY, IDENTITY}
+
+
+def test_an_instance_reads_nothing_else_and_writes_nothing(world: World, instances: list[str]) -> None:
+    inside, neighbour = Inside(world, instances[0]), Inside(world, instances[1])
+    dynamodb, sqs, claim = inside.client("dynamodb"), inside.client("sqs"), inside.identity()["nodeClaim"]
+    other_claim = neighbour.identity()["nodeClaim"]
+    item = {"id": {"S": claim}}
+    calls: list[Callable[[], Any]] = [
+        lambda: inside.identities(neighbour.arn),
+        lambda: inside.identities("${ec2:SourceInstanceARN}"),
+        lambda: inside.identities(instances[0], INSTANCE_INDEX, INSTANCE_KEY),
+        lambda: inside.identities("live", LISTING_INDEX, LISTING_KEY),
+        lambda: dynamodb.get_item(TableName=inside.table, Key=item),
+        lambda: dynamodb.get_item(TableName=inside.table, Key={"id": {"S": other_claim}}),
+        lambda: dynamodb.batch_get_item(RequestItems={inside.table: {"Keys": [item]}}),
+        lambda: dynamodb.scan(TableName=inside.table),
+        lambda: dynamodb.scan(TableName=inside.table, IndexName="node-identity"),
+        lambda: dynamodb.put_item(TableName=inside.table, Item=item),
+        lambda: dynamodb.update_item(TableName=inside.table, Key=item),
+        lambda: dynamodb.delete_item(TableName=inside.table, Key=item),
+        lambda: sqs.send_message(QueueUrl=world.output(Queue.DEMAND.value), MessageBody="{}"),
+        lambda: inside.client("ec2").describe_instances(),
+        *(partial(dynamodb.get_item, TableName=world.output(table.value), Key=item) for table in Table),
+    ]
+    all_refused(calls)
+
+
+def test_an_instance_reads_that_it_must_go_and_until_when(world: World, instances: list[str]) -> None:
+    inside = [Inside(world, instance) for instance in instances]
+    world.send(
+        {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "known", "generation": 2}}}
+    )
+    world.until("they drain", lambda _: len(world.events("Node Draining")) == REPLICAS)
+    told = {event["node"]["instanceId"]: event for event in world.events("Node Draining")}
+    for instance, node in zip(instances, inside, strict=True):
+        identity = node.identity()
+        assert identity["state"] == "draining"
+        assert identity["drain"]["reason"] == "Withdrawn"
+        for field in ("drainId", "notifiedAt", "deadline"):
+            assert identity["drain"][field] == told[instance][field], field
+        assert identity["workloads"] == [{"namespace": "story", "name": "known", "replicas": 1}]
