@@ -22,6 +22,7 @@ COMMANDS: Final = (
     Listed("get", f"{_ROOMS}.see.get", "Show NodePools and EC2NodeClasses with their status."),
     Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),
+    Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),
     Listed("withdraw", f"{_ROOMS}.act.withdraw", "Say that workloads are not wanted any more."),
     Listed("release", f"{_ROOMS}.act.release", "Say that replicas have left a draining node."),

@@ -57,3 +57,16 @@ class WhatIfAnswer(Part):
     present: WhatIfOutcome
     edited: WhatIfOutcome | None = None
     assumptions: list[str] = Field(default_factory=list, description="What the edited world takes for granted.")
+
+
+class ReplayAnswer(Part):
+    """A stored plan and the same question asked again, or of an edited world."""
+
+    version: Literal[1] = 1
+    plan_id: str
+    made_at: AwareDatetime
+    same: bool | None = Field(default=None, description="To the byte; absent where the world was edited.")
+    why: str | None = Field(default=None, description="What a difference comes from.")
+    stored: WhatIfOutcome
+    replayed: WhatIfOutcome | None = Field(default=None, description="Absent where it is the same.")
+    assumptions: list[str] = Field(default_factory=list)

@@ -347,12 +347,17 @@ class OfferingStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed."""
+    """A stored plan and why. The snapshot that it was made from is kept beside it, so that it can be replayed.
+
+    ``policy_json`` is how the planner was set (``shared.core.serialisation.policy_json``); None for decisions of
+    disruption, and for those of releases that did not keep it.
+    """
 
     plan_id: str
     made_at: datetime
     plan_json: str
     summary: Mapping[str, int] = field(default_factory=dict)
+    policy_json: str | None = None
 
 
 class DecisionStore(Protocol):

@@ -42,7 +42,7 @@ def _objects(stored: Stored) -> dict[str, Any]:
 @pytest.mark.embedded
 def test_a_decision_is_kept_with_its_snapshot_for_a_while(stored: Stored) -> None:
     decisions, _, clock = stored
-    decision = Decision("plan-1", START, '{"launches":[]}', {"launches": 3})
+    decision = Decision("plan-1", START, '{"launches":[]}', {"launches": 3}, '{"with_certificate":true}')
 
     decisions.save(decision, '{"nodes":["ä"]}')
 

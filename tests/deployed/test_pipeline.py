@@ -138,6 +138,16 @@ def test_a_question_is_answered_to_somebody_who_may_write_nothing(world: World, 
     assert rows(world) == before
 
 
+def test_every_plan_so_far_is_the_same_again(world: World) -> None:
+    viewer = Person(world, managed=("Viewer",))
+    plans = rows(world)[Table.DECISIONS]
+    assert plans
+    for plan_id in plans:
+        told = viewer.command("replay", plan_id)
+        assert told.returncode == 0, told.stderr
+        assert "the same to the byte" in told.stdout, told.stdout
+
+
 def rows(world: World) -> dict[str, list[str]]:
     """Return the keys of all rows of workloads, nodes, policy and plans."""
     kept = (Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY, Table.DECISIONS)

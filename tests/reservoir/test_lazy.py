@@ -55,7 +55,7 @@ def test_the_list_cuts_no_purpose() -> None:
 def test_a_typo_is_understood() -> None:
     result = CliRunner().invoke(app, ["aply"])
     assert result.exit_code == 2
-    assert "Did you mean 'apply'?" in result.stderr
+    assert "Did you mean 'apply'" in result.stderr
 
 
 def test_commands_are_called_under_their_own_names() -> None:

@@ -1,4 +1,4 @@
-"""``reservoir plan`` on a world in which things have happened."""
+"""``reservoir plan`` and ``reservoir replay`` on a world in which things have happened."""
 
 import json
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.runtime.composition.planning import check, snapshot_gatherer_from
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solver
+from tests.fakes.state import MemoryDecisions
 from tests.fakes.system import ManualClock
 from tests.fakes.values import reservation
 from tests.usecases.planning_world import PlanningWorld, node_pool_manifest
@@ -40,6 +41,10 @@ class Stack:
     @property
     def solver(self) -> Solver:
         return Solver(SchedulingPolicy(), self.world.solve, check)
+
+    @property
+    def decisions(self) -> MemoryDecisions:
+        return self.world.state.decisions
 
     @property
     def clock(self) -> ManualClock:
@@ -132,3 +137,49 @@ def test_policy_is_no_demand(world: PlanningWorld, tmp_path: Path) -> None:
     result = plan(world, tmp_path, given=node_pool_manifest())
     assert result.exit_code == 2
     assert "there is policy among the demand: give it with --policy" in result.stderr
+
+
+def replay(world: PlanningWorld, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["replay", *arguments], obj=Stack(world), env={"COLUMNS": "80", "NO_COLOR": "1"})
+
+
+def test_a_replay_is_the_same_to_the_byte(decided: PlanningWorld) -> None:
+    result = replay(decided, "plan-000001")
+    assert result.exit_code == 0, result.output
+    assert result.stdout == "plan-000001 of 2026-01-15T12:00:00Z: the same to the byte (3 replicas asked, 0 wait)\n"
+    answer = json.loads(replay(decided, "plan-000001", "-o", "json").stdout)
+    assert (answer["kind"], answer["same"], "replayed" in answer) == ("Replay", True, False)
+
+
+def test_a_replay_in_another_world_shows_what_differs(decided: PlanningWorld) -> None:
+    result = replay(decided, "plan-000001", "--without", "cr-1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        "WORKLOAD        STORED  REPLAYED  USD/H EACH  WHERE",
+        "research/train       1         0    paid for  p5.48xlarge reserved in us-east-1a of cr-1, pool gpu",
+        "research/train       2         3       55.04  p5.48xlarge on-demand in us-east-1a, pool gpu",
+        "stored buys for 110.08 USD an hour, replayed for 165.12 USD an hour",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("plan-9",), "plan plan-9 is not known (plans are kept for two weeks)"),
+        (("plan-000001", "--without", "cr-9"), "there is no reservation 'cr-9'"),
+        (("plan-000001", "--with", "much"), "is not of the form COUNT TYPE in ZONE"),
+    ],
+)
+def test_a_replay_that_cannot_be(decided: PlanningWorld, arguments: tuple[str, ...], told: str) -> None:
+    result = replay(decided, *arguments)
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+@pytest.fixture
+def decided() -> PlanningWorld:
+    units = reservation("cr-1", tags={"team": "research"}, total_count=1, available_count=1, free_units=1)
+    world = PlanningWorld().ready(units)
+    world.submit("train", replicas=3)
+    world.plan()
+    return world

@@ -9,7 +9,14 @@ from reservoir.output import Column, lines_of, printable
 from shared.core.scheduling_terms.money import usd
 from shared.manifests.event_parts import OfferingDetail, WorkloadRef
 from shared.manifests.explanations import WaitingReplicas
-from shared.manifests.what_if import DisplacedWorkload, WhatIfAnswer, WhatIfOutcome, WhatIfPlace, WhatIfWorkload
+from shared.manifests.what_if import (
+    DisplacedWorkload,
+    ReplayAnswer,
+    WhatIfAnswer,
+    WhatIfOutcome,
+    WhatIfPlace,
+    WhatIfWorkload,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -30,7 +37,38 @@ def answer_lines(answer: WhatIfAnswer) -> "Iterator[Text | str]":
     """Yield the lines: a table of places and of what waits, then who loses by it, and what it costs."""
     worlds = [answer.present] if answer.edited is None else [answer.present, answer.edited]
     rows = list(_rows(worlds))
-    titles = ("REPLICAS",) if len(worlds) == 1 else ("NOW", "EDITED")
+    if rows:
+        yield from _table(rows, ("REPLICAS",) if len(worlds) == 1 else ("NOW", "EDITED"))
+    else:
+        yield "there is nothing to place: no replica is asked for"
+    for title, outcome in zip(("", "edited: ") if len(worlds) > 1 else ("",), worlds, strict=True):
+        yield from _about(title, outcome)
+    for assumption in answer.assumptions:
+        yield f"assumed: {printable(assumption)}"
+
+
+def replay_lines(answer: ReplayAnswer) -> "Iterator[Text | str]":
+    """Yield the lines: whether the plan is the same, else a table of what differs, and what it comes from."""
+    made = f"{answer.plan_id} of {_time(answer.made_at)}"
+    if answer.replayed is None:
+        asked = sum(item.replicas - item.placed for item in answer.stored.workloads)
+        waits = sum(each.replicas for item in answer.stored.workloads for each in item.waiting)
+        yield f"{made}: the same to the byte ({asked} {_replicas(asked)} asked, {waits} wait)"
+    else:
+        differing = [row for row in _rows([answer.stored, answer.replayed]) if len(set(row.counts)) > 1]
+        if differing:
+            yield from _table(differing, ("STORED", "REPLAYED"))
+        else:
+            yield f"{made}: every replica has the same place"
+        paid = [usd(each.added_micro_usd_per_hour) for each in (answer.stored, answer.replayed)]
+        yield f"stored buys for {paid[0]} an hour, replayed for {paid[1]} an hour"
+        if answer.why is not None:
+            yield f"differs: {printable(answer.why)}"
+    for assumption in answer.assumptions:
+        yield f"assumed: {printable(assumption)}"
+
+
+def _table(rows: Sequence[_Row], titles: Sequence[str]) -> "Iterator[Text]":
     columns = [
         Column[_Row]("WORKLOAD", lambda row: row.workload),
         *(_count(title, index) for index, title in enumerate(titles)),
@@ -38,11 +76,7 @@ def answer_lines(answer: WhatIfAnswer) -> "Iterator[Text | str]":
         *([Column[_Row]("NOT BEFORE", lambda row: row.until)] if any(row.until for row in rows) else ()),
         Column[_Row]("WHERE", lambda row: row.where),
     ]
-    yield from lines_of(rows, columns, None) if rows else ["there is nothing to place: all replicas have one"]
-    for title, outcome in zip(("", "edited: ") if len(worlds) > 1 else ("",), worlds, strict=True):
-        yield from _about(title, outcome)
-    for assumption in answer.assumptions:
-        yield f"assumed: {printable(assumption)}"
+    yield from lines_of(rows, columns, None)
 
 
 def _count(title: str, index: int) -> Column[_Row]:

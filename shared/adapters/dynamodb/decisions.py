@@ -37,6 +37,7 @@ _SHARED: Final = timedelta(days=1)
 _MADE_AT: Final = "made_at"
 _PLAN: Final = "plan"  # digest of its content
 _SNAPSHOT: Final = "snapshot"
+_POLICY: Final = "policy"
 
 
 class StoredDecisions:
@@ -77,7 +78,8 @@ class StoredDecisions:
         if row is None:
             return None
         made_at = datetime.fromisoformat(text(row, _MADE_AT))
-        decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)))
+        policy_json = text(row, _POLICY) if _POLICY in row else None
+        decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)), policy_json)
         return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)) if _SNAPSHOT in row else _own_key(plan_id))
 
     def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
@@ -96,6 +98,7 @@ class StoredDecisions:
                 _MADE_AT: instant(decision.made_at),
                 _PLAN: plan,
                 _SNAPSHOT: snapshot,
+                **({} if decision.policy_json is None else {_POLICY: decision.policy_json}),
                 TTL_ATTRIBUTE: epoch_s(decision.made_at + _KEPT),
             }
         )

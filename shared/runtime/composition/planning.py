@@ -42,6 +42,11 @@ def check(snapshot: Snapshot, plan: Plan, now: datetime, policy: SchedulingPolic
     return checker.check(snapshot, plan, now=now, policy=policy)
 
 
+def solve_in_full(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve for as long as it takes: what is compared with another plan must not depend on the machine's speed."""
+    return scheduler.solve(snapshot, now=now, policy=policy)
+
+
 def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
     """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
 

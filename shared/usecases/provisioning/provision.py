@@ -16,6 +16,7 @@ from shared.core.model.plan import Plan, ReasonCode, UnplacedReplicas
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
+from shared.core.serialisation.policy_json import policy_to_json
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
@@ -200,7 +201,8 @@ class Provision:
             "joined": len(plan.existing),
             "unplaced": sum(unplaced.count for unplaced in plan.unplaced),
         }
-        self.decisions.save(Decision(plan_id, now, dumps(plan), summary), dumps(snapshot))
+        decision = Decision(plan_id, now, dumps(plan), summary, policy_to_json(self.policy))
+        self.decisions.save(decision, dumps(snapshot))
         return plan_id
 
     def _repair(self, gathered: Gathered, now: datetime) -> int:

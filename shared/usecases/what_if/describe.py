@@ -1,40 +1,69 @@
 """Answers in the form that programs read."""
 
+from collections.abc import Iterable, Mapping
+
 from shared.core.model.workload import Workload
 from shared.core.what_if.outcome import DemandOutcome, Displaced, PlannedPlace
-from shared.manifests.what_if import DisplacedWorkload, WhatIfAnswer, WhatIfOutcome, WhatIfPlace, WhatIfWorkload
+from shared.manifests.explanations import WaitingReplicas
+from shared.manifests.what_if import (
+    DisplacedWorkload,
+    ReplayAnswer,
+    WhatIfAnswer,
+    WhatIfOutcome,
+    WhatIfPlace,
+    WhatIfWorkload,
+)
 from shared.usecases.claims.announce import offering_detail, workload_ref
 from shared.usecases.claims.waiting import waiting
 from shared.usecases.what_if.plan_demand import WhatIf
+from shared.usecases.what_if.replay import Replayed
 
 
 def described(answer: WhatIf) -> WhatIfAnswer:
-    """Return the answer in its wire form."""
+    """Return an answer in its wire form."""
     return WhatIfAnswer(
         asked_at=answer.asked_at,
-        present=_outcome(answer.present, answer),
-        edited=None if answer.edited is None else _outcome(answer.edited, answer),
+        present=_outcome(answer.present, answer.workloads, answer.placed),
+        edited=None if answer.edited is None else _outcome(answer.edited, answer.workloads, answer.placed),
         assumptions=list(answer.notes),
     )
 
 
-def _outcome(outcome: DemandOutcome, answer: WhatIf) -> WhatIfOutcome:
-    ordered = sorted(answer.workloads, key=lambda workload: workload.key)
-    return WhatIfOutcome(
-        workloads=[_workload(workload, answer.placed[workload.key], outcome) for workload in ordered],
-        displaced=[_displaced(item) for item in outcome.displaced],
-        added_micro_usd_per_hour=outcome.added_micro_usd_per_hour,
-        notes=list(outcome.notes),
+def replay_described(told: Replayed) -> ReplayAnswer:
+    """Return what a replay showed in its wire form."""
+    placed = {item.key: item.replicas - told.pending[item.key] for item in told.workloads}
+    return ReplayAnswer(
+        plan_id=told.plan_id,
+        made_at=told.made_at,
+        same=None if told.is_edited else told.replayed is None,
+        why=told.why,
+        stored=_outcome(told.stored, told.workloads, placed),
+        replayed=None if told.replayed is None else _outcome(told.replayed, told.workloads, placed),
+        assumptions=list(told.notes),
     )
 
 
-def _workload(workload: Workload, placed: int, outcome: DemandOutcome) -> WhatIfWorkload:
-    return WhatIfWorkload(
-        workload=workload_ref(workload.key),
-        replicas=workload.replicas,
-        placed=placed,
-        places=[_place(item) for item in outcome.places if item.workload_key == workload.key],
-        waiting=[waiting(item) for item in outcome.waiting if item.workload_key == workload.key],
+def _outcome(outcome: DemandOutcome, workloads: Iterable[Workload], placed: Mapping[str, int]) -> WhatIfOutcome:
+    places: dict[str, list[WhatIfPlace]] = {}
+    waits: dict[str, list[WaitingReplicas]] = {}
+    for place in outcome.places:
+        places.setdefault(place.workload_key, []).append(_place(place))
+    for item in outcome.waiting:
+        waits.setdefault(item.workload_key, []).append(waiting(item))
+    return WhatIfOutcome(
+        workloads=[
+            WhatIfWorkload(
+                workload=workload_ref(workload.key),
+                replicas=workload.replicas,
+                placed=placed[workload.key],
+                places=places.get(workload.key, []),
+                waiting=waits.get(workload.key, []),
+            )
+            for workload in sorted(workloads, key=lambda workload: workload.key)
+        ],
+        displaced=[_displaced(item) for item in outcome.displaced],
+        added_micro_usd_per_hour=outcome.added_micro_usd_per_hour,
+        notes=list(outcome.notes),
     )
 
 
