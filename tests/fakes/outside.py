@@ -18,6 +18,7 @@ def settings(**changes: Any) -> Settings:
         "tables": {},
         "queue_urls": {},
         "deployment": "test",
+        "instance_arn_prefix": "arn:aws:ec2:us-east-1:111122223333:instance/",
         "region": "us-east-1",
         "vm_memory_overhead": Fraction(0),
     }
