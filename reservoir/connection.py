@@ -13,6 +13,7 @@ from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
 from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
+from shared.ports.principals import PrincipalReader
 from shared.ports.safety import TableMarkStore, TallyStore
 from shared.ports.state import DecisionStore, NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
@@ -29,6 +30,11 @@ class Connection(Protocol):
     @property
     def policy(self) -> PolicyStore:
         """NodePools and EC2NodeClasses."""
+        ...
+
+    @property
+    def principals(self) -> PrincipalReader:
+        """IAM's roles and users."""
         ...
 
     @property
@@ -146,6 +152,11 @@ class Session:
     def policy(self) -> PolicyStore:
         """NodePools and EC2NodeClasses."""
         return self.adapters.policy
+
+    @property
+    def principals(self) -> PrincipalReader:
+        """IAM's roles and users."""
+        return self.adapters.principals
 
     @property
     def reservations(self) -> ReservationStore:

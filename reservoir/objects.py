@@ -14,6 +14,8 @@ _SPELLINGS: Final = {
     "ec2nodeclasses": PolicyKind.NODE_CLASS,
     "nodeclass": PolicyKind.NODE_CLASS,
     "nodeclasses": PolicyKind.NODE_CLASS,
+    "team": PolicyKind.TEAM,
+    "teams": PolicyKind.TEAM,
 }
 
 
@@ -22,7 +24,10 @@ def kind_of(text: str) -> PolicyKind:
     kind = _SPELLINGS.get(text.lower())
     if kind is None:
         hint = closest(text.lower(), _SPELLINGS)
-        fail(f"{text!a} is no kind of object" + (f"; did you mean {hint}?" if hint else "; use nodepool or nodeclass"))
+        fail(
+            f"{text!a} is no kind of object"
+            + (f"; did you mean {hint}?" if hint else "; use nodepool, nodeclass or team")
+        )
     return kind
 
 

@@ -17,6 +17,7 @@ from shared.ports.errors import AwsError
 from shared.ports.safety import UnreadableRowError
 from shared.ports.state import ConflictError
 from shared.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 
 T = TypeVar("T")
 
@@ -34,7 +35,8 @@ def connection(context: typer.Context) -> Connection:
 def apply_policy(context: typer.Context) -> ApplyPolicy:
     """Return the use case on the stack."""
     stack = connection(context)
-    return ApplyPolicy(stack.policy, stack.publisher, stack.queue, stack.launch_limits)
+    principals = ResolvePrincipals(stack.principals, stack.clock)
+    return ApplyPolicy(stack.policy, stack.publisher, stack.queue, principals, stack.launch_limits)
 
 
 def attempt(action: Callable[[], T]) -> T:

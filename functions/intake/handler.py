@@ -1,11 +1,11 @@
-"""Demand queue -> Workloads. What cannot be understood goes to the dead-letter queue with its reason."""
+"""Demand queue -> Workloads. What cannot be understood, or may not be asked for, goes to the dead letters."""
 
 from typing import Any
 
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.intake import describe, intake, node_pool_names, rejections
+from shared.runtime.composition.intake import demand_rules, describe, intake, rejections
 from shared.runtime.observability import count, logger, observed
 from shared.usecases.demand.intake import Answer
 
@@ -15,16 +15,17 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Handle a batch of demand messages; return the ids of those to deliver again."""
     demand = intake()
     dead_letters = rejections()
-    pools = node_pool_names()
+    rules = demand_rules()
     answers: dict[str, Answer] = {}
 
     def take(message: QueueMessage) -> None:
         try:
             asked = parse_demand(message.body)
             if isinstance(asked, DescribeMessage):
+                rules.authorise(asked, message.sender_id)
                 describe()(asked)
             else:
-                answers[message.id] = demand.apply(asked, pools, message.attributes.get("SenderId"))
+                answers[message.id] = demand.apply(asked, rules, message.sender_id)
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})

@@ -167,6 +167,17 @@ def resolve_classes(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def resolve_principals(resources: Resources) -> Iterable[Grant]:
+    """Allow finding out who the principals of a team are."""
+    stack = resources.stack
+    yield Grant(
+        "ResolvePrincipals",
+        "A Team names its principals by ARN; what counts is the unique id. Roles and users of any name, read only.",
+        ["iam:GetRole", "iam:GetUser"],
+        [f"arn:{stack.partition}:iam::{stack.account}:{kind}/*" for kind in ("role", "user")],
+    )
+
+
 def end_instances(resources: Resources) -> Iterable[Grant]:
     """Allow terminating what we launched, and looking whether the tables on whose word it is done are our own."""
     yield from ec2_permissions.end_instances(resources)
@@ -270,5 +281,5 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         describes=("Instances", "LaunchTemplates"),
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
-    Function.APPLY: Duty(writes=(Table.POLICY,)),
+    Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
 }

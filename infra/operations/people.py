@@ -16,7 +16,7 @@ from constructs import Construct
 
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
-from infra.iam.permissions import READ, WRITE, arns_with_indexes
+from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals
 from shared.names import ENDINGS_ROW_PREFIX, IDENTITY_INDEX, Queue, Table
 
 # Everything but what holds user data.
@@ -106,6 +106,7 @@ def _operator(
         "ReadPolicy", "What is to be changed is read first.", READ, arns_with_indexes(resources, [Table.POLICY])
     )
     yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
+    yield from resolve_principals(resources)
     yield Grant(
         "LiftEnvelope",
         "Lets more end than the safety envelope allows, once; no row of a node can be written.",

@@ -10,10 +10,12 @@ from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.adapters.ec2.instances import Ec2Instances
 from shared.adapters.ec2.launch_templates import Ec2LaunchTemplates
 from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.iam import IamPrincipals
 from shared.adapters.sqs import SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.names import Queue, Table, output_name
 from shared.usecases.policy.apply_policy import ApplyPolicy
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 
 
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:
@@ -26,7 +28,8 @@ def deployed(clients: Clients, stack: FoundStack) -> Deployed:
         ids=RandomIds(),
     )
     publisher = EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
-    return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue))
+    principals = ResolvePrincipals(IamPrincipals(clients("iam")), SystemClock())
+    return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue, principals))
 
 
 def fleet(clients: Clients, stack: FoundStack) -> Fleet:

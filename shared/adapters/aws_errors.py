@@ -139,13 +139,14 @@ TEMPLATE_MISSING_CODES: Final = frozenset(
 TEMPLATE_EXISTS_CODES: Final = frozenset({"InvalidLaunchTemplateName.AlreadyExistsException"})
 # Just after a launch this means "not visible yet" as well; age tells the two apart.
 INSTANCE_MISSING_CODES: Final = frozenset({"InvalidInstanceID.Malformed", "InvalidInstanceID.NotFound"})
+PRINCIPAL_MISSING_CODES: Final = frozenset({"NoSuchEntity"})  # of IAM
 IDEMPOTENCY_CODES: Final = frozenset({"IdempotentParameterMismatch"})
 
 _TYPED: Final[tuple[tuple[frozenset[str], type[AwsError]], ...]] = (
     (THROTTLE_CODES, ThrottledError),
     (SERVICE_TROUBLE_CODES, UnknownOutcomeError),
     (IDEMPOTENCY_CODES, IdempotencyMismatchError),
-    (TEMPLATE_MISSING_CODES | INSTANCE_MISSING_CODES, NotFoundError),
+    (TEMPLATE_MISSING_CODES | INSTANCE_MISSING_CODES | PRINCIPAL_MISSING_CODES, NotFoundError),
     (TEMPLATE_EXISTS_CODES, AlreadyExistsError),
     (PERMISSION_CODES | SPOT_NOT_PERMITTED_CODES, AccessDeniedError),
     (CONFIGURATION_CODES, ConfigurationError),

@@ -1,4 +1,7 @@
-"""Objects that are valid one by one and cannot work together: warnings that say "can never launch because"."""
+"""Objects that are valid one by one and cannot work together: warnings that say "can never launch because".
+
+Two teams that claim one namespace are an error.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +11,7 @@ from typing import Final
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import NodeClass, SelectorTerm
 from shared.core.model.node_pool import NodePool
+from shared.core.model.team import Team
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
@@ -24,7 +28,7 @@ _SPELLINGS: Final = {"arm64": ("arm64", "aarch64"), "amd64": ("x86_64", "amd64",
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """One warning about an object ("NodePool", "gpu") at a path of its manifest."""
+    """One warning (or error) about an object ("NodePool", "gpu") at a path of its manifest."""
 
     kind: str
     name: str
@@ -32,6 +36,7 @@ class Doubt:
     rule: str
     message: str
     suggestion: str | None = None
+    severity: Severity = Severity.WARNING
 
 
 def problem_of(doubt: Doubt, document: Document | None) -> Problem:
@@ -42,7 +47,7 @@ def problem_of(doubt: Doubt, document: Document | None) -> Problem:
         message=doubt.message,
         line=None if document is None else document.line_of(doubt.path),
         suggestion=doubt.suggestion,
-        severity=Severity.WARNING,
+        severity=doubt.severity,
         subject=f"{doubt.kind}/{doubt.name}",
         source="" if document is None else document.source,
     )
@@ -55,6 +60,7 @@ class ObjectSet:
     node_pools: Sequence[NodePool] = ()
     node_classes: Sequence[NodeClass] = ()
     workloads: Sequence[Workload] = ()
+    teams: Sequence[Team] = ()
     limits: LaunchLimits | None = None  # None when it is not known where the objects are to be deployed
 
 
@@ -89,6 +95,7 @@ def cross_check(objects: ObjectSet) -> tuple[Doubt, ...]:
 
 
 def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
+    yield from _team_doubts(objects.teams)  # errors, so that no number of warnings leaves them out
     names = _Names()
     pools = sorted(objects.node_pools, key=lambda pool: pool.name)
     classes = {node_class.name: node_class for node_class in sorted(objects.node_classes, key=lambda each: each.name)}
@@ -192,6 +199,17 @@ def _class_doubts(node_class: NodeClass, pools: Sequence[NodePool]) -> Iterator[
         path = ("spec", "capacityReservationSelectorTerms")
         message = _never("instances in the selected reservations", reason)
         yield Doubt("EC2NodeClass", node_class.name, path, "reservations-unused", message)
+
+
+def _team_doubts(teams: Sequence[Team]) -> Iterator[Doubt]:
+    owners: dict[str, str] = {}
+    for team in sorted(teams, key=lambda team: team.name):
+        for namespace in team.namespaces:
+            owner = owners.setdefault(namespace, team.name)
+            if owner != team.name:
+                message = f"{namespace} belongs to Team {owner} already"
+                path = ("spec", "namespaces")
+                yield Doubt("Team", team.name, path, "namespace-taken", message, severity=Severity.ERROR)
 
 
 def _workload_doubts(workload: Workload, pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:

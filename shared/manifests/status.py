@@ -1,6 +1,6 @@
 """The status that users see beside a manifest: conditions, what was found, counts (the ODCR RFC's status block)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -45,6 +45,12 @@ def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim
         "resources": resources.formatted(),
         "conditions": _conditions(conditions),
     }
+
+
+def team_status(conditions: Sequence[Condition], principals: Mapping[str, str]) -> dict[str, Any]:
+    """Return a Team's status; ``principals`` are unique ids by ARN, as they were when it was applied."""
+    found = [{"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())]
+    return {"principals": found, "conditions": _conditions(conditions)}
 
 
 def _conditions(conditions: Sequence[Condition]) -> list[dict[str, str]]:

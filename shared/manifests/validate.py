@@ -9,19 +9,23 @@ from pydantic import ValidationError
 from shared.core.scheduling_terms.labels import closest
 from shared.manifests.kinds.node_class import NodeClassManifest
 from shared.manifests.kinds.node_pool import NodePoolManifest
+from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.parsing.errors import MOST_PROBLEMS, ignored_fields, problems_of
 from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of, path_of, shown
 from shared.manifests.parsing.structure import refuse
 
-Manifest: TypeAlias = NodePoolManifest | NodeClassManifest | WorkloadManifest
-ManifestModel: TypeAlias = type[NodePoolManifest] | type[NodeClassManifest] | type[WorkloadManifest]
+Manifest: TypeAlias = NodePoolManifest | NodeClassManifest | TeamManifest | WorkloadManifest
+ManifestModel: TypeAlias = (
+    type[NodePoolManifest] | type[NodeClassManifest] | type[TeamManifest] | type[WorkloadManifest]
+)
 
 # kind -> (API version, model)
 KINDS: Final[Mapping[str, tuple[str, ManifestModel]]] = {
     "NodePool": ("karpenter.sh/v1", NodePoolManifest),
     "EC2NodeClass": ("karpenter.k8s.aws/v1", NodeClassManifest),
+    "Team": ("reservoir/v1", TeamManifest),
     "Workload": ("reservoir/v1", WorkloadManifest),
 }
 

@@ -1,4 +1,4 @@
-"""The policy that operators apply: NodePools and EC2NodeClasses, with their status."""
+"""The policy that operators apply: NodePools, EC2NodeClasses and Teams, with their status."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,19 @@ class PolicyKind(StrEnum):
 
     NODE_CLASS = "EC2NodeClass"
     NODE_POOL = "NodePool"
+    TEAM = "Team"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyStatus:
-    """What the product found out about an object. ``node_class`` is for classes only."""
+    """What the product found out about an object.
+
+    ``node_class`` is for classes only. ``principals`` is for teams only: unique ids by the ARN that they had.
+    """
 
     conditions: tuple[Condition, ...] = ()
     node_class: NodeClassStatus = field(default_factory=NodeClassStatus)
+    principals: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +52,14 @@ class PolicyObject:
 
 @dataclass(frozen=True, slots=True)
 class PutPolicy:
-    """Write a manifest; ``expected_revision`` None: there is no such object yet."""
+    """Write a manifest; ``expected_revision`` None: there is no such object yet. ``status`` None: as it was."""
 
     kind: PolicyKind
     name: str
     manifest: Mapping[str, Any]
     generation: int
     expected_revision: int | None
+    status: PolicyStatus | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +89,10 @@ class PolicyStore(Protocol):
         ...
 
     def commit(self, writes: Sequence[PolicyWrite]) -> None:
-        """Write all or nothing, at most ``CHANGES_MAX``; a put keeps the status and increases the revision.
+        """Write all or nothing, at most ``CHANGES_MAX``.
 
-        Raises ConflictError when an object is not at its expected revision.
+        A put increases the revision, and keeps the status unless it brings one. Raises ConflictError when an object is
+        not at its expected revision.
         """
         ...
 

@@ -24,6 +24,7 @@ from shared.adapters.ec2.network import Ec2LaunchEnvironment
 from shared.adapters.ec2.reservations import Ec2ReservationReader
 from shared.adapters.ec2.unit_moves import Ec2UnitMover
 from shared.adapters.eventbridge import EventBridgePublisher
+from shared.adapters.iam import IamPrincipals
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
@@ -221,6 +222,11 @@ class Adapters:
     def launch_environment(self) -> Ec2LaunchEnvironment:
         """Subnets, security groups, images, instance profiles."""
         return Ec2LaunchEnvironment(self.ec2, lazy_client("ssm"), lazy_client("iam"), self.clock)
+
+    @cached_property
+    def principals(self) -> IamPrincipals:
+        """Unique ids of roles and users."""
+        return IamPrincipals(lazy_client("iam"))
 
     @cached_property
     def instance_types(self) -> Ec2InstanceTypeReader:

@@ -28,6 +28,11 @@ class QueueMessage:
     receipt: str = ""
 
     @property
+    def sender_id(self) -> str | None:
+        """Who sent it, as SQS says; None when that is not told."""
+        return self.attributes.get("SenderId")
+
+    @property
     def retry_delay_s(self) -> int:
         """How long to wait before the next try: two seconds after the first, then twice as long each time."""
         received_count = int(self.attributes.get("ApproximateReceiveCount", "1"))

@@ -39,6 +39,7 @@ class Outside:
     node_claims: Any = None
     offerings: Any = None
     policy: Any = None
+    principals: Any = None
     launch_policy: Any = None
     decisions: Any = None
     launch_attempts: Any = None

@@ -73,7 +73,7 @@ class MemoryPolicyStore:
             manifest=json.loads(json.dumps(write.manifest, sort_keys=True)),  # as a table would give it back
             generation=write.generation,
             revision=self._revisions[key],
-            status=PolicyStatus() if row is None else row.status,
+            status=write.status or (PolicyStatus() if row is None else row.status),
         )
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:

@@ -79,6 +79,13 @@ def node_class() -> dict[str, Any]:
     return {**manifest, "metadata": metadata, "spec": spec}
 
 
+def team() -> dict[str, Any]:
+    """What `tests.manifests.valid` leaves out."""
+    manifest = valid.team()
+    manifest["metadata"] |= {"labels": {"a": "b"}, "annotations": {"c": "d"}, "resourceVersion": "1"}
+    return manifest
+
+
 def workload() -> dict[str, Any]:
     """The alternatives to what `tests.manifests.valid` uses."""
     manifest = valid.workload()
@@ -124,6 +131,7 @@ def paths(value: Any, prefix: str = "") -> Iterator[str]:
                 },
             ],
         ),
+        ("Team", [valid.team(), team()]),
         ("Workload", [valid.workload(), workload()]),
     ],
 )
@@ -139,7 +147,9 @@ def test_no_field_is_left_out(kind: str, manifests: list[dict[str, Any]]) -> Non
     assert fields - used <= NOT_SERVED
 
 
-@pytest.mark.parametrize("manifest", [node_pool(), node_class(), workload()], ids=lambda manifest: manifest["kind"])
+@pytest.mark.parametrize(
+    "manifest", [node_pool(), node_class(), team(), workload()], ids=lambda manifest: manifest["kind"]
+)
 def test_the_alternatives_are_valid(manifest: dict[str, Any]) -> None:
     read, problems = read_document(Document(manifest))
     assert [str(problem) for problem in problems if problem.severity is Severity.ERROR] == []

@@ -48,6 +48,7 @@ def test_every_schema_is_one(path: Path) -> None:
     [
         ("nodepool.json", valid.node_pool()),
         ("ec2nodeclass.json", valid.node_class()),
+        ("team.json", valid.team()),
         ("workload.json", valid.workload()),
     ],
 )

@@ -92,6 +92,19 @@ def node_class() -> dict[str, Any]:
     }
 
 
+def team() -> dict[str, Any]:
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Team",
+        "metadata": {"name": "vision"},
+        "spec": {
+            "namespaces": ["vision", "vision-ci"],
+            "principals": ["arn:aws:iam::123456789012:role/vision/front-end", "AROAEXAMPLE0123456789"],
+            "limits": {"priority": 100, "replicas": 64, "generationJump": 1000},
+        },
+    }
+
+
 def workload() -> dict[str, Any]:
     return {
         "apiVersion": "reservoir/v1",

@@ -11,6 +11,7 @@ from reservoir.app import app
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.composition.intake import intake_from
+from shared.usecases.demand.authorise_demand import DemandRules
 from tests.fakes.state import MemoryNodeClaims, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.usecases.disrupt_world import DisruptWorld
@@ -66,7 +67,7 @@ class Stack:
             message = parse_demand(body)
             assert not isinstance(message, DescribeMessage)
             try:
-                intake_from(self.world.outside()).apply(message, frozenset({"gpu"}))
+                intake_from(self.world.outside()).apply(message, DemandRules(frozenset({"gpu"})))
             except ManifestError:
                 continue  # put away with its reason: tests/functions/test_intake_handler.py
 

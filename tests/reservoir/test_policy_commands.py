@@ -26,6 +26,7 @@ from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.principals import MemoryPrincipals
 from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
 from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim
@@ -48,6 +49,7 @@ class Stack:
     state: MemoryState = field(default_factory=memory_state)
     publisher: Bus = field(default_factory=Bus)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
+    principals: MemoryPrincipals = field(default_factory=MemoryPrincipals)
 
     @property
     def reservations(self) -> MemoryReservations:

@@ -21,6 +21,7 @@ from shared.ports.policy import PolicyKind
 from shared.ports.state import WorkloadRecord
 from shared.runtime.composition.discover_reservations import discover_reservations_from
 from shared.runtime.composition.intake import intake_from
+from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.demand.intake import Intake
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
 from tests.fakes.discovery import MemoryLaunchEnvironment
@@ -28,6 +29,8 @@ from tests.fakes.ec2 import FakeEc2, _Launched
 from tests.fakes.safety import ROLES
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import node_class
+
+RULES: Final = DemandRules(frozenset({"gpu"}))
 
 Rows = dict[Any, Any]
 """The rows of one table in memory."""
@@ -153,7 +156,7 @@ class FleetWorld(DisruptWorld):
             "spec": {"replicas": replicas, "resources": requests, **spec},
         }
         self.sent.append(SubmitMessage.model_validate({"action": "submit", "workload": workload}))
-        self.intake().apply(self.sent[-1], {"gpu"})
+        self.intake().apply(self.sent[-1], RULES)
 
     def _due_batches(self) -> list[LaunchBatch]:
         due = super()._due_batches()
@@ -177,7 +180,7 @@ class FleetWorld(DisruptWorld):
     def submit_again(self) -> None:
         """SQS delivers messages twice."""
         for message in self.sent:
-            self.intake().apply(message, {"gpu"})
+            self.intake().apply(message, RULES)
 
     # --- tables
 

@@ -11,9 +11,12 @@ from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import to_yaml
 from shared.ports.state import ConflictError
+from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.policy.apply_policy import ApplyPolicy
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 from shared.usecases.policy.show_policy import ShowPolicy
 from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.principals import MemoryPrincipals
 from tests.fakes.state import MemoryState
 from tests.fakes.system import ManualClock
 from tests.manifests import valid
@@ -21,13 +24,13 @@ from tests.manifests.test_fuzz import mutated
 from tests.usecases.test_apply_policy import Bus
 from tests.usecases.test_intake import World
 
-POOLS = frozenset({"pool"})
+RULES = DemandRules(frozenset({"pool"}))
 
 
 @given(mutated())
 def test_policy(manifest: dict[str, Any]) -> None:
     store, bus, clock = MemoryPolicyStore(), Bus(), ManualClock()
-    applier = ApplyPolicy(store, bus, bus)
+    applier = ApplyPolicy(store, bus, bus, ResolvePrincipals(MemoryPrincipals(), clock))
     applier.apply([("there", to_yaml([valid.node_pool(), valid.node_class()]))])
     before = store.list_all()
     try:
@@ -50,7 +53,7 @@ def test_demand(manifest: dict[str, Any]) -> None:
         try:
             message = parse_demand(body)
             assert not isinstance(message, DescribeMessage)
-            world.intake.apply(message, POOLS)
+            world.intake.apply(message, RULES)
         except ManifestError as error:
             refusals += map(str, error.problems)
     assert all(map(str.isprintable, refusals))

@@ -12,8 +12,10 @@ from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError
 from shared.usecases.policy.apply_policy import ApplyPolicy, names_in
 from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.system import START
+from tests.fakes.principals import MemoryPrincipals
+from tests.fakes.system import START, ManualClock
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "policy"
 
@@ -63,9 +65,12 @@ class Bus:
         raise AssertionError(f"apply launches nothing: {batches}, {delay_s}")
 
 
-def applier(store: MemoryPolicyStore, bus: Bus | None = None) -> ApplyPolicy:
+def applier(
+    store: MemoryPolicyStore, bus: Bus | None = None, principals: MemoryPrincipals | None = None
+) -> ApplyPolicy:
     bus = bus or Bus()
-    return ApplyPolicy(store, bus, bus)
+    resolve = ResolvePrincipals(principals or MemoryPrincipals(), ManualClock())
+    return ApplyPolicy(store, bus, bus, resolve)
 
 
 @pytest.fixture

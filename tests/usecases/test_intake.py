@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
+from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.demand.intake import TOMBSTONE_KEPT, Answer, Intake
 from tests.fakes.messaging import MemoryBus, MemoryQueue
 from tests.fakes.state import MemoryState
@@ -42,7 +43,7 @@ class World:
     def answer(self, body: dict[str, Any], sent_by: str | None = None) -> Answer:
         message = parse_demand(json.dumps(body))
         assert not isinstance(message, DescribeMessage)
-        return self.intake.apply(message, frozenset({"gpu"}), sent_by)
+        return self.intake.apply(message, DemandRules(frozenset({"gpu"})), sent_by)
 
     @property
     def record(self) -> WorkloadRecord:

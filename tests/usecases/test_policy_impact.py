@@ -5,7 +5,9 @@ from typing import Any
 from shared.manifests.render import to_yaml
 from shared.runtime.composition.planning import snapshot_gatherer_from
 from shared.usecases.policy.apply_policy import ApplyPolicy
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 from shared.usecases.what_if.policy_impact import FindPolicyImpact, PolicyImpact
+from tests.fakes.principals import MemoryPrincipals
 from tests.fakes.values import reservation
 from tests.usecases.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
@@ -20,7 +22,9 @@ def ready() -> PlanningWorld:
 
 
 def impact(world: PlanningWorld, *manifests: dict[str, Any]) -> PolicyImpact:
-    outcome = ApplyPolicy(world.policy, world.bus, world.queue).apply([("", to_yaml(manifests))], dry_run=True)
+    principals = ResolvePrincipals(MemoryPrincipals(), world.clock)
+    apply_policy = ApplyPolicy(world.policy, world.bus, world.queue, principals)
+    outcome = apply_policy.apply([("", to_yaml(manifests))], dry_run=True)
     return FindPolicyImpact(snapshot_gatherer_from(world.outside()), world.clock).of(outcome.effective)
 
 

@@ -6,6 +6,7 @@ from reservoir import files
 from reservoir.console import fail, output, report
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
+from shared.core.model.team import Team
 from shared.core.model.workload import Workload
 from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
 from shared.manifests.parsing.problems import errors_of
@@ -28,7 +29,11 @@ def validate(filenames: files.Filenames) -> None:
         [value for value in values if isinstance(value, NodePool)],
         [value for value in values if isinstance(value, NodeClass)],
         [value for value in values if isinstance(value, Workload)],
+        [value for value in values if isinstance(value, Team)],
     )
     documents = {read.identity: read.document for read in reading.manifests}
-    report(problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in cross_check(world))
+    doubts = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in cross_check(world)]
+    report(doubts)
+    if errors_of(doubts):
+        fail("not valid together")
     output().print(f"{len(values)} valid")

@@ -1,7 +1,8 @@
 """``reservoir get``."""
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
@@ -29,11 +30,11 @@ def register(app: typer.Typer) -> None:
 
 def get(
     context: typer.Context,
-    kind: Annotated[str | None, typer.Argument(help="nodepool or nodeclass; default: both.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="nodepool, nodeclass or team; default: all.")] = None,
     name: Annotated[str | None, typer.Argument(help="Name of one object.")] = None,
     form: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
 ) -> None:
-    """Show NodePools and EC2NodeClasses with their status. Their yaml can be applied again."""
+    """Show NodePools, EC2NodeClasses and Teams with their status. Their yaml can be applied again."""
     stack = connection(context)
     wanted = None if kind is None else kind_of(kind)
     objects = attempt(
@@ -46,7 +47,7 @@ def get(
         for each in PolicyKind:
             rows = [item for item in objects if item["kind"] == each]
             if rows:
-                console.print(_pools(rows) if each is PolicyKind.NODE_POOL else _classes(rows))
+                console.print(_TABLES[each](rows))
     else:
         console.print(to_yaml(objects) if form is Format.YAML else to_json(objects), end="")
 
@@ -72,6 +73,22 @@ def _classes(rows: list[dict[str, Any]]) -> Table:
         limit = _condition(status, "CapacityReservation") or "-"
         table.add_row(row["metadata"]["name"], _ready(status), str(len(found)), units, free, limit)
     return table
+
+
+def _teams(rows: list[dict[str, Any]]) -> Table:
+    table = _table("Team", "Ready", "Namespaces", "Principals")
+    for row in rows:
+        spec = row["spec"]
+        principals = str(len(spec.get("principals", []))) if spec.get("principals") else "anybody"
+        table.add_row(row["metadata"]["name"], _ready(row["status"]), ", ".join(spec["namespaces"]), principals)
+    return table
+
+
+_TABLES: Final[Mapping[PolicyKind, Callable[[list[dict[str, Any]]], Table]]] = {
+    PolicyKind.NODE_CLASS: _classes,
+    PolicyKind.NODE_POOL: _pools,
+    PolicyKind.TEAM: _teams,
+}
 
 
 def _table(*columns: str) -> Table:

@@ -94,13 +94,15 @@ class DynamoDbPolicyStore:
             last = f"if_not_exists({revision}, {expression.value(0)})"
             assignments += [
                 expression.assign(FORM, CURRENT_FORM),
-                expression.assign(STATUS, dumps(PolicyStatus())),
+                expression.assign(STATUS, dumps(write.status or PolicyStatus())),
                 expression.assign(LISTING_KEY, LISTED),
                 f"{revision} = {last} + {expression.value(1)}",
             ]
             condition = f"attribute_not_exists({expression.name(LISTING_KEY)})"
         else:
             assignments.append(expression.assign(REVISION, write.expected_revision + 1))
+            if write.status is not None:
+                assignments.append(expression.assign(STATUS, dumps(write.status)))
             condition = expression.at(REVISION, write.expected_revision)
         return self._table.update(key, expression, condition, assignments=assignments)
 

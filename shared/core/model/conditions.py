@@ -27,6 +27,7 @@ class ConditionType(StrEnum):
     INSTANCE_PROFILE_READY = "InstanceProfileReady"
     LAUNCHES_PERMITTED = "LaunchesPermitted"
     NODE_CLASS_READY = "NodeClassReady"
+    PRINCIPALS_RESOLVED = "PrincipalsResolved"
     CAPACITY_RESERVATION = "CapacityReservation"  # Available | LimitExceeded, as the first ODCR RFC has it
     READY = "Ready"
 
@@ -116,6 +117,19 @@ def node_pool_conditions(
     may_reserve = pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.RESERVED)
     limit = _limit(make, reservations if may_reserve else (), now)
     return tuple(sorted((class_ready, *limit, _all_ready(make, [class_ready])), key=_order))
+
+
+def team_conditions(
+    unresolved: Sequence[str], *, previous: Sequence[Condition], now: datetime
+) -> tuple[Condition, ...]:
+    """Compute a team's conditions; ``unresolved`` are the ARNs of principals that IAM did not know."""
+    make, kind = _Maker(previous, now), ConditionType.PRINCIPALS_RESOLVED
+    if unresolved:
+        message = f"IAM knows no {', '.join(unresolved)}: apply the team again once it does"
+        resolved = make(kind, ConditionStatus.FALSE, "PrincipalNotFound", message)
+    else:
+        resolved = make(kind, ConditionStatus.TRUE, "Resolved", "each as it was when the team was applied")
+    return resolved, _all_ready(make, [resolved])
 
 
 @dataclass(frozen=True, slots=True)

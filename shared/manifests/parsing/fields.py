@@ -146,7 +146,8 @@ def _check_resource(name: str) -> str:
     return name
 
 
-def _check_distinct(values: list[T]) -> list[T]:
+def check_distinct(values: list[T]) -> list[T]:
+    """Refuse a list that names something twice; raises PydanticCustomError."""
     seen: list[T] = []
     for value in values:
         if value in seen:

@@ -5,11 +5,14 @@ import time
 from shared.runtime.composition.outside import adapters, once
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.deploy_policy import DeployPolicy
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
 
 
 @once
 def deploy_policy() -> DeployPolicy:
     """Return the application of a deployment's manifests folder."""
     outside = adapters()
-    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, outside.settings.launch_limits)
+    principals = ResolvePrincipals(outside.principals, outside.clock)
+    limits = outside.settings.launch_limits
+    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, principals, limits)
     return DeployPolicy(apply, pause=time.sleep)

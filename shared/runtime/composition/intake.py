@@ -1,12 +1,15 @@
 """The intake function."""
 
+from shared.core.model.team import by_namespace
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.outside import adapters, once
+from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.demand.describe import Describe
 from shared.usecases.demand.intake import Intake
 from shared.usecases.demand.reject_demand import RejectDemand
+from shared.usecases.policy.policy_objects import policy_of
 
 
 @once
@@ -35,6 +38,12 @@ def rejections() -> RejectDemand:
     return RejectDemand(outside.dead_letters, outside.publisher)
 
 
-def node_pool_names() -> frozenset[str]:
-    """Return the names of the NodePools that are stored now."""
-    return frozenset(item.name for item in adapters().policy.list_all() if item.kind is PolicyKind.NODE_POOL)
+def demand_rules() -> DemandRules:
+    """Return what the policy that is stored now says of demand."""
+    objects = adapters().policy.list_all()
+    teams = policy_of(item for item in objects if item.kind is PolicyKind.TEAM)
+    return DemandRules(
+        frozenset(item.name for item in objects if item.kind is PolicyKind.NODE_POOL),
+        by_namespace(teams.teams),
+        tuple(sorted(f"{kind}/{name}" for kind, name in teams.unreadable)),
+    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
+from shared.core.model.team import TeamLimits
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.labels import NODE_POOL, closest
 from shared.manifests.event_parts import WorkloadRef
@@ -14,6 +15,7 @@ from shared.manifests.parsing.problems import ManifestError, Problem, shown
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.state import ConflictError, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
+from shared.usecases.demand.authorise_demand import DemandRules, refuse_jump
 
 # Longer than SQS keeps a message (14 days): no submit can arrive that is older than the tombstone of its withdraw.
 TOMBSTONE_KEPT: Final = timedelta(days=15)
@@ -54,13 +56,21 @@ class Intake:
     publisher: EventPublisher
     clock: Clock
 
-    def apply(self, message: DemandMessage, node_pool_names: Collection[str], sent_by: str | None = None) -> Answer:
+    def apply(self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None) -> Answer:
         """Apply a message; return what became of it.
 
-        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent. Raises ManifestError when the
-        message asks for something that cannot exist, ConflictError when the workload changes faster than it can be
-        written.
+        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent.
+
+        Raises
+        ------
+        ManifestError
+            The message asks for something that cannot exist, or that its sender may not ask for.
+        ConflictError
+            The workload changes faster than it can be written.
+        UnreadableRowsError
+            It cannot be told whether the sender may.
         """
+        limits = rules.authorise(message, sent_by)
         now = self.clock.now()
         metadata = message.workload.metadata
         named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
@@ -70,11 +80,11 @@ class Intake:
         named = named.model_copy(update={"generation": metadata.generation})
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
-            _refuse_unknown_pools(wanted, node_pool_names)
-            stands = self._put(wanted.key, _Sent(lambda record: submitted(record, wanted, now), sent_by, now))
+            _refuse_unknown_pools(wanted, rules.node_pool_names)
+            decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now)
         else:
             decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now)
-            stands = self._put(message.workload.key, decide)
+        stands = self._put(named, limits, decide)
         if stands is None:
             return Answer(message.action, named)
         return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
@@ -88,10 +98,11 @@ class Intake:
         """Have what was applied planned; once a batch of messages."""
         self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
-    def _put(self, key: str, decide: "Decide") -> WorkloadRecord | None:
+    def _put(self, named: WorkloadRef, limits: TeamLimits, decide: "Decide") -> WorkloadRecord | None:
         """Write what is decided; return the record that stands as it is when nothing is to be written."""
         for attempt in range(_ATTEMPTS_MAX):
-            record = self.workloads.get(key)
+            record = self.workloads.get(f"{named.namespace}/{named.name}")
+            refuse_jump(named.generation or 0, 0 if record is None else record.generation, limits)
             after = decide(record)
             if after is None:
                 return record

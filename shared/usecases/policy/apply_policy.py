@@ -1,12 +1,13 @@
 """Apply and delete policy: read, check, compare, and write all or nothing."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
+from shared.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
+from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
 from shared.manifests.render import wire_form
@@ -17,12 +18,14 @@ from shared.ports.policy import (
     DeletePolicy,
     PolicyKind,
     PolicyObject,
+    PolicyStatus,
     PolicyStore,
     PolicyWrite,
     PutPolicy,
 )
 from shared.ports.state import ConflictError
 from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.resolve_principals import ResolvePrincipals, unresolved
 
 Name = tuple[PolicyKind, str]
 
@@ -38,6 +41,7 @@ class PolicyChange:
     after: Mapping[str, Any] | None
     generation: int
     revision: int | None  # of the object before
+    status: PolicyStatus | None = None  # what an apply has found out about it
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class ApplyPolicy:
     store: PolicyStore
     publisher: EventPublisher
     queue: WorkQueue
+    principals: ResolvePrincipals
     limits: LaunchLimits | None = None  # of the deployment that the policy is for
 
     def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
@@ -71,6 +76,8 @@ class ApplyPolicy:
             Something is wrong; nothing was written.
         ConflictError
             An object changed since it was read (or since the resourceVersion that a manifest names).
+        AwsError
+            IAM does not say who the principals of a team are.
         """
         return self.replace(files, (), dry_run=dry_run)
 
@@ -79,7 +86,7 @@ class ApplyPolicy:
     ) -> Outcome:
         """Apply ``files`` and delete what ``removed`` names, in the same transaction; what does not exist is gone.
 
-        Raises ManifestError and ConflictError as :meth:`apply` does.
+        Raises ManifestError, ConflictError and AwsError as :meth:`apply` does.
         """
         reading = read_files(files)
         problems = [*reading.problems, *_not_policy(reading.manifests)]
@@ -88,9 +95,11 @@ class ApplyPolicy:
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
         wanted = {_name(read.manifest): read for read in reading.manifests}
         _check_removed(removed, wanted)
-        changes = [_put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
+        changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
         changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
         problems += self._doubts(changes, stored, reading.manifests)
+        if errors_of(problems):
+            raise ManifestError(problems)
         _check_versions(wanted, stored)
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
 
@@ -105,7 +114,7 @@ class ApplyPolicy:
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
 
     def _doubts(
-        self, changes: Iterable[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
+        self, changes: Sequence[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
     ) -> list[Problem]:
         """Cross-check the world as it would be."""
         world = dict(stored)
@@ -118,20 +127,46 @@ class ApplyPolicy:
                 world[name] = replace(before, manifest=change.after)
         policy = policy_of(world.values())
         documents = {read.identity: read.document for read in reads}
-        doubts = cross_check(ObjectSet(policy.node_pools, policy.node_classes, limits=self.limits))
+        world_of_core = ObjectSet(policy.node_pools, policy.node_classes, teams=policy.teams, limits=self.limits)
+        doubts = [*cross_check(world_of_core), *_unresolved_principals(changes)]
         return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+
+    def _put_change(self, name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
+        after = wire_form(manifest)
+        kind, text = name
+        status = None
+        if isinstance(manifest, TeamManifest):
+            status = self.principals.status_of(manifest, PolicyStatus() if before is None else before.status)
+        if before is None:
+            return PolicyChange(kind, text, Change.CREATED, None, after, 1, None, status)
+        same = before.manifest == after
+        change, generation = (Change.UNCHANGED, 0) if same else (Change.UPDATED, 1)
+        generation += before.generation
+        return PolicyChange(kind, text, change, before.manifest, after, generation, before.revision, status)
 
     def _commit(self, outcome: Outcome, *, dry_run: bool) -> Outcome:
         writes = [_write(change) for change in outcome.effective]
         if len(writes) > CHANGES_MAX:
             message = f"{len(writes)} objects change; at most {CHANGES_MAX} can be written at once"
             raise ManifestError([Problem("", "size", message)])
-        if dry_run or not writes:
+        if dry_run:
+            return outcome
+        for change in outcome.changes:
+            if change.change is Change.UNCHANGED and change.status is not None:
+                self.store.save_status(change.kind, change.name, change.status)
+        if not writes:
             return outcome
         self.store.commit(writes)
         self.queue.wake_planner(reason="policy changed")
         self.publisher.publish([_event(outcome.effective)])
         return outcome
+
+
+def _unresolved_principals(changes: Iterable[PolicyChange]) -> Iterator[Doubt]:
+    for change in changes:
+        message = None if change.status is None else unresolved(change.status)
+        if message is not None:
+            yield Doubt(change.kind, change.name, ("spec", "principals"), "principal-not-found", message)
 
 
 def _order(change: PolicyChange) -> tuple[str, str]:
@@ -163,16 +198,6 @@ def names_in(files: Iterable[tuple[str, str | bytes]]) -> tuple[Name, ...]:
     return tuple(_name(manifest) for manifest in manifests if not isinstance(manifest, WorkloadManifest))
 
 
-def _put_change(name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
-    after = wire_form(manifest)
-    kind, text = name
-    if before is None:
-        return PolicyChange(kind, text, Change.CREATED, None, after, 1, None)
-    if before.manifest == after:
-        return PolicyChange(kind, text, Change.UNCHANGED, before.manifest, after, before.generation, before.revision)
-    return PolicyChange(kind, text, Change.UPDATED, before.manifest, after, before.generation + 1, before.revision)
-
-
 def _delete_change(before: PolicyObject) -> PolicyChange:
     return PolicyChange(
         before.kind, before.name, Change.DELETED, before.manifest, None, before.generation, before.revision
@@ -182,7 +207,7 @@ def _delete_change(before: PolicyObject) -> PolicyChange:
 def _write(change: PolicyChange) -> PolicyWrite:
     if change.after is None:
         return DeletePolicy(change.kind, change.name, change.revision or 0)
-    return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision)
+    return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision, change.status)
 
 
 def _check_removed(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> None:

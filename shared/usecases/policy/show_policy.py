@@ -8,7 +8,7 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import not_yet_looked_at
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.render import in_field_order
-from shared.manifests.status import node_class_status, node_pool_status
+from shared.manifests.status import node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import NodeClaimStore, ReservationStore
@@ -42,6 +42,8 @@ class ShowPolicy:
         conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
             return node_pool_status(conditions, [claim for claim in claims if claim.node_pool_name == row.name])
+        if row.kind is PolicyKind.TEAM:
+            return team_status(row.status.conditions, row.status.principals)
         found = row.status.node_class
         selected = [reservations[each] for each in found.reservation_ids if each in reservations]
         return node_class_status(found, conditions, selected, self.clock.now())

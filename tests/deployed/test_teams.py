@@ -1,0 +1,132 @@
+"""Two systems with roles of their own, one team: identity comes from AWS, and what is refused changes nothing.
+
+The tests tell one story in their order, on one deployment.
+"""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, Queue
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+ACCOUNT_ID: Final = "123456789012"
+SENDS: Final = {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": "*"}
+TRUST: Final = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT_ID}, "Action": "sts:AssumeRole"}
+
+
+def document(statement: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+class Role:
+    """A role that may send demand; a session of it sends."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world, self.name = world, name
+        iam = world.aws.client("iam")
+        self.arn = str(iam.create_role(RoleName=name, AssumeRolePolicyDocument=document(TRUST))["Role"]["Arn"])
+        iam.put_role_policy(RoleName=name, PolicyName="send", PolicyDocument=document(SENDS))
+
+    def delete(self) -> None:
+        iam = self._world.aws.client("iam")
+        iam.delete_role_policy(RoleName=self.name, PolicyName="send")
+        iam.delete_role(RoleName=self.name)
+
+    def send(self, *bodies: dict[str, Any], session: str = "worker-1") -> list[str]:
+        key = self._world.aws.client("sts").assume_role(RoleArn=self.arn, RoleSessionName=session)["Credentials"]
+        sqs = self._world.aws.client(
+            "sqs",
+            aws_access_key_id=key["AccessKeyId"],
+            aws_secret_access_key=key["SecretAccessKey"],
+            aws_session_token=key["SessionToken"],
+        )
+        url = self._world.output(Queue.DEMAND.value)
+        return [sqs.send_message(QueueUrl=url, MessageBody=json.dumps(body))["MessageId"] for body in bodies]
+
+
+def team(*principals: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Team",
+        "metadata": {"name": "story-tellers"},
+        "spec": {"namespaces": ["story"], "principals": list(principals)},
+    }
+
+
+WORKLOAD: Final = story_workload("teams", 1, "1")
+NAMED: Final = {"metadata": WORKLOAD["metadata"]}
+
+
+def generation(number: int) -> dict[str, Any]:
+    return {**WORKLOAD, "metadata": {**WORKLOAD["metadata"], "generation": number}}
+
+
+@pytest.fixture(scope="module")
+def owner(world: World, tmp_path_factory: pytest.TempPathFactory) -> Role:
+    role = Role(world, "front-end")
+    pool = one_type_pool("teams", "m7i.large", ["reserved"])
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), [*pool, team(role.arn)]))
+    world.reserve("teams", "m7i.large", "us-east-1a", 1, "teams")
+    world.discover()
+    return role
+
+
+def test_a_principal_submits_for_its_namespace(world: World, owner: Role) -> None:
+    owner.send({"action": "submit", "workload": WORKLOAD})
+    world.until("it is placed", lambda seen: "story/teams" in seen.placed)
+    world.until("it runs", lambda seen: any(each.state == "running" for each in seen.live()))
+
+
+def test_a_stranger_is_refused_in_every_verb_and_changes_nothing(world: World, owner: Role) -> None:
+    running = {each.id for each in world.look().live()}
+    (launched,) = world.events("Node Launched")
+    release = {"action": "release", "workload": NAMED, "nodeClaim": launched["node"]["nodeClaim"]}
+    bodies: list[dict[str, Any]] = [
+        {"action": "submit", "workload": generation(2)},
+        {"action": "update", "workload": generation(3)},
+        {"action": "withdraw", "workload": {"metadata": {**WORKLOAD["metadata"], "generation": 2**53 - 1}}},
+        release,
+    ]
+    # The session bears the name of the team's role: it is the role that counts.
+    ids = Role(world, "stranger").send(*bodies, session=owner.name)
+    world.until("all are told", lambda seen: seen.counts["Workload Rejected"] >= len(bodies))
+    told = {event["messageId"]: event for event in world.events("Workload Rejected")}
+    assert set(told) == set(ids)
+    assert {event["problems"][0]["rule"] for event in told.values()} == {"not-permitted"}
+    letters = world.aws.client("sqs").receive_message(
+        QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+    )["Messages"]
+    reasons = {letter["MessageAttributes"]["Reason"]["StringValue"] for letter in letters}
+    assert len(letters) == len(bodies)
+    assert all("is no principal of Team story-tellers" in reason for reason in reasons)
+    assert {each.id for each in world.look().live()} == running
+    assert world.events("Node Draining") == []
+
+
+def test_a_role_that_is_made_anew_is_a_stranger_until_the_team_is_applied_again(
+    world: World, owner: Role, tmp_path: Path
+) -> None:
+    owner.delete()
+    heir = Role(world, owner.name)
+    assert heir.arn == owner.arn
+    before = world.seen.counts["Workload Rejected"]
+    heir.send({"action": "withdraw", "workload": NAMED})
+    world.until("it is refused", lambda seen: seen.counts["Workload Rejected"] > before)
+
+    world.apply(write_manifests(tmp_path, [team(owner.arn)]))
+    heir.send({"action": "withdraw", "workload": NAMED})
+    world.until("it is withdrawn", lambda seen: seen.counts["Node Draining"] > 0)
+
+
+def test_what_is_known_of_the_team_is_shown(world: World, owner: Role) -> None:
+    shown = json.loads(world.command("get", "team", "story-tellers", "-o", "json").stdout)
+    (found,) = shown if isinstance(shown, list) else [shown]
+    role = world.aws.client("iam").get_role(RoleName=owner.name)["Role"]
+    assert found["status"]["principals"] == [{"arn": owner.arn, "uniqueID": role["RoleId"]}]
+    assert [each["status"] for each in found["status"]["conditions"]] == ["True", "True"]
