@@ -133,7 +133,7 @@ class Adapters:
     def decisions(self) -> StoredDecisions:
         """Decisions and their snapshots."""
         table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
-        return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock, self.executor)
+        return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:

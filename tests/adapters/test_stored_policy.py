@@ -16,7 +16,7 @@ from shared.ports.state import ConflictError, Decision, UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.stores import LISTING
 from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.system import START, InTurn, ManualClock
+from tests.fakes.system import START, ManualClock
 
 _numbers = itertools.count()
 
@@ -30,7 +30,7 @@ def stored(aws_endpoint: str, dynamodb: Any) -> Stored:
     s3, clock, name = ministack.client("s3", aws_endpoint), ManualClock(), f"decisions-{next(_numbers)}"
     s3.create_bucket(Bucket=name)
     ministack.create_table(dynamodb, name, indexes=LISTING)
-    return StoredDecisions(dynamodb, name, s3, name, clock, InTurn()), s3, clock
+    return StoredDecisions(dynamodb, name, s3, name, clock), s3, clock
 
 
 def _objects(stored: Stored) -> dict[str, Any]:

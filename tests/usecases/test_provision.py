@@ -17,7 +17,8 @@ from shared.core.scheduling_terms.efa import EFA
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import loads
-from shared.ports.state import PlannedCommit
+from shared.ports.errors import TransientError
+from shared.ports.state import Decision, PlannedCommit
 from shared.usecases.provisioning.provision import PlanRejectedError
 from tests.fakes.effects import Killed
 from tests.fakes.values import reservation
@@ -378,6 +379,22 @@ def test_half_a_gang_of_a_planner_that_died_is_given_back_by_the_next_pass() -> 
     assert sum(len(batch.claim_ids) for batch in world.queue.launches) == 150
     assert world.workload().pending_count == 0
     assert world.reservation().balance == Balance(150, 150)
+
+
+def test_demand_does_not_wait_for_a_store_of_decisions_that_is_down() -> None:
+    world = PlanningWorld().ready(reservation(total_count=2, available_count=2, tags=TEAM))
+    world.submit(replicas=2)
+
+    def down(decision: Decision, snapshot_json: str) -> None:  # noqa: ARG001 - a store's signature
+        raise TransientError("SlowDown", "PutObject")
+
+    world.state.decisions.save = down  # type: ignore[method-assign] # interferes
+    with pytest.raises(TransientError, match="SlowDown"):  # the pass is repeated, and counted as an error
+        world.plan()
+
+    assert world.workload().pending_count == 0
+    assert sum(len(batch.claim_ids) for batch in world.queue.launches) == 2
+    assert len(world.bus.of("Workload Placed")) == 1
 
 
 def die_at_write(world: PlanningWorld, number: int) -> None:

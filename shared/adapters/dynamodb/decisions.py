@@ -6,7 +6,6 @@ A snapshot is kept under the hash of its content: what did not change from pass 
 import gzip
 import hashlib
 import json
-from concurrent.futures import Executor
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -43,21 +42,12 @@ _POLICY: Final = "policy"
 class StoredDecisions:
     """Implements ``shared.ports.state.DecisionStore``."""
 
-    def __init__(
-        self,
-        client: "DynamoDBClient",
-        table_name: str,
-        s3: "S3Client",
-        bucket: str,
-        clock: Clock,
-        executor: Executor,
-    ) -> None:
+    def __init__(self, client: "DynamoDBClient", table_name: str, s3: "S3Client", bucket: str, clock: Clock) -> None:
         self._client = client
         self._table = DynamoDbTable(client, table_name)
         self._s3 = s3
         self._bucket = bucket
         self._clock = clock
-        self._executor = executor
         self._shared: dict[str, datetime] = {}  # when this process wrote a snapshot, by digest
 
     def save(self, decision: Decision, snapshot_json: str) -> None:
@@ -85,11 +75,10 @@ class StoredDecisions:
     def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
         now = self._clock.now()
         last = self._shared.get(snapshot)
-        writing = self._executor.submit(self._put, _plan_key(decision.plan_id), decision.plan_json)
         if last is None or now - last > _SHARED:
             self._put(_snapshot_key(snapshot), snapshot_json)
             self._shared = {snapshot: now}  # the one that the next pass may see again
-        writing.result()
+        self._put(_plan_key(decision.plan_id), decision.plan_json)
         row = attributes(
             {
                 KEY: decision.plan_id,

@@ -34,4 +34,5 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
         check=check,
         shed_surplus=draining_from(outside).shed_surplus,
         pause=outside.pause,
+        executor=outside.executor,
     )

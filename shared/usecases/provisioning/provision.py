@@ -1,11 +1,13 @@
 """Provision: snapshot, solve, check, commit, hand to launch, tell.
 
 Each pass starts from what is stored, so whatever a pass that died left behind (half a gang, workloads without their
-reason) is seen and finished by the next one. Order of effects: the decision is stored before
-the claims that name it; claims are committed before the message that launches them; events come last.
+reason) is seen and finished by the next one. Order of effects: claims are committed before the message that launches
+them; events come last. The decision is stored beside all that, and the pass waits for it at its end: a pass that dies
+meanwhile can leave claims whose decision nobody can look at, and demand waits for no store of decisions.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -73,10 +75,11 @@ class ProvisionReport:
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A plan that keeps every rule; ``plan_id`` None: it does nothing and is not stored."""
+    """A plan that keeps every rule and is being stored under an id; without one it does nothing."""
 
-    plan_id: str | None
     plan: Plan
+    plan_id: str | None = None
+    storing: Future[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class Provision:
     check: Check
     shed_surplus: ShedSurplus
     pause: Callable[[float], None]  # for so many seconds
+    executor: Executor
 
     def run(self, named: Collection[str] = (), *, indexes_lag: bool = False) -> ProvisionReport:
         """Plan all pending demand and take off what is surplus.
@@ -165,6 +169,8 @@ class Provision:
             report.placed_count += committed.placed_count
         report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
         self.status.update(gathered, plan, now)
+        if decided.storing is not None:
+            decided.storing.result()
         return committed
 
     def _decide(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> _Decided:
@@ -177,14 +183,16 @@ class Provision:
             part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
             plan = self.solve(part, now, self.policy) if part.demands else Plan()
             if not (plan.launches or plan.existing):
-                return _Decided(None, _with_held(plan, snapshot, held, report))
-            plan_id = self._store(part, plan, now)
+                return _Decided(_with_held(plan, snapshot, held, report))
+            plan_id = self.ids.new_id("plan")
+            storing = self.executor.submit(self._store, plan_id, part, plan, now)
             violations = self.check(part, plan, now, self.policy)
             forbidding = [violation for violation in violations if violation.forbids_commit]
             if not forbidding:
                 report.plan_ids.append(plan_id)
                 report.shortcomings += [f"{plan_id}: {violation}" for violation in violations]
-                return _Decided(plan_id, _with_held(plan, snapshot, held, report))
+                return _Decided(_with_held(plan, snapshot, held, report), plan_id, storing)
+            storing.result()
             report.rejected += [f"{plan_id}: {violation}" for violation in forbidding]
             named = _named(plan_id, forbidding)
             if named.keys() <= held.keys():
@@ -192,9 +200,8 @@ class Provision:
             held = named | held
         raise PlanRejectedError(plan_id, forbidding)
 
-    def _store(self, snapshot: Snapshot, plan: Plan, now: datetime) -> str:
-        """Store the decision before it is checked: a plan that breaks a rule can be looked at."""
-        plan_id = self.ids.new_id("plan")
+    def _store(self, plan_id: str, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
+        """Store the decision, also one that will be found to break a rule: it can be looked at."""
         summary = {
             "launches": sum(planned.count for planned in plan.launches),
             "reserved": sum(planned.count for planned in plan.launches if planned.offering.reservation_id is not None),
@@ -203,7 +210,6 @@ class Provision:
         }
         decision = Decision(plan_id, now, dumps(plan), summary, policy_to_json(self.policy))
         self.decisions.save(decision, dumps(snapshot))
-        return plan_id
 
     def _repair(self, gathered: Gathered, now: datetime) -> int:
         """Give back the claims of gangs that are not whole and not yet being launched."""
