@@ -15,6 +15,7 @@ from shared.runtime.settings import Settings
 from shared.usecases.policy.stored_policy import StoredPolicy
 from simulation.lambdas import Environment, Port
 from tests.fakes.ec2 import FakeTemplates
+from tests.fakes.system import InTurn
 
 DEPLOYMENT: Final = "simulation"
 REJECTED: Final = "rejected"  # the queue of what nobody could read
@@ -50,6 +51,7 @@ class SimulatedAdapters:
         self.monotonic_s = environment.monotonic_s
         self.pause = environment.pause
         self.ids = behind["ids"]
+        self.executor = InTurn()
         sqs = self._port("sqs")
         urls = SETTINGS.queue_urls
         self.queue = SqsWorkQueue(
