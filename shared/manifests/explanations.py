@@ -66,6 +66,25 @@ class HostingNode(Part):
     replicas: int
 
 
+class AlternativePlace(Part):
+    """An offering that a plan chose for a workload, or could have, for all replicas that were pending."""
+
+    node_pool: str
+    offering: OfferingDetail
+    chosen: int = Field(description="Nodes of it that the plan made for the workload.")
+    nodes: int | None = Field(default=None, description="How many would have held the workload; absent: it could not.")
+    price_micro_usd_per_hour: int | None = Field(default=None, description="Of all these nodes; 0 for reserved ones.")
+    reason: str = Field(description="Why it was not chosen.")
+
+
+class DecisionAlternatives(Part):
+    """What one plan chose for a workload, and the next best."""
+
+    plan_id: str
+    made_at: AwareDatetime
+    places: list[AlternativePlace]
+
+
 class WorkloadExplanation(Part):
     """Everything about one workload."""
 
@@ -80,3 +99,6 @@ class WorkloadExplanation(Part):
     )
     waiting: list[WaitingReplicas]
     nodes: list[HostingNode]
+    alternatives: list[DecisionAlternatives] | None = Field(
+        default=None, description="Where it was asked for: what the plans that placed it chose from."
+    )

@@ -12,10 +12,11 @@ from typer.testing import CliRunner, Result
 
 from reservoir.app import app
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.scheduling_terms.resources import Resources
 from shared.runtime.composition.planning import check, snapshot_gatherer_from
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solver
-from tests.fakes.state import MemoryDecisions
+from tests.fakes.state import MemoryDecisions, MemoryNodeClaims, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.fakes.values import reservation
 from tests.usecases.planning_world import PlanningWorld, node_pool_manifest
@@ -45,6 +46,14 @@ class Stack:
     @property
     def decisions(self) -> MemoryDecisions:
         return self.world.state.decisions
+
+    @property
+    def node_claims(self) -> MemoryNodeClaims:
+        return self.world.state.node_claims
+
+    @property
+    def workloads(self) -> MemoryWorkloads:
+        return self.world.state.workloads
 
     @property
     def clock(self) -> ManualClock:
@@ -174,6 +183,33 @@ def test_a_replay_that_cannot_be(decided: PlanningWorld, arguments: tuple[str, .
     result = replay(decided, *arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_alternatives_of_a_workload_that_was_placed(decided: PlanningWorld) -> None:
+    result = explain(decided, "research/train", "--alternatives")
+    assert result.exit_code == 0, result.output
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    start = lines.index("instead     as plan-000001 at 2026-01-15T12:00:00Z saw it:")
+    assert lines[start + 1 : start + 4] == [
+        "p5.48xlarge reserved in us-east-1a (cr-1), pool gpu: chosen, 1 x",
+        "p5.48xlarge on-demand in us-east-1a, pool gpu: chosen, 2 x",
+        "p5.48xlarge on-demand in us-east-1b, pool gpu: 3 x, 165.12 USD an hour; dearer by 55.04 USD an hour",
+    ]
+    answer = json.loads(explain(decided, "research/train", "--alternatives", "-o", "json").stdout)
+    assert answer["alternatives"][0]["places"][2]["reason"] == "dearer by 55.04 USD an hour"
+    assert "alternatives" not in json.loads(explain(decided, "research/train", "-o", "json").stdout)
+
+
+def test_alternatives_of_a_workload_that_waits(world: PlanningWorld) -> None:
+    wanted = world.submit("large", replicas=1, requests=Resources.of({"cpu": 10**9}))
+    result = explain(world, wanted.key, "--alternatives")
+    assert "no plan that is kept made a node for it; reservoir plan tells what it would get now" in result.stdout
+    world.state.workload_rows.clear()
+
+
+def explain(world: PlanningWorld, *arguments: str) -> Result:
+    environment = {"COLUMNS": "80", "NO_COLOR": "1"}
+    return CliRunner().invoke(app, ["explain", "workload", *arguments], obj=Stack(world), env=environment)
 
 
 @pytest.fixture

@@ -10,9 +10,12 @@ import typer
 
 from reservoir.console import add_group, fail, output
 from reservoir.policy import attempt, connection
-from shared.manifests.explanations import NodeExplanation, WorkloadExplanation
+from shared.core.scheduling_terms.money import usd
+from shared.manifests.explanations import AlternativePlace, DecisionAlternatives, NodeExplanation, WorkloadExplanation
 from shared.usecases.explaining.explain_node import ExplainNode
 from shared.usecases.explaining.explain_workload import ExplainWorkload
+from shared.usecases.what_if.explain_alternatives import ExplainAlternatives
+from shared.usecases.what_if.replay import ReplayError
 
 _DEFAULT_NAMESPACE = "default"
 
@@ -48,6 +51,9 @@ def node(
 def workload(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="NAMESPACE/NAME, or NAME in the namespace default.")],
+    alternatives: Annotated[
+        bool, typer.Option("--alternatives", help="Say too what the next best places would have cost.")
+    ] = False,
     form: Output = Format.TEXT,
 ) -> None:
     """Say where a workload's replicas are, why the others wait, and when that could change by itself."""
@@ -56,6 +62,12 @@ def workload(
     found = attempt(lambda: ExplainWorkload(stack.workloads, stack.node_claims).explain(key))
     if found is None:
         fail(f"workload {key} is not known")
+    if alternatives:
+        question = ExplainAlternatives(stack.node_claims, stack.decisions, stack.solver.policy)
+        try:
+            found = found.model_copy(update={"alternatives": attempt(lambda: question.explain(key))})
+        except ReplayError as error:
+            fail(str(error))
     _print(found, _workload_lines(found), form)
 
 
@@ -105,6 +117,36 @@ def _workload_lines(found: WorkloadExplanation) -> Iterator[str]:
     for host in found.nodes:
         instance = host.instance_id or "no instance yet"
         yield f"  on          {host.node_claim} ({instance}), {host.state}: x{host.replicas}"
+    yield from _alternative_lines(found.alternatives)
+
+
+def _alternative_lines(found: list[DecisionAlternatives] | None) -> Iterator[str]:
+    if found is None:
+        return
+    if not found:
+        yield "  instead     no plan that is kept made a node for it; reservoir plan tells what it would get now"
+    for decision in found:
+        yield f"  instead     as {decision.plan_id} at {_time(decision.made_at)} saw it:"
+        for place in decision.places:
+            offering = place.offering
+            where = f" ({offering.capacity_reservation_id})" if offering.capacity_reservation_id else ""
+            told = f"{offering.instance_type} {offering.capacity_type.value} in {offering.zone}{where}"
+            yield f"              {told}, pool {place.node_pool}: {_verdict(place)}"
+
+
+def _verdict(place: AlternativePlace) -> str:
+    if place.chosen:
+        return f"chosen, {place.chosen} x"
+    return f"{_cost(place)}{place.reason}"
+
+
+def _cost(place: AlternativePlace) -> str:
+    """Return what it takes to hold the whole workload there."""
+    if place.price_micro_usd_per_hour is None:
+        return ""
+    if place.offering.capacity_reservation_id is not None:
+        return f"{place.nodes} x paid for; "
+    return f"{place.nodes} x, {usd(place.price_micro_usd_per_hour)} an hour; "
 
 
 def _by(decision_id: str | None, decided_at: datetime | None) -> str:

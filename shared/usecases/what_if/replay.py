@@ -64,7 +64,7 @@ class Replay:
         found = self.decisions.load(plan_id)
         if found is None:
             return None
-        decision, snapshot, plan = _read(*found)
+        decision, snapshot, plan = read_plan(*found)
         policy, notes = self._policy_of(decision)
         edits = edits_at(decision.made_at)
         world = edited(snapshot, edits, decision.made_at) if edits else None
@@ -91,7 +91,8 @@ class Replay:
         return policy_from_json(decision.policy_json), ()
 
 
-def _read(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapshot, Plan]:
+def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapshot, Plan]:
+    """Return a stored plan of provisioning with its snapshot. Raises ReplayError when it is none."""
     if decision.plan_id.startswith(f"{DECISION_PREFIX}-"):
         raise ReplayError(f"{decision.plan_id} is a pass of disruption, not a plan: reservoir explain node tells of it")
     try:

@@ -82,6 +82,27 @@ class Reasons:
             message = f"only all {group.count} replicas together: {message}"
         return UnplacedReplicas(key, count, code, message, failure.key, earliest_at)
 
+    def of_places(self, group: Group) -> Iterator[tuple[str, Failure]]:
+        """Yield what speaks against each place that is of the right kind, with the name of its pool.
+
+        Places that nothing speaks against but their neighbours and shares are among them (``LAST``).
+        """
+        asked = self._asked(group)
+        for entry in self._catalogue.entries:
+            binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+            if any(untolerated(binding, asked.selection.tolerations)):
+                continue
+            for kind in self._catalogue.entry_types[entry.index]:
+                if self._fits(group, kind) and not self._misses(entry, kind, asked):
+                    for failure in self._of_type(entry, kind, asked):
+                        if not failure.is_mismatch:
+                            yield entry.pool.name, failure
+
+    def _misses(self, entry: Entry, kind: InstanceType, asked: _Asked) -> list[str]:
+        """Return what a type in a pool does not meet of the nearest of the terms."""
+        merged = entry.pool.requirements.merged(kind.requirements)
+        return min((unmet_requirements(merged, term.without(OFFERING_KEYS)) for term in asked.selection.terms), key=len)
+
     def _too_few_units(self, group: Group) -> str | None:
         """Say how many replicas the free reserved units hold, where a gang may have nothing but those."""
         state, asked = self._state, group.requirement_sets[-1]
@@ -194,9 +215,7 @@ class Reasons:
         for kind in types:
             if not self._mismatches.sells(entry, kind, reserved):
                 continue
-            merged = entry.pool.requirements.merged(kind.requirements)
-            terms = [term.without(OFFERING_KEYS) for term in asked.selection.terms]
-            problems = min((unmet_requirements(merged, term) for term in terms), key=len)
+            problems = self._misses(entry, kind, asked)
             if problems:
                 message = f"{kind.name} of pool {entry.pool.name}: {'; '.join(problems)}"
                 incompatible.append(Failure(ReasonCode.INCOMPATIBLE, message, misses=len(problems)))
