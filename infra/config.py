@@ -54,6 +54,8 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     # A pass takes up to 90 s, so that the next begins beside it.
     Function.DISRUPT: FunctionSettings(90, 3008, every_min=1, reserved_concurrency=2),
     Function.COLLECT: FunctionSettings(120, 1024, every_min=5, reserved_concurrency=1),
+    # What happened is told when somebody asks, so that it may be late: two of these at once are enough for any day.
+    Function.RECORD: FunctionSettings(60, 512, Queue.HISTORY, batch_size=10),
     Function.APPLY: FunctionSettings(60, 1024),
 }
 

@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import PLANNING_MESSAGE_GROUP, Function, output_name
+from shared.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, output_name
 
 MINUTES_A_DAY: Final = 24 * 60
 
@@ -151,6 +151,29 @@ def _nobody_else(queue: sqs.Queue, rules: Sequence[events.Rule], senders: Sequen
         resources=[queue.queue_arn],
         conditions={"ArnNotEquals": sent_by},
     )
+
+
+class KeptEvents(Construct):
+    """The rule on the outbound bus that has everything kept which Reservoir tells there."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct: str,
+        *,
+        bus: events.IEventBus,
+        history: sqs.IQueue,
+        undelivered: sqs.IQueue,
+    ) -> None:
+        super().__init__(scope, construct)
+        events.Rule(
+            self,
+            "Everything",
+            rule_name=f"{Stack.of(self).stack_name}{HISTORY_RULE_SUFFIX}",
+            event_bus=bus,
+            event_pattern=events.EventPattern(source=[EVENT_SOURCE]),
+            targets=[targets.SqsQueue(history, dead_letter_queue=undelivered)],
+        )
 
 
 class Schedules(Construct):

@@ -13,7 +13,7 @@ RETENTION = Duration.days(14)  # the most SQS keeps: a dead letter waits for a p
 
 
 class WorkQueues(Construct):
-    """The four queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
+    """The five queues. Encrypted with SQS's own key: with AWS's KMS key EventBridge could not write."""
 
     def __init__(self, scope: Construct, construct: str, *, retain: bool) -> None:
         super().__init__(scope, construct)

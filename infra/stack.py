@@ -10,7 +10,7 @@ from constructs import Construct
 
 from infra.assets.bundle import LAMBDA, THIS_MACHINE, code_asset, layer_asset
 from infra.config import FUNCTIONS, SNAPSHOT_RETENTION_DAYS
-from infra.events import AwsEvents, DrainTimers, Schedules
+from infra.events import AwsEvents, DrainTimers, KeptEvents, Schedules
 from infra.function import FunctionBundle, ReservoirFunction
 from infra.iam.acknowledgements import acknowledge_no_access_log
 from infra.iam.grants import Resources
@@ -63,6 +63,13 @@ class ReservoirStack(Stack):
             undelivered=self.queues.undelivered,
             discover_reservations=self.functions[Function.DISCOVER_RESERVATIONS],
             with_rebalance=config.rebalance_policy != names.REBALANCE_POLICIES[0],
+        )
+        KeptEvents(
+            self,
+            "KeptEvents",
+            bus=self.bus,
+            history=self.queues.by_name[Queue.HISTORY],
+            undelivered=self.queues.undelivered,
         )
         self._watch()
         if deployment.manifests is not None or config.removed:
@@ -184,6 +191,7 @@ class ReservoirStack(Stack):
                 **self.settings,
                 **planner_environment(self.deployment.settings),
                 **safety_environment(self.deployment.settings),
+                names.HISTORY_DAYS: str(self.deployment.settings.history_days),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,

@@ -11,7 +11,7 @@ from shared.names import output_name
 
 
 class StateTables(Construct):
-    """The six tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
+    """The seven tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
 
     Parameters
     ----------
@@ -50,6 +50,7 @@ class StateTables(Construct):
             self,
             output_name(table.name),
             partition_key=_string(names.KEY),
+            sort_key=_string(names.SORT_KEY) if names.SORT_KEY in names.key_attributes(table) else None,
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
             time_to_live_attribute=names.TTL_ATTRIBUTE,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(

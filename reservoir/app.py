@@ -21,6 +21,7 @@ COMMANDS: Final = (
     Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
     Listed("get", f"{_ROOMS}.see.get", "Show NodePools, EC2NodeClasses and Teams with their status."),
     Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
+    Listed("events", f"{_ROOMS}.see.events", "Tell what happened: to everything, or to one object."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
     Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),

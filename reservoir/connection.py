@@ -11,6 +11,7 @@ from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
+from shared.ports.history import HistoryStore
 from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
 from shared.ports.principals import PrincipalReader
@@ -55,6 +56,11 @@ class Connection(Protocol):
     @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
+        ...
+
+    @property
+    def history(self) -> HistoryStore:
+        """What happened."""
         ...
 
     @property
@@ -177,6 +183,11 @@ class Session:
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         return self.adapters.decisions
+
+    @property
+    def history(self) -> HistoryStore:
+        """What happened."""
+        return self.adapters.history
 
     @property
     def publisher(self) -> EventPublisher:

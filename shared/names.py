@@ -19,6 +19,7 @@ class Function(StrEnum):
     EXPIRE = "expire"
     DISRUPT = "disrupt"
     COLLECT = "collect"
+    RECORD = "record"
     APPLY = "apply"  # custom resource: applies the manifests folder of a deployment
 
 
@@ -31,11 +32,14 @@ class Table(StrEnum):
     NODE_CLAIMS = "NODE_CLAIMS_TABLE"
     POLICY = "POLICY_TABLE"
     DECISIONS = "DECISIONS_TABLE"
+    HISTORY = "HISTORY_TABLE"
 
 
 # Every table: partition key "id" (string). Rows that a hot path lists carry LISTING_KEY, the partition key of the
 # sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out.
 KEY: Final = "id"
+# History has a second part of the key, an instant, and no index: what happened to one object is read in order of time.
+SORT_KEY: Final = "at"
 LISTING_INDEX: Final = "listing"
 LISTING_KEY: Final = "listing"
 TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
@@ -75,9 +79,16 @@ INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {IDENTITY_INDEX: (IDENTIT
 
 def indexes(table: Table) -> tuple[str, ...]:
     """Return the names of a table's indexes."""
+    if table is Table.HISTORY:
+        return ()
     if table is Table.NODE_CLAIMS:
         return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX)
     return (LISTING_INDEX,)
+
+
+def key_attributes(table: Table) -> tuple[str, ...]:
+    """Return the names of the attributes that are a table's key: the partition's, and the sort key's if it has one."""
+    return (KEY, SORT_KEY) if table is Table.HISTORY else (KEY,)
 
 
 class Queue(StrEnum):
@@ -89,6 +100,7 @@ class Queue(StrEnum):
     PLANNING = "PLANNING_QUEUE_URL"
     LAUNCHES = "LAUNCHES_QUEUE_URL"  # standard: one message a launch batch
     REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
+    HISTORY = "HISTORY_QUEUE_URL"  # standard: the outbound bus's own events, to be kept
 
 
 # One pass at a time: a wake-up that is sent while a pass runs is delivered after it, and so begins a pass of its own.
@@ -96,6 +108,8 @@ PLANNING_MESSAGE_GROUP: Final = "plan"
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus
 EVENT_SOURCE: Final = "reservoir"
+HISTORY_RULE_SUFFIX: Final = "-history"  # of the stack's name: the rule on the outbound bus that has everything kept
+HISTORY_DAYS: Final = "HISTORY_DAYS"  # environment variable: how long what happened is kept
 # Environment variables: where intake puts rejected messages with their reason, the snapshots, the drain timers.
 DEMAND_DEAD_LETTER_QUEUE: Final = "DEMAND_DEAD_LETTER_QUEUE_URL"
 SNAPSHOTS_BUCKET: Final = "SNAPSHOTS_BUCKET"

@@ -108,6 +108,8 @@ def cause(rule: Mapping[str, Any], targets: set[str]) -> str:
         return every[rule["ScheduleExpression"]]
     if rule["EventPattern"]["source"] == ["aws.cloudformation"]:
         return "deployment"
+    if rule["EventPattern"]["source"] == ["reservoir"]:
+        return "bus"
     return "capacity" if "discover_reservations" in targets else "instances"
 
 

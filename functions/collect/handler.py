@@ -4,7 +4,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shared.runtime.composition.collect import collect
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import count, count_for_all, logger, observed
 
 
 @observed
@@ -17,7 +17,7 @@ def handler(_event: dict[str, Any], _context: Any) -> None:
     count("OrphansSpared", len(report.spared))
     count("EndingsHeld", sum(report.held.values()))
     count("TablesUnknown", len(report.unknown_tables))
-    count("TerminationsRefused", len(report.refused))
+    count_for_all("TerminationsRefused", len(report.refused))
     if report.unknown_tables:
         logger.error("the tables are not known to be whole: nothing is ended; see the runbook")
     if report.spared or report.held:

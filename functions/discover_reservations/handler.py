@@ -24,7 +24,6 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any] | None:
 
 def _tell(found: Discovery) -> dict[str, Any]:
     logger.info("reservations discovered", extra=asdict(found))
-    count("ReservationsSeen", found.seen_count)
     count("LeasesAbsorbed", found.absorbed_count)
     count("DiscoveryFailures", len(found.failures))
     count_unreadable(len(found.unreadable))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.runtime.composition.expire import expire
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import count, count_for_all, logger, observed
 from shared.usecases.node_life.expire import Expire, ExpireReport
 
 
@@ -19,13 +19,13 @@ def handler(event: dict[str, Any], _context: Any) -> None:
     count("NodesExpired", report.aged_count)
     count("NodesUnhealthy", report.unhealthy_count)
     count("NodesNeverStarted", report.stuck_count)
-    count("CapacitySuspected", report.suspected_count)
+    count_for_all("CapacitySuspected", report.suspected_count)
     count("NodesEndedEarly", report.early_count)
-    count("LaunchesBlocked", report.blocked_count)
+    count_for_all("LaunchesBlocked", report.blocked_count)
     count("ReservationsStarted", report.started_count)
     count("ReservationsUnread", report.unread_count)
     count("CapacityTypesChanged", report.rebought_count)
-    count("TerminationsRefused", len(report.refused))
+    count_for_all("TerminationsRefused", len(report.refused))
 
 
 def _asked(event: Mapping[str, Any], expire: Expire) -> ExpireReport:

@@ -6,7 +6,7 @@ from shared.core.serialisation.json_codec import loads
 from shared.ports.messaging import LaunchBatch
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.launch import launch
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import count, count_for_all, logger, observed
 from shared.usecases.launching.launch import LaunchResult
 
 
@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count("NodesLaunched", report.launched_count)
         count("LaunchesFailed", report.failed_count)
         count("LaunchesDelayed", int(report.result is LaunchResult.DELAYED))
-        count("LaunchesBlocked", report.blocked_count)
+        count_for_all("LaunchesBlocked", report.blocked_count)
         count("QuotasReached", report.quota_count)
         count("LaunchesRefused", report.refused_count)
 

@@ -5,7 +5,7 @@ from typing import Any
 from shared.runtime.batch import TRANSIENT, messages
 from shared.runtime.composition.react import react, redelivery
 from shared.runtime.notices import bring_back, notices_in
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import count, count_for_all, logger, observed
 
 
 @observed
@@ -22,9 +22,9 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count(kind.value, number)
     count("EventsAboutOthers", report.foreign_count)
     count("NodesDrained", report.drained_count)
-    count("CapacitySuspected", report.suspected_count)
+    count_for_all("CapacitySuspected", report.suspected_count)
     count("NodesEndedEarly", report.early_count)
-    count("LaunchesBlocked", report.blocked_count)
+    count_for_all("LaunchesBlocked", report.blocked_count)
     left = report.failed_instance_ids
     failed = [it for it in received if it.id in notices and left.intersection(notices[it.id].instance_ids)]
     if failed:

@@ -15,6 +15,7 @@ from typing import Any, Final
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "dynamodb": (
         "BatchGetItem",
+        "BatchWriteItem",
         "DeleteItem",
         "DescribeTable",
         "GetItem",

@@ -38,18 +38,20 @@ def grants(function: Function, resources: Resources) -> list[Grant]:
 
 
 def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
-    yield Grant(
-        "ReadState",
-        "Gathers what it decides on; indexes list what is live.",
-        READ,
-        arns_with_indexes(resources, (*duty.writes, *duty.reads)),
-    )
-    yield Grant(
-        "WriteState",
-        "Applies its decision; transactions need the actions of their parts.",
-        WRITE,
-        [resources.tables[table].table_arn for table in duty.writes],
-    )
+    if duty.writes or duty.reads:
+        yield Grant(
+            "ReadState",
+            "Gathers what it decides on; indexes list what is live.",
+            READ,
+            arns_with_indexes(resources, (*duty.writes, *duty.reads)),
+        )
+    if duty.writes:
+        yield Grant(
+            "WriteState",
+            "Applies its decision; transactions need the actions of their parts.",
+            WRITE,
+            [resources.tables[table].table_arn for table in duty.writes],
+        )
 
 
 def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str]:
@@ -65,12 +67,13 @@ def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str
 
 
 def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:
-    yield Grant(
-        "SendMessages",
-        "Wakes the next step.",
-        ["sqs:SendMessage"],
-        [resources.queues[queue].queue_arn for queue in duty.sends],
-    )
+    if duty.sends:
+        yield Grant(
+            "SendMessages",
+            "Wakes the next step.",
+            ["sqs:SendMessage"],
+            [resources.queues[queue].queue_arn for queue in duty.sends],
+        )
     if duty.publishes:
         yield Grant(
             "PublishFacts",
@@ -200,6 +203,16 @@ def mark_tables(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def keep_history(resources: Resources) -> Iterable[Grant]:
+    """Allow adding to what happened."""
+    yield Grant(
+        "KeepHistory",
+        "Writes down what the bus told, many rows at once.",
+        ["dynamodb:BatchWriteItem"],
+        [resources.tables[Table.HISTORY].table_arn],
+    )
+
+
 _CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
 
 DUTIES: Final[Mapping[Function, Duty]] = {
@@ -281,5 +294,6 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         describes=("Instances", "LaunchTemplates"),
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
+    Function.RECORD: Duty(writes=(), sends=(), publishes=False, more=(keep_history,)),
     Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
 }

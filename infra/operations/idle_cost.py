@@ -41,13 +41,11 @@ LOG_KB_A_PASS: Final = 2
 # Lambda's pollers of a queue that is idle, each with a long poll of 20 s.
 POLLERS: Final = 5
 POLLS_A_MIN: Final = 3
-METRICS_OF_OUR_OWN: Final = 1  # what happened is counted; idle that is the number of reservations
 
 LAMBDA_USD_A_GB_S: Final = 0.0000133334  # arm64
 LAMBDA_USD_A_MILLION: Final = 0.20
 ALARM_METRIC_USD: Final = 0.10
 DASHBOARD_USD: Final = 3.00
-METRIC_USD: Final = 0.30
 SQS_USD_A_MILLION: Final = 0.40
 SQS_FIFO_USD_A_MILLION: Final = 0.50
 READS_USD_A_MILLION: Final = 0.125
@@ -110,11 +108,6 @@ def costs(resources: Resources) -> list[Cost]:
         ),
         Cost("CloudWatch alarms", f"{alarms} metrics at {ALARM_METRIC_USD:.2f}", alarms * ALARM_METRIC_USD),
         Cost("CloudWatch dashboard", f"{dashboards} at {DASHBOARD_USD:.2f}", dashboards * DASHBOARD_USD),
-        Cost(
-            "CloudWatch metrics of our own",
-            f"what happened is counted; idle, the number of reservations: {METRICS_OF_OUR_OWN} at {METRIC_USD:.2f}",
-            METRICS_OF_OUR_OWN * METRIC_USD,
-        ),
         _polling(resources),
         Cost(
             "DynamoDB on demand",

@@ -5,7 +5,7 @@ get concurrency, for example, is seen by its dead-man's switch or its queue's ag
 alarm adds metrics up: an expression has no value while one of its metrics has none, so it might never go off.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from aws_cdk import Duration
@@ -31,6 +31,7 @@ OLDEST_MESSAGE_S: Final[Mapping[Queue, int]] = {
     Queue.PLANNING: 300,
     Queue.LAUNCHES: 600,
     Queue.REACTIONS: 60,
+    Queue.HISTORY: 1800,
 }
 # A function keeps failing when it did so in so many minutes of a window that holds as many of its runs: those of the
 # collector are five minutes apart, a failed message's six, and the catalogue's run and its two retries ten at most.
@@ -86,8 +87,7 @@ class Observability(Construct):
         for function, work in functions.items():
             self._function_alarms(function, work, schedules.get(function))
         for metric, (text, writers) in COUNTED.items():
-            for writer in writers:
-                self._alarm(counted_alarm(metric, writer), _count_of(metric, writer.value), threshold=0, text=text)
+            self._alarm(metric, _count_of(metric, counted_as(writers)), threshold=0, text=text)
         self._alarm(
             ROWS_UNREADABLE,
             _count_of(ROWS_UNREADABLE, ANY_FUNCTION),
@@ -203,10 +203,9 @@ class _Metric(Protocol):
         ...
 
 
-def counted_alarm(metric: str, writer: Function) -> str:
-    """Return the name of the alarm on a counter of one function: the counter's, unless several functions write it."""
-    _, writers = COUNTED[metric]
-    return metric if len(writers) == 1 else f"{metric}By{output_name(writer)}"
+def counted_as(writers: Sequence[Function]) -> str:
+    """Return whose a counter is: the function's that writes it, or nobody's in particular if several do."""
+    return writers[0].value if len(writers) == 1 else ANY_FUNCTION
 
 
 def _count_of(name: str, writer: str) -> cloudwatch.Metric:

@@ -74,7 +74,7 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
     )
     yield Grant(
         "ReadWhatIsKnown",
-        "Workloads, nodes, reservations, offerings and decisions; classes hold user data and are not among them.",
+        "Workloads, nodes, reservations, offerings, decisions, history; classes hold user data and are not among them.",
         READ,
         arns_with_indexes(resources, _VIEWED),
     )

@@ -83,8 +83,8 @@ class Account:
         flaws = []
         if found["TableStatus"] != "ACTIVE":
             flaws.append(f"is {found['TableStatus']}")
-        if found["KeySchema"] != [{"AttributeName": names.KEY, "KeyType": "HASH"}]:
-            flaws.append(f"has another key than {names.KEY}")
+        if [part["AttributeName"] for part in found["KeySchema"]] != [*names.key_attributes(table)]:
+            flaws.append(f"has another key than {' and '.join(names.key_attributes(table))}")
         indexes = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
         flaws += [f"lacks the index {index}" for index in names.indexes(table) if index not in indexes]
         if not found.get("DeletionProtectionEnabled", False):

@@ -10,7 +10,7 @@ from shared.core.model.instance import Instance
 from shared.deployment.deployment import Deployment, table_field
 from shared.manifests.messages import WithdrawMessage, WorkloadReference
 from shared.manifests.parsing.metadata import WorkloadMetadata
-from shared.names import EVENT_BUS, SNAPSHOTS_BUCKET, Table, output_name
+from shared.names import EVENT_BUS, HISTORY_RULE_SUFFIX, SNAPSHOTS_BUCKET, Table, output_name
 from shared.ports.ec2 import LaunchTemplateStore
 from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 
@@ -72,8 +72,8 @@ class Destroy:
             )
         bus = found.outputs[output_name(EVENT_BUS)]
         rules = self.account.clients("events").list_rules(EventBusName=bus)["Rules"]
-        if rules:
-            listed = ", ".join(rule["Name"] for rule in rules)
+        if theirs := [rule["Name"] for rule in rules if rule["Name"] != f"{stack}{HISTORY_RULE_SUFFIX}"]:
+            listed = ", ".join(theirs)
             raise DestroyRefusedError(f"rules of yours listen on the bus {bus}: {listed}. Delete them first")
         running = self.connect(found).instances.list_owned()
         if running and not drain:

@@ -1,7 +1,7 @@
 """New tables that are fit to be adopted: restored ones, of which the ledger is recounted, or empty ones."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -65,24 +65,7 @@ class Restore:
         targets = _named(sources, suffix)
         for table, name in targets.items():
             self.report(f"an empty table -> {name}")
-            keys = [names.KEY, *(names.INDEX_KEYS[index] for index in names.indexes(table))]
-            self._dynamodb.create_table(
-                TableName=name,
-                BillingMode="PAY_PER_REQUEST",
-                KeySchema=[{"AttributeName": names.KEY, "KeyType": "HASH"}],
-                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
-                GlobalSecondaryIndexes=[
-                    {
-                        "IndexName": index,
-                        "KeySchema": [
-                            {"AttributeName": names.INDEX_KEYS[index], "KeyType": "HASH"},
-                            {"AttributeName": names.KEY, "KeyType": "RANGE"},
-                        ],
-                        "Projection": _projection(index),
-                    }
-                    for index in names.indexes(table)
-                ],
-            )
+            self._dynamodb.create_table(TableName=name, BillingMode="PAY_PER_REQUEST", **_schema(table))
         for name in targets.values():
             self._finish(name)
         return targets
@@ -164,6 +147,31 @@ class Restore:
     def _rows(self, table: str) -> Iterator[dict[str, Any]]:
         for page in self._dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True):
             yield from page["Items"]
+
+
+def _schema(table: Table) -> dict[str, Any]:
+    """Return the keys and indexes of a table as CreateTable wants them; it refuses an empty list of indexes."""
+    keys = names.key_attributes(table)
+    indexed = [names.INDEX_KEYS[index] for index in names.indexes(table)]
+    schema: dict[str, Any] = {
+        "KeySchema": _keys(keys),
+        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in (*keys, *indexed)],
+    }
+    if indexed:
+        schema["GlobalSecondaryIndexes"] = [
+            {
+                "IndexName": index,
+                "KeySchema": _keys((names.INDEX_KEYS[index], names.KEY)),
+                "Projection": _projection(index),
+            }
+            for index in names.indexes(table)
+        ]
+    return schema
+
+
+def _keys(attributes: Sequence[str]) -> list[dict[str, str]]:
+    kinds = ("HASH", "RANGE")
+    return [{"AttributeName": name, "KeyType": kind} for name, kind in zip(attributes, kinds, strict=False)]
 
 
 def _named(sources: Mapping[Table, str], suffix: str) -> dict[Table, str]:

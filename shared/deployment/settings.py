@@ -21,6 +21,7 @@ _OBJECT_PATTERN: Final = r"(NodePool|EC2NodeClass)/[a-z0-9]([-a-z0-9.]*[a-z0-9])
 _OVERHEAD_MAX_MICRO_USD: Final = 1_000_000_000
 # The planner's time-out is 90 s; reading, checking and committing need the rest.
 _SOLVE_BUDGET_MAX_S: Final = 45
+_HISTORY_MAX_DAYS: Final = 400
 
 
 def _text(pattern: str, sentence: str) -> tuple[Any, Any]:
@@ -49,6 +50,7 @@ class AdoptedTables(Model):
     node_claims: TableName | None = None
     policy: TableName | None = None
     decisions: TableName | None = None
+    history: TableName | None = None
 
 
 class DeploymentSettings(Model):
@@ -169,6 +171,10 @@ class DeploymentSettings(Model):
         description="How long a plan may be improved, in seconds; the first plan is complete long before.",
     )
 
+    history_days: Annotated[int, Field(ge=1, le=_HISTORY_MAX_DAYS)] = Field(
+        default=14,
+        description="How many days the history is kept: what `reservoir events`, `describe` and `report` tell.",
+    )
     ending_bounds: EndingBounds = Field(
         default_factory=EndingBounds,
         description="How many nodes may end within an hour, by kind of ending; what is left out has the default.",

@@ -9,6 +9,7 @@ from shared.adapters.clients import lazy_client, pricing_region
 from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
+from shared.adapters.dynamodb.history import DynamoDbHistory
 from shared.adapters.dynamodb.launches import DynamoDbLaunchAttempts, DynamoDbShortageHistory
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
@@ -134,6 +135,12 @@ class Adapters:
         """Decisions and their snapshots."""
         table, bucket = self.settings.tables[Table.DECISIONS], self.settings.snapshots_bucket
         return StoredDecisions(self.dynamodb, table, lazy_client("s3"), bucket, self.clock)
+
+    @cached_property
+    def history(self) -> DynamoDbHistory:
+        """What happened."""
+        settings = self.settings
+        return DynamoDbHistory(self.dynamodb, settings.tables[Table.HISTORY], self.clock, kept=settings.history_kept)
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:

@@ -26,10 +26,15 @@ def count(name: str, value: int = 1) -> None:
         _metrics.add_metric(name, MetricUnit.Count, value)
 
 
-def count_unreadable(value: int) -> None:
-    """Count rows that cannot be read, under a name that all functions share: one alarm watches them all."""
+def count_for_all(name: str, value: int = 1) -> None:
+    """Add to a counter that all functions share, so that one alarm watches them all; nothing is written for 0."""
     if value:
-        _of_any.add_metric(ROWS_UNREADABLE, MetricUnit.Count, value)
+        _of_any.add_metric(name, MetricUnit.Count, value)
+
+
+def count_unreadable(value: int) -> None:
+    """Count rows that cannot be read."""
+    count_for_all(ROWS_UNREADABLE, value)
 
 
 class _RowsHandler(logging.Handler):

@@ -15,13 +15,14 @@ from shared.core.safety.endings import Bounds
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.ending_bounds import ending_bounds
-from shared.runtime.environment import SettingsError, choice
+from shared.runtime.environment import SettingsError, choice, whole_number
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
 VM_MEMORY_OVERHEAD_PERCENT: Final = "VM_MEMORY_OVERHEAD_PERCENT"
 _DEFAULT_VM_MEMORY_OVERHEAD: Final = "0.075"
+_DEFAULT_HISTORY_DAYS: Final = 14
 
 # What the stack outputs beside them where it has something to say.
 OPTIONAL: Final = (names.KMS_KEYS, names.METADATA_HTTP_TOKENS_POLICY, *names.PLANNER_SETTINGS)
@@ -69,6 +70,7 @@ class Settings:
     solve_budget: timedelta = timedelta(seconds=10)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     ending_bounds: Bounds = field(default_factory=Bounds)
+    history_kept: timedelta = timedelta(days=14)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -99,6 +101,7 @@ class Settings:
                 is HttpTokens.REQUIRED,
             ),
             ending_bounds=ending_bounds(environment),
+            history_kept=timedelta(days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)),
         )
 
 

@@ -111,3 +111,13 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
             for index, (key, projection) in sorted(indexes.items())
         ],
     )
+
+
+def create_history_table(dynamodb: Any, name: str) -> None:
+    """Create the table of the history as the stack does: two keys and no index."""
+    dynamodb.create_table(
+        TableName=name,
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}, {"AttributeName": "at", "KeyType": "RANGE"}],
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in ("id", "at")],
+    )

@@ -162,3 +162,18 @@ def draining(seen: Observed, name: str) -> set[str]:
         for claim_id, detail in seen.drains.items()
         if any(placed["name"] == name for placed in detail["workloads"])
     }
+
+
+def test_what_happened_to_a_workload_and_its_nodes_is_told_afterwards(world: World) -> None:
+    def told(name: str) -> list[str]:
+        done = world.command("events", "--for", name, "-o", "json")
+        assert done.returncode == 0, done.stderr
+        return [item["type"] for item in json.loads(done.stdout)["items"]]
+
+    world.until("the history knows it", lambda _: "Node Launched" in told("workload/story/web"))
+    assert "Workload Placed" in told("workload/story/web")
+    node = world.events("Node Launched")[0]["node"]
+    assert told(f"node/{node['nodeClaim']}")[:2] == ["Workload Placed", "Node Launched"]
+    assert "Node Launched" in told(f"reservation/{node['capacityReservationId']}")
+    everything = json.loads(world.command("events", "--since", "2d", "-o", "json").stdout)["items"]
+    assert {item["id"] for item in everything} & {event["id"] for event in world.seen.events}

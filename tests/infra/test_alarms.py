@@ -18,7 +18,7 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
-from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, counted_alarm
+from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S
 from shared.names import METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
@@ -28,17 +28,19 @@ SCHEDULED: Final = {function: s.every_min for function, s in FUNCTIONS.items() i
 WRITE = """
 import sys
 from shared.adapters.dynamodb.table import understood
-from shared.runtime.observability import count, observed
+from shared.runtime.observability import count, count_for_all, observed
 
 
-def do(what):
+def do(what, whose):
     if what == "a row":
         list(understood([{"id": {"S": "nc-1"}}], lambda row: row["of another form"]))
+    elif whose == "all":
+        count_for_all(what)
     else:
         count(what)
 
 
-observed(lambda event, context: [do(what) for what in event])(sys.argv[1:], None)
+observed(lambda event, context: do(*event))(sys.argv[1:], None)
 """
 A_ROW: Final = "a row"  # that cannot be read is met, where other stories count
 
@@ -191,9 +193,10 @@ def give_up(queue: str) -> Callable[[Stack], float]:
 
 def leave_lying(queue: Queue) -> Callable[[Stack], float]:
     def story(stack: Stack) -> float:
-        for minute in range(12):
+        minutes = OLDEST_MESSAGE_S[queue] // MINUTE_S + 2
+        for minute in range(minutes):
             stack.holds(output_name(queue.name), DAY_S + minute * MINUTE_S, visible=1, age_s=minute * MINUTE_S)
-        return DAY_S + 12 * MINUTE_S
+        return DAY_S + minutes * MINUTE_S
 
     return story
 
@@ -205,10 +208,10 @@ def fail_timers(stack: Stack) -> float:
 
 
 @cache
-def written(service: str, name: str) -> list[dict[str, Any]]:
+def written(service: str, name: str, whose: str) -> list[dict[str, Any]]:
     """Return the lines in CloudWatch's embedded format that a function writes when it counts one."""
     done = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", WRITE, name],
+        [sys.executable, "-c", WRITE, name, whose],
         cwd=ROOT,
         env={"POWERTOOLS_SERVICE_NAME": service, "POWERTOOLS_METRICS_NAMESPACE": METRICS_NAMESPACE},
         capture_output=True,
@@ -218,12 +221,12 @@ def written(service: str, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if '"_aws"' in line]
 
 
-def write(metric: str, function: Function) -> Callable[[Stack], float]:
+def write(metric: str, function: Function, *, shared: bool = False) -> Callable[[Stack], float]:
     """Return a story: the function counts one, and CloudWatch reads what it wrote."""
 
     def story(stack: Stack) -> float:
         variables = stack.of_function(function)["Environment"]["Variables"]
-        for line in written(variables["POWERTOOLS_SERVICE_NAME"], metric):
+        for line in written(variables["POWERTOOLS_SERVICE_NAME"], metric, "all" if shared else "its own"):
             for directive in line["_aws"]["CloudWatchMetrics"]:
                 for names in directive["Dimensions"]:
                     for each in directive["Metrics"]:
@@ -263,7 +266,7 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
     yield ROWS_UNREADABLE, "a function meets a row that it cannot read", write(A_ROW, Function.PROVISION)
     for metric, (_, writers) in COUNTED.items():
         for writer in writers:
-            yield counted_alarm(metric, writer), f"{writer} counts one", write(metric, writer)
+            yield metric, f"{writer} counts one", write(metric, writer, shared=len(writers) > 1)
 
 
 STORIES: Final = list(stories())
@@ -327,7 +330,8 @@ def test_every_counter_that_is_watched_is_counted_by_its_function() -> None:
     for name, (_, writers) in COUNTED.items():
         for function in writers:
             handler = (ROOT / "functions" / function / "handler.py").read_text()
-            assert f'count("{name}"' in handler, f"{function} does not write {name}"
+            call = "count" if len(writers) == 1 else "count_for_all"
+            assert f'{call}("{name}"' in handler, f"{function} does not write {name}"
 
 
 def test_what_cannot_be_delivered_goes_where_an_alarm_looks(resources: Resources) -> None:

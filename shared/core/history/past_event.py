@@ -1,0 +1,142 @@
+"""One event of the outbound bus, as it is kept: when, what, and which objects it is about.
+
+What an event is about is read from the shape of its detail and not from a list of kinds: a newer release's events are
+kept and found like all others.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+WORKLOAD: Final = "workload"
+NODE: Final = "node"
+RESERVATION: Final = "reservation"
+_POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass"}
+_ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
+# Parts of a detail that only mention an object: what was tried, and not what happened to it.
+_MENTIONS: Final = frozenset({"nearestOffering"})
+# EventBridge tells time to the second. Of what was told within one, this is the order in which it happens.
+_LIFE: Final = (
+    "Policy Changed",
+    "Workload Accepted",
+    "Node Terminated",
+    "Workload Pending",
+    "Workload Placed",
+    "Launch Failed",
+    "Node Launched",
+    "Node Draining",
+)
+
+
+class EventError(ValueError):
+    """The text is no event of EventBridge."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An event as EventBridge delivered it; ``id`` is the same in every delivery. ``at`` is exact to the second."""
+
+    id: str
+    at: datetime
+    detail_type: str
+    detail: Mapping[str, Any]
+
+    @property
+    def order(self) -> tuple[datetime, int, str]:
+        """Return what events are sorted by: time, then what comes first in the life of a workload or node."""
+        rank = _LIFE.index(self.detail_type) if self.detail_type in _LIFE else len(_LIFE)
+        return self.at, rank, self.id
+
+    def objects(self) -> tuple[str, ...]:
+        """Return what it is about, sorted: ``workload/NAMESPACE/NAME``, ``node/CLAIM``, ``reservation/ID`` ..."""
+        return tuple(sorted(set(_objects_in(self.detail))))
+
+    def about(self, name: str) -> "PastEvent":
+        """Return the part of it that is about one object.
+
+        A list some of whose parts name the object is cut down to these; others stay whole. What is kept for each of
+        many nodes is therefore small, however many nodes one event tells of.
+        """
+        return PastEvent(self.id, self.at, self.detail_type, _cut(self.detail, name))
+
+
+def parse_event(event: Any) -> PastEvent:
+    """Read an event as EventBridge delivers it.
+
+    Raises
+    ------
+    EventError
+        It is none: its id, time, detail-type or detail is missing or has another form than EventBridge's.
+    """
+    if not isinstance(event, dict):
+        raise EventError("no object")
+    event_id, detail_type, detail = event.get("id"), event.get("detail-type"), event.get("detail")
+    if not isinstance(event_id, str) or _ID.fullmatch(event_id) is None:
+        raise EventError("no id")
+    if not isinstance(detail_type, str) or not isinstance(detail, dict):
+        raise EventError("no detail-type or detail")
+    try:
+        at = datetime.fromisoformat(str(event.get("time")))
+    except ValueError as error:
+        raise EventError("no time") from error
+    if at.tzinfo is None:
+        raise EventError("a time without its zone")
+    return PastEvent(event_id, at, detail_type, detail)
+
+
+def workload_name(key: str) -> str:
+    """Return how the workload ``namespace/name`` is called in the history."""
+    return f"{WORKLOAD}/{key}"
+
+
+def node_name(claim_id: str) -> str:
+    """Return how a claim's node is called in the history."""
+    return f"{NODE}/{claim_id}"
+
+
+def reservation_name(reservation_id: str) -> str:
+    """Return how a reservation is called in the history."""
+    return f"{RESERVATION}/{reservation_id}"
+
+
+def _objects_in(value: Any) -> Iterator[str]:
+    """Yield the names of all objects in a part of a detail; one may come several times."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _objects_in(each)
+    elif isinstance(value, dict):
+        yield from _named_by(value)
+        for key, part in value.items():
+            if key == "nodeClaims" and isinstance(part, list):
+                yield from (node_name(each) for each in part if isinstance(each, str))
+            elif key not in _MENTIONS:
+                yield from _objects_in(part)
+
+
+def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the objects that one mapping names by itself."""
+    name = part.get("name")
+    if isinstance(name, str) and isinstance(part.get("namespace"), str):
+        yield workload_name(f"{part['namespace']}/{name}")
+    if isinstance(name, str) and part.get("kind") in _POLICY_KINDS:
+        yield f"{_POLICY_KINDS[part['kind']]}/{name}"
+    if isinstance(part.get("nodeClaim"), str):
+        yield node_name(part["nodeClaim"])
+    for key in ("capacityReservationId", "previousCapacityReservationId"):
+        if isinstance(part.get(key), str):
+            yield reservation_name(part[key])
+
+
+def _cut(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _cut(part, name) for key, part in value.items()}
+    if isinstance(value, list):
+        naming = [each for each in value if _names(each, name)]
+        return naming or value
+    return value
+
+
+def _names(part: Any, name: str) -> bool:
+    return node_name(part) == name if isinstance(part, str) else name in _objects_in(part)

@@ -1,0 +1,23 @@
+"""What happened, for a limited time."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from shared.core.history.past_event import PastEvent
+
+
+class HistoryStore(Protocol):
+    """Events of the outbound bus, by object and by time."""
+
+    def keep(self, events: Sequence[PastEvent]) -> None:
+        """Keep events; one that is kept already stays as it is."""
+        ...
+
+    def of_object(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        """Yield what happened to one object from ``since`` to before ``until``, oldest first; may lag by moments."""
+        ...
+
+    def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        """Yield everything that happened from ``since`` to before ``until``, oldest first; may lag by moments."""
+        ...

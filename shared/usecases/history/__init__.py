@@ -1,0 +1,1 @@
+"""Keeps what happens, and tells of it."""

@@ -1,0 +1,103 @@
+"""What an event of the bus is about, and the part of it that is kept for each object."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.core.history.past_event import EventError, PastEvent, parse_event
+from shared.manifests.event_parts import Event
+from tests.manifests.test_events import ONE_OF_EACH
+
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+def event(detail: Mapping[str, Any], detail_type: str = "Workload Placed") -> PastEvent:
+    return PastEvent("e-1", AT, detail_type, detail)
+
+
+def placed(*claims: str) -> dict[str, Any]:
+    return {
+        "workload": {"namespace": "research", "name": "train", "generation": 1},
+        "nodes": [{"nodeClaim": claim, "capacityReservationId": "cr-1", "nodePool": "gpu"} for claim in claims],
+    }
+
+
+def test_a_placement_is_about_the_workload_its_nodes_and_their_reservation() -> None:
+    assert event(placed("nc-2", "nc-1")).objects() == (
+        "node/nc-1",
+        "node/nc-2",
+        "reservation/cr-1",
+        "workload/research/train",
+    )
+
+
+def test_an_offering_that_was_only_near_is_not_what_happened() -> None:
+    waiting = {"workload": {"namespace": "a", "name": "b"}, "nearestOffering": {"capacityReservationId": "cr-1"}}
+    assert event(waiting).objects() == ("workload/a/b",)
+
+
+def test_failed_claims_are_named_one_by_one() -> None:
+    assert event({"nodeClaims": ["nc-1", "nc-2"]}).objects() == ("node/nc-1", "node/nc-2")
+
+
+def test_changed_policy_is_named_by_its_kind() -> None:
+    changes = [{"kind": "NodePool", "name": "gpu"}, {"kind": "EC2NodeClass", "name": "gpu"}]
+    assert event({"changes": changes}).objects() == ("ec2nodeclass/gpu", "nodepool/gpu")
+
+
+def test_of_many_nodes_each_keeps_its_own_part() -> None:
+    about = event(placed("nc-1", "nc-2", "nc-3")).about("node/nc-2")
+    assert [node["nodeClaim"] for node in about.detail["nodes"]] == ["nc-2"]
+    assert about.detail["workload"]["name"] == "train"
+
+
+def test_a_list_that_does_not_name_the_object_stays_whole() -> None:
+    detail = {"node": {"nodeClaim": "nc-1"}, "workloads": [{"namespace": "a", "name": name} for name in "xy"]}
+    assert event(detail).about("node/nc-1").detail == detail
+    assert [each["name"] for each in event(detail).about("workload/a/y").detail["workloads"]] == ["y"]
+
+
+@pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
+def test_every_kind_of_event_that_names_an_object_is_found_by_it(told: Event) -> None:
+    names = event(told.detail(), told.detail_type).objects()
+    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'")
+    assert bool(names) == any(key in str(told.detail()) for key in keys)
+
+
+def test_what_was_told_within_a_second_comes_in_the_order_of_life() -> None:
+    kinds = ["Node Launched", "Node Draining", "Workload Placed", "Something New", "Workload Accepted"]
+    told = [PastEvent(f"e-{number}", AT, kind, {}) for number, kind in enumerate(kinds)]
+    assert [each.detail_type for each in sorted(told, key=lambda each: each.order)] == [
+        "Workload Accepted",
+        "Workload Placed",
+        "Node Launched",
+        "Node Draining",
+        "Something New",
+    ]
+
+
+def delivered(**changes: Any) -> dict[str, Any]:
+    return {"id": "e-1", "time": "2026-01-15T12:00:00Z", "detail-type": "Node Launched", "detail": {}} | changes
+
+
+def test_an_event_is_read_as_eventbridge_delivers_it() -> None:
+    assert parse_event(delivered()) == PastEvent("e-1", AT, "Node Launched", {})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"id": None},
+        {"id": "e 1"},
+        {"time": "noon"},
+        {"time": "2026-01-15T12:00:00"},
+        {"detail": []},
+        {"detail-type": 1},
+    ],
+    ids=str,
+)
+def test_what_is_no_event_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(EventError):
+        parse_event(delivered(**changes))

@@ -1,0 +1,24 @@
+"""The history in memory."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from shared.core.history.past_event import PastEvent
+
+
+class MemoryHistory:
+    """Implements ``shared.ports.history.HistoryStore``."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, PastEvent] = {}
+
+    def keep(self, events: Sequence[PastEvent]) -> None:
+        for event in events:
+            self._kept.setdefault(event.id, event)
+
+    def of_object(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        return (event.about(name) for event in self.timeline(since, until) if name in event.objects())
+
+    def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        kept = sorted(self._kept.values(), key=lambda event: event.order)
+        return iter([event for event in kept if since <= event.at < until])

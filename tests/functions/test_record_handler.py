@@ -1,0 +1,63 @@
+"""The handler of record: from what EventBridge puts into the queue to the history."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from functions.record.handler import handler
+from shared.ports.errors import ThrottledError
+from shared.usecases.history.keep_events import KeepEvents
+from tests.fakes.history import MemoryHistory
+from tests.fakes.system import START
+
+
+@pytest.fixture
+def history(monkeypatch: pytest.MonkeyPatch) -> MemoryHistory:
+    history = MemoryHistory()
+    monkeypatch.setattr("functions.record.handler.keep_events", lambda: KeepEvents(history))
+    return history
+
+
+def told(number: int, **changes: Any) -> str:
+    event = {
+        "id": f"e-{number}",
+        "time": "2026-01-15T12:00:00Z",
+        "source": "reservoir",
+        "detail-type": "Node Launched",
+        "detail": {"node": {"nodeClaim": f"nc-{number}"}},
+    }
+    return json.dumps(event | changes)
+
+
+def sqs(*bodies: str) -> dict[str, Any]:
+    return {"Records": [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]}
+
+
+def kept(history: MemoryHistory) -> list[str]:
+    return [event.id for event in history.timeline(START, START + timedelta(days=1))]
+
+
+def test_what_was_told_is_kept(history: MemoryHistory) -> None:
+    assert handler(sqs(told(1), told(2), told(1)), None) == {"batchItemFailures": []}
+    assert kept(history) == ["e-1", "e-2"]
+
+
+@pytest.mark.parametrize("body", ["{", "[]", told(1, time="noon"), told(1, detail=None)])
+def test_what_is_no_event_is_dropped_alone(history: MemoryHistory, body: str) -> None:
+    assert handler(sqs(body, told(2)), None) == {"batchItemFailures": []}
+    assert kept(history) == ["e-2"]
+
+
+def test_what_meets_a_busy_table_comes_again_alone(history: MemoryHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep = history.keep
+
+    def busy_at_first(events: Any) -> None:
+        if events[0].id == "e-1":
+            raise ThrottledError("UnprocessedItems", "BatchWriteItem")
+        keep(events)
+
+    monkeypatch.setattr(history, "keep", busy_at_first)
+    assert handler(sqs(told(1), told(2)), None) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
+    assert kept(history) == ["e-2"]
