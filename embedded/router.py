@@ -235,12 +235,23 @@ def _authorise_batches_as_single_messages() -> None:
     iam_actions.extract_iam_action = without_batch
 
 
+def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: str) -> str:
+    if headers.get("x-amz-target", "").endswith("EventBus"):
+        return arn.replace(":rule/default/", ":event-bus/")
+    asked = json.loads(body or b"{}")
+    if "Rule" in asked:
+        bus = asked.get("EventBusName", "default")
+        return f"{rules}/{asked['Rule']}" if bus == "default" else f"{rules}/{bus}/{asked['Rule']}"
+    return arn.replace(":rule/default/", ":rule/")
+
+
 def _name_resources_as_aws_does() -> None:
     """Let policies see the resources that AWS checks where MiniStack sees others.
 
     It takes every schedule for one of the default group, and several parameters for all of them; those are checked
     here on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule,
-    and writes a rule of the default bus with that bus's name, which AWS leaves out.
+    the targets of a rule for those of its bus, and writes a rule of the default bus with that bus's name, which AWS
+    leaves out.
     """
     extract = iam_actions.extract_resource_arn
 
@@ -250,9 +261,8 @@ def _name_resources_as_aws_does() -> None:
         if service == "scheduler" and ":schedule/default/" in arn:
             named = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
             return arn.replace(":schedule/default/", f":schedule/{named}/")
-        if service == "events" and ":rule/default/" in arn:
-            is_bus = headers.get("x-amz-target", "").endswith("EventBus")
-            return arn.replace(":rule/default/", ":event-bus/" if is_bus else ":rule/")
+        if service == "events":
+            return _resource_of_events(arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule")
         if service == "ssm" and arn == "*" and (names := json.loads(body or b"{}").get("Names")):
             common = posixpath.commonpath([f"/{name.lstrip('/')}" for name in names])
             return f"arn:aws:ssm:{region}:{account_id}:parameter{common}"

@@ -14,7 +14,7 @@ PACKAGES = [
     *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
     "simulation",
     *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
-    "shared.deployment",
+    *("shared.deployment", "reservoir.client"),
     *("shared.core.checking", "shared.core.solver"),
 ]
 VIOLATIONS = [
@@ -46,6 +46,8 @@ VIOLATIONS = [
     ("shared/adapters/ec2.py", "import reservoir", "the product does not know its tools"),
     ("functions/launch/handler.py", "import moto", "the product does not know its tools"),
     ("shared/usecases/launch.py", "import simulation", "the product does not know its tools"),
+    ("reservoir/client/client.py", "import shared.adapters", "the client stands alone"),
+    ("reservoir/client/client.py", "import typer", "the client stands alone"),
     ("shared/core/model/claim.py", "import shared.core.capacity", "rooms of the core"),
     ("shared/core/lease.py", "", "rooms of the core"),
     ("shared/usecases/draining/drain.py", "import shared.usecases.node_life", "rooms of the use cases"),

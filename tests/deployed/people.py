@@ -37,13 +37,16 @@ class Person:
     def client(self, service: str) -> Any:
         return self._world.aws.client(service, **self._key)
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which programs act as this person."""
+        return {name.upper(): value for name, value in self._key.items()}
+
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run the command line with this person's credentials."""
-        credentials = {name.upper(): value for name, value in self._key.items()}
         return subprocess.run(  # noqa: S603 - our own program
             [sys.executable, "-m", "reservoir", *arguments],
             cwd=ROOT,
-            env={**self._world.reservoir.environment(), **credentials},
+            env={**self._world.reservoir.environment(), **self.environment()},
             capture_output=True,
             text=True,
             check=False,

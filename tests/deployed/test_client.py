@@ -1,0 +1,172 @@
+"""The client against the deployed stack, with no more permissions than it is said to need.
+
+The tests tell one story in their order, on one deployment.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from botocore.exceptions import ClientError
+
+from embedded.reservoir import ROOT
+from embedded.reservoir.example import EXAMPLES as DEMO
+from reservoir.client import Client, GenerationConflictError, Subscription, SubscriptionError
+from shared.names import EVENT_BUS, Queue
+from tests.deployed.people import Person, refusal
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+
+EXAMPLES: Final = ROOT / "examples"
+KEY: Final = "ci/build"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy(world: World) -> None:
+    world.reserve("general", "m7i.4xlarge", "us-east-1a", 1, "general")
+    world.apply(DEMO / "policy.yaml")
+    world.discover()
+
+
+def statements(world: World, name: str) -> tuple[dict[str, Any], ...]:
+    """Return the statements of an example of a policy, for this account."""
+    text = (EXAMPLES / "iam" / name).read_text()
+    for word, value in {
+        "REGION": world.aws.region,
+        "ACCOUNT": world.aws.account_id,
+        "BUS": world.output(EVENT_BUS),
+    }.items():
+        text = text.replace(word, value)
+    return tuple(json.loads(text)["Statement"])
+
+
+@pytest.fixture(scope="module")
+def maker(world: World) -> Person:
+    return Person(world, statements=statements(world, "subscription.json"))
+
+
+@pytest.fixture(scope="module")
+def listener(world: World) -> Person:
+    """Who sends demand and hears of it, and can do nothing else: no table, no bus, no EC2."""
+    return Person(world, managed=("Sender",), statements=statements(world, "listener.json"))
+
+
+@pytest.fixture(scope="module")
+def events_queue_url(world: World, maker: Person) -> Iterator[str]:
+    yield Subscription.create("ci", world.output(EVENT_BUS), ["ci"], make_client=maker.client).events_queue_url
+    Subscription.remove("ci", world.output(EVENT_BUS), make_client=maker.client)
+
+
+def connect(world: World, person: Person, events_queue_url: str) -> Client:
+    return Client.connect(world.output(Queue.DEMAND.value), events_queue_url, make_client=person.client)
+
+
+def run(world: World, person: Person, example: str, *arguments: str) -> str:
+    """Run an example as somebody; return what it printed."""
+    done = subprocess.run(  # noqa: S603 - our own programs
+        [sys.executable, str(EXAMPLES / "client" / example), *arguments],
+        cwd=ROOT,
+        env={**world.reservoir.environment(), **person.environment(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def workload(name: str, replicas: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"namespace": "ci", "name": name},
+        "spec": {"replicas": replicas, "resources": {"requests": {"cpu": "3", "memory": "4Gi"}}},
+    }
+
+
+@pytest.mark.parametrize("example", sorted((EXAMPLES / "client").glob("*.py")), ids=lambda path: path.name)
+def test_examples_fit_into_thirty_lines(example: Path) -> None:
+    assert len(example.read_text().splitlines()) <= 30
+
+
+def test_one_submits_waits_and_gets_machines(world: World, listener: Person, events_queue_url: str) -> None:
+    printed = run(world, listener, "submit_and_wait.py", world.output(Queue.DEMAND.value), events_queue_url)
+    assert "ci/build is stored as generation 1" in printed
+    assert "i-" in printed
+    again = run(world, listener, "submit_and_wait.py", world.output(Queue.DEMAND.value), events_queue_url)
+    assert "generation 1" in again
+
+
+def test_a_drain_is_answered_also_when_its_notice_was_lost(
+    world: World, listener: Person, events_queue_url: str
+) -> None:
+    client = connect(world, listener, events_queue_url)
+    claims = {node.node_claim for node in client.status(KEY).nodes}
+    client.withdraw(KEY)
+    world.until("the notices are out", lambda seen: claims <= seen.drains.keys())
+    world.aws.client("sqs").purge_queue(QueueUrl=events_queue_url)
+    printed = run(world, listener, "answer_drains.py", world.output(Queue.DEMAND.value), events_queue_url, "2")
+    assert {line.split()[0] for line in printed.splitlines()} == claims
+    world.until("the nodes are gone", lambda seen: claims <= seen.terminated.keys())
+    assert client.status(KEY).nodes == []
+
+
+def test_facts_of_others_do_not_come_and_what_is_heard_is_told_once(
+    world: World, listener: Person, events_queue_url: str
+) -> None:
+    for namespace in ("others", "ci"):
+        wanted = {**workload("web", 1), "metadata": {"namespace": namespace, "name": "web", "generation": 1}}
+        world.send({"action": "submit", "workload": wanted})
+    world.until("both run", lambda seen: seen.placed["others/web"] == seen.placed["ci/web"] == 1)
+    printed = run(world, listener, "follow.py", world.output(Queue.DEMAND.value), events_queue_url, "2")
+    placed = [line for line in printed.splitlines() if "Workload Placed" in line]
+    assert len(placed) == 1
+    assert placed[0].endswith("Workload Placed: ci/web")
+    assert "others/web" not in "".join(line for line in printed.splitlines() if "ci/" not in line)
+
+
+def test_whoever_is_overtaken_hears_by_whom(world: World, listener: Person, events_queue_url: str) -> None:
+    client = connect(world, listener, events_queue_url)
+    client.submit(workload("fought", 1))
+    taken = workload("fought", 2)
+    taken["metadata"]["generation"] = 1
+    with pytest.raises(GenerationConflictError, match="generation 1 of ci/fought was sent by"):
+        client.submit(taken)
+
+
+def test_nobody_else_writes_to_the_queue_and_the_listener_does_nothing_else(
+    maker: Person, listener: Person, events_queue_url: str
+) -> None:
+    calls: list[tuple[Person, Callable[[Person], object]]] = [
+        (maker, lambda it: it.client("sqs").receive_message(QueueUrl=events_queue_url)),
+        (listener, lambda it: it.client("sqs").send_message(QueueUrl=events_queue_url, MessageBody="{}")),
+        (listener, lambda it: it.client("sqs").delete_queue(QueueUrl=events_queue_url)),
+        (listener, lambda it: it.client("dynamodb").list_tables()),
+        (listener, lambda it: it.client("events").list_event_buses()),
+        (maker, lambda it: it.client("sqs").create_queue(QueueName="reservoir-other")),
+    ]
+    for person, call in calls:
+        with pytest.raises(ClientError) as error:
+            call(person)
+        assert refusal(error.value)
+
+
+def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
+    world: World, maker: Person, events_queue_url: str
+) -> None:
+    bus = world.output(EVENT_BUS)
+    again = Subscription.create("ci", bus, ["ci"], make_client=maker.client)
+    assert again.events_queue_url == events_queue_url
+    with pytest.raises(SubscriptionError, match="other namespaces"):
+        Subscription.create("ci", bus, ["others"], make_client=maker.client)
+    Subscription.remove("ci", bus, make_client=maker.client)
+    Subscription.remove("ci", bus, make_client=maker.client)
+    rules = world.aws.client("events").list_rules(EventBusName=bus)["Rules"]
+    assert [rule["Name"] for rule in rules if rule["Name"].startswith("reservoir-")] == []
+    queues = world.aws.client("sqs").list_queues(QueueNamePrefix="reservoir-").get("QueueUrls", [])
+    assert queues == []
