@@ -16,7 +16,7 @@ from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
 from shared.ports.policy import PolicyStore
 from shared.ports.principals import PrincipalReader
 from shared.ports.safety import TableMarkStore, TallyStore
-from shared.ports.state import DecisionStore, NodeClaimStore, ReservationStore, WorkloadStore
+from shared.ports.state import DecisionStore, NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class Connection(Protocol):
     @property
     def workloads(self) -> WorkloadStore:
         """Workloads."""
+        ...
+
+    @property
+    def offerings(self) -> OfferingStore:
+        """Instance types with their offerings, and what rests."""
         ...
 
     @property
@@ -178,6 +183,11 @@ class Session:
     def workloads(self) -> WorkloadStore:
         """Workloads."""
         return self.adapters.workloads
+
+    @property
+    def offerings(self) -> OfferingStore:
+        """Instance types with their offerings, and what rests."""
+        return self.adapters.offerings
 
     @property
     def decisions(self) -> DecisionStore:
