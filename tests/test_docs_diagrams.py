@@ -80,7 +80,7 @@ def test_a_block_drains_at_the_times_drawn(
     assert drain is not None
     assert reclaim_at is not None
     times = [f"{at:%H:%M}" for at in (drain.starts_at, drain.deadline, reclaim_at, end_at)]
-    _, _, rows = diagram("dateFormat").partition(f"  section {section}\n")
+    _, _, rows = diagram("section UltraServer").partition(f"  section {section}\n")
     told = re.findall(r" : (\d+:\d+), (\d+:\d+)$", rows.partition("  section")[0], flags=re.MULTILINE)
     assert told == list(itertools.pairwise(times))
 

@@ -11,6 +11,7 @@ from shared.core.checking.facts import Facts
 from shared.core.checking.launches import node_violations
 from shared.core.checking.residual_check import ResidualCheck
 from shared.core.checking.spread import topology_violations
+from shared.core.checking.team_shares import TeamShares
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import total_violations
 from shared.core.checking.violation import Violation, ViolationCode
@@ -33,6 +34,7 @@ def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPo
     if any(violation.code is ViolationCode.UNKNOWN_NAME for violation in found):
         return tuple(sorted(set(found)))  # topology and what is left need names that exist
     found.extend(topology_violations(facts, topology))
+    found.extend(TeamShares(facts).violations())
     if not found:
         found.extend(dear_spot_violations(facts, topology))
         found.extend(ResidualCheck(facts, topology).violations())

@@ -9,6 +9,7 @@ from importlib import import_module
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
+from shared.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
@@ -48,6 +49,8 @@ _STRATEGIES = (
 )
 # With more replicas than this the other strategies, which go replica by replica, are not worth their time.
 _RETRY_REPLICAS_MAX = 300
+# What a solve leaves of the shares of teams is shared out again so often.
+_SHARING_ROUNDS_MAX = 3
 
 
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
@@ -56,6 +59,21 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
+    if not is_shared(snapshot):
+        return _solve(snapshot, now, policy)
+    apportionment = Apportionment(snapshot, now)
+    best = _solve(apportionment.shares(), now, policy)
+    for _ in range(_SHARING_ROUNDS_MAX - 1):
+        if not best.unplaced or policy.expired() or not apportionment.again(best):
+            break
+        plan = _solve(apportionment.shares(), now, policy)
+        if waiting_count(plan) >= waiting_count(best):
+            break
+        best = plan
+    return best
+
+
+def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     demands = gather(snapshot, now, policy.preference_policy)
     catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets)
     demands.resolve(catalogue)

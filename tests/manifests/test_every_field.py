@@ -83,6 +83,13 @@ def team() -> dict[str, Any]:
     """What `tests.manifests.valid` leaves out."""
     manifest = valid.team()
     manifest["metadata"] |= {"labels": {"a": "b"}, "annotations": {"c": "d"}, "resourceVersion": "1"}
+    arn = "arn:aws:resource-groups:us-west-2:123456789012:group/training"
+    terms = [
+        {"id": "cr-12345749"},
+        {"ownerID": "123456789012", "instanceMatchCriteria": "targeted"},
+        {"reservationGroupARN": arn},
+    ]
+    manifest["spec"]["quotas"] = [{"capacityReservationSelectorTerms": terms, "nominalQuota": 0}]
     return manifest
 
 

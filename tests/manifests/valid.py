@@ -101,6 +101,16 @@ def team() -> dict[str, Any]:
             "namespaces": ["vision", "vision-ci"],
             "principals": ["arn:aws:iam::123456789012:role/vision/front-end", "AROAEXAMPLE0123456789"],
             "limits": {"priority": 100, "replicas": 64, "generationJump": 1000},
+            "quotas": [
+                {
+                    "capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}],
+                    "nominalQuota": 4,
+                    "borrowingLimit": 4,
+                    "lendingLimit": 2,
+                }
+            ],
+            "cohort": "research",
+            "fairSharing": {"weight": 2},
         },
     }
 

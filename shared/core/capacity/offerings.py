@@ -86,10 +86,10 @@ def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[Ca
             continue
         if reservation.platform != node_class.platform or reservation.tenancy != node_class.tenancy:
             continue
-        known = chosen.get(reservation.id)
+        known = chosen.get(reservation.unit_key)
         # Two readings of one reservation: the smaller count cannot over-commit.
         if known is None or reservation.free_units < known.free_units:
-            chosen[reservation.id] = reservation
+            chosen[reservation.unit_key] = reservation
     return tuple(chosen[key] for key in sorted(chosen))
 
 

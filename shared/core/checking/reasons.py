@@ -64,6 +64,10 @@ def _class_not_ready(facts: Facts, _: Workload) -> bool:
     )
 
 
+def _has_quotas(facts: Facts, _: Workload) -> bool:
+    return any(team.quotas for team in facts.snapshot.teams)
+
+
 def _has_min_values(facts: Facts, _: Workload) -> bool:
     return any(item.min_values for pool in facts.snapshot.node_pools for item in pool.requirements.values())
 
@@ -76,6 +80,7 @@ def _has_spot_share(facts: Facts, workload: Workload) -> bool:
 _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.NO_NODE_POOL: _no_pool,
     ReasonCode.RESERVATION_FULL: _has_reservation,
+    ReasonCode.TEAM_QUOTA: _has_quotas,
     ReasonCode.RESERVATION_NOT_STARTED: _is_upcoming,
     ReasonCode.DURATION_DOES_NOT_FIT: _has_too_little_time,
     ReasonCode.FALLBACK_NOT_YET: _has_later_rung,

@@ -14,6 +14,7 @@ from shared.core.checking.place_facts import place_of
 from shared.core.checking.reasons import reason_problem
 from shared.core.checking.splitting import can_split, copies_that_fit
 from shared.core.checking.spread import admits, domains_of, is_bound
+from shared.core.checking.team_shares import TeamShares
 from shared.core.checking.topology import Topology
 from shared.core.checking.totals import pool_use, used_units
 from shared.core.checking.violation import Violation, ViolationCode
@@ -41,10 +42,12 @@ class ResidualCheck:
         self._rooms_found: dict[object, str | None] = {}
         self._bound: dict[str, bool] = {}
         self._free: list[tuple[Host, Resources]] | None = None
+        self._shares = TeamShares(facts)
 
     def violations(self) -> Iterator[Violation]:
-        """Check rule 3, priority inversion, and every refusal."""
+        """Check rule 3, priority inversion, what teams are owed, and every refusal."""
         yield from self._paid_while_free()
+        yield from self._owed()
         yield from self._priority_inversions()
         for refusal in self._facts.plan.unplaced:
             if refusal.workload_key in self._facts.workloads:
@@ -101,7 +104,9 @@ class ResidualCheck:
                     pool, name, (place_of(key),), workload
                 ):
                     units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
-                    yield self._new_room(pool, key, units if pool.limits is None else 1)
+                    units = min(units, self._shares.open_units(workload.key, key.reservation_id))
+                    if units > 0:
+                        yield self._new_room(pool, key, units if pool.limits is None else 1)
 
     def _still_open(self, pool: NodePool) -> tuple[OfferingKey, ...]:
         """Return what limits and units still let be launched for the pool."""
@@ -266,6 +271,7 @@ class ResidualCheck:
                 and self._tolerates(workload, unit.pool)
                 and not wants_many(unit.pool)
                 and self._may_run(workload, unit)
+                and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
             ):
                 yield index
 
@@ -333,10 +339,25 @@ class ResidualCheck:
                 continue
             lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
             for workload in waiting:
+                if self._shares.is_between_teams(host.placed, workload.key, host.planned.offering.reservation_id):
+                    continue
                 if workload.priority > lowest and self._would_fit(host, workload):
                     message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
                     yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message, tuple(host.placed))
                     break
+
+    def _owed(self) -> Iterator[Violation]:
+        """No team borrows a unit that another one owns, which could use it now and waits."""
+        for workload in self._waiting() if self._shares.accounts else ():
+            for host in self._facts.changed:
+                if host.planned is None or host.pool is None or _is_bought(host) or not host.placed:
+                    continue
+                unit, borrower = self._new_room(host.pool, host.planned.offering, 1), min(host.placed)
+                could = self._facts.needs(workload).fits_in(unit.free) and self._tolerates(workload, host.pool)
+                owes = self._shares.owes(borrower, workload.key, host.planned.offering.reservation_id)
+                if owes and could and self._may_run(workload, unit):
+                    message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
+                    yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))
 
     def _waiting(self) -> list[Workload]:
         facts = self._facts

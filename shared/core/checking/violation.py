@@ -30,6 +30,8 @@ class ViolationCode(StrEnum):
     MAX_PRICE = "MaxPrice"
     SPOT_SHARE = "SpotShare"
     DEAR_SPOT = "DearSpot"  # costs more than on demand
+    TEAM_QUOTA = "TeamQuota"  # a team borrows more than it may, or what is not lent to it
+    TEAM_OWED = "TeamOwed"  # lent, while whoever owns it waits
     PRIORITY_INVERSION = "PriorityInversion"
     PAID_WHILE_FREE = "PaidWhileFree"  # rule 3
     UNPLACED_WITHOUT_CAUSE = "UnplacedWithoutCause"  # rule 7
@@ -41,6 +43,7 @@ _SHORTCOMINGS: Final = frozenset(
     {
         ViolationCode.DEAR_SPOT,
         ViolationCode.PRIORITY_INVERSION,
+        ViolationCode.TEAM_OWED,
         ViolationCode.PAID_WHILE_FREE,
         ViolationCode.UNPLACED_WITHOUT_CAUSE,
     }

@@ -87,6 +87,18 @@ class ObservedReservation:
 
 
 @dataclass(frozen=True, slots=True)
+class TeamShare:
+    """Whose units these are in one solve (the empty name: of whoever belongs to no team), and why not more.
+
+    ``is_withheld``: there are more, which others are given, or others have that this team owns.
+    """
+
+    team_name: str
+    note: str
+    is_withheld: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CapacityReservation(ObservedReservation):
     """One reservation as plans may use it.
 
@@ -96,6 +108,12 @@ class CapacityReservation(ObservedReservation):
 
     free_units: int = field(kw_only=True)
     stale: bool = False  # the last discovery failed; these are the last good facts
+    share: TeamShare | None = None  # these units are for one team's demand alone, within one solve
+
+    @property
+    def unit_key(self) -> str:
+        """Name what its units are counted under: the reservation, or a team's share of it."""
+        return self.id if self.share is None else f"{self.id}/{self.share.team_name}"
 
     @classmethod
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":

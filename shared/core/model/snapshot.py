@@ -8,6 +8,7 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
+from shared.core.model.team import Team
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint
@@ -60,3 +61,4 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     demands: tuple[Demand, ...] = ()
     workloads: Mapping[str, Workload] = field(default_factory=dict)
+    teams: tuple[Team, ...] = ()

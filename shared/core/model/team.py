@@ -2,6 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from shared.core.model.node_class import CapacityReservationSelectorTerm
+
+DEFAULT_COHORT: Final = "default"
+
+
+class ReclaimWithinCohort(StrEnum):
+    """Whose units a team takes back that wants what it owns, and others have borrowed."""
+
+    NEVER = "Never"
+    LOWER_PRIORITY = "LowerPriority"  # from work of a lower priority than the work that waits
+    ANY = "Any"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Units of the reservations that some term selects; the limits are None where nothing bounds."""
+
+    reservation_terms: tuple[CapacityReservationSelectorTerm, ...]
+    nominal_units: int
+    borrowing_limit_units: int | None = None
+    lending_limit_units: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +48,10 @@ class Team:
     namespaces: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
     limits: TeamLimits = TeamLimits()
+    quotas: tuple[Quota, ...] = ()
+    cohort: str = DEFAULT_COHORT
+    weight: int = 1
+    reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
     principal_ids: frozenset[str] = field(default_factory=frozenset)
 
     def may_act(self, sender_id: str | None) -> bool:

@@ -5,9 +5,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from shared.core.model.team import Team, TeamLimits
+from shared.core.model.team import DEFAULT_COHORT, Quota, Team, TeamLimits
+from shared.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from shared.manifests.kinds.workload import MOST_REPLICAS
-from shared.manifests.parsing.fields import Namespace, check_distinct, matching
+from shared.manifests.parsing.fields import Namespace, ObjectName, check_distinct, matching
 from shared.manifests.parsing.metadata import LARGEST_INTEGER, Metadata, ServerSide
 from shared.manifests.parsing.model import Model
 
@@ -15,6 +16,8 @@ API_VERSION: Final = "reservoir/v1"
 KIND: Final = "Team"
 MOST_NAMESPACES: Final = 200
 MOST_PRINCIPALS: Final = 50
+MOST_QUOTAS: Final = 50
+MOST_UNITS: Final = 1_000_000
 
 _UNIQUE_ID: Final = "(AROA|AIDA)[A-Z0-9]{12,124}"
 _ARN: Final = r"arn:aws[a-z-]{0,20}:iam::[0-9]{12}:(role|user)/[A-Za-z0-9+=,.@_/-]{1,512}"
@@ -50,6 +53,32 @@ class TeamLimitsSpec(Model):
     )
 
 
+class QuotaSpec(Model):
+    """Units of reservations that the team owns, borrows and lends."""
+
+    capacity_reservation_selector_terms: list[ReservationTerm] = Field(
+        min_length=1, max_length=MOST_TERMS, description="Whose units; teams that share them write the same terms."
+    )
+    nominal_quota: int = Field(ge=0, le=MOST_UNITS, description="How many units are the team's own.")
+    borrowing_limit: int | None = Field(
+        default=None, ge=0, le=MOST_UNITS, description="How many more it may use while nobody wants them."
+    )
+    lending_limit: int | None = Field(
+        default=None, ge=0, le=MOST_UNITS, description="How many of its own its cohort may use meanwhile."
+    )
+
+    def to_core(self) -> Quota:
+        """Return the quota of the core."""
+        terms = tuple(term.to_core() for term in self.capacity_reservation_selector_terms)
+        return Quota(terms, self.nominal_quota, self.borrowing_limit, self.lending_limit)
+
+
+class FairSharing(Model):
+    """How what nobody owns, or wants of their own, is divided among those who want it."""
+
+    weight: int = Field(default=1, ge=1, le=1000, description="A team of weight 2 borrows twice as much as one of 1.")
+
+
 class TeamSpec(Model):
     """Who the team is, and what it may ask for."""
 
@@ -62,6 +91,9 @@ class TeamSpec(Model):
         description="Who may act for the namespaces; none: whoever may send to the demand queue.",
     )
     limits: TeamLimitsSpec = TeamLimitsSpec()
+    quotas: list[QuotaSpec] = Field(default_factory=list, max_length=MOST_QUOTAS)
+    cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
+    fair_sharing: FairSharing = FairSharing()
 
 
 class TeamManifest(Model):
@@ -81,4 +113,7 @@ class TeamManifest(Model):
             namespaces=tuple(sorted(spec.namespaces)),
             principals=tuple(sorted(spec.principals)),
             limits=TeamLimits(spec.limits.priority, spec.limits.replicas, spec.limits.generation_jump),
+            quotas=tuple(quota.to_core() for quota in spec.quotas),
+            cohort=spec.cohort,
+            weight=spec.fair_sharing.weight,
         )

@@ -113,6 +113,7 @@ class SnapshotGatherer:
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
+            teams=tuple(replace(team, principals=(), principal_ids=frozenset()) for team in policy.teams),
         )
         return Gathered(snapshot, claims, records, reservations)
 

@@ -17,6 +17,7 @@ _ORDER: Final = (
     ReasonCode.RESERVATION_NOT_STARTED,
     ReasonCode.OFFERING_UNAVAILABLE,
     ReasonCode.RESERVATION_FULL,
+    ReasonCode.TEAM_QUOTA,
     ReasonCode.LIMIT_EXCEEDED,
     ReasonCode.MAX_PRICE,
     ReasonCode.MIN_VALUES,

@@ -111,7 +111,7 @@ class Reasons:
             return None
         free = {
             option.reservation.id: copies_that_fit(group.request, option.allocatable)
-            * max(0, state.residual.units.get(option.reservation.id, 0))
+            * max(0, state.residual.units.get(option.reservation.unit_key, 0))
             for option in options
             if option.reservation is not None
         }
@@ -234,7 +234,8 @@ class Reasons:
         """Yield what speaks against each place of a type, for replicas that fit it."""
         reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
         for reservation in reservations:
-            if reservation.instance_type == instance_type.name:
+            is_its_own = reservation.share is None or reservation.share.team_name == asked.selection.team_name
+            if reservation.instance_type == instance_type.name and is_its_own:
                 failure = self._of_reservation(entry, reservation, instance_type, asked)
                 if failure is not None:
                     yield failure
@@ -345,9 +346,8 @@ class Reasons:
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
         if not self._catalogue.outlives(reservation, selection):
             return self._does_not_fit(reservation, selection, key)
-        if self._state.residual.units.get(reservation.id, 0) <= 0:
-            message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
-            return Failure(ReasonCode.RESERVATION_FULL, message, key)
+        if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
+            return _no_unit(reservation, key)
         return failure
 
     def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
@@ -361,6 +361,14 @@ class Reasons:
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + _at(reservation.end_at), key)
         message = f"the work would not be through before {words(key)} drains{_at(reservation.drain_at())}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
+
+
+def _no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
+    share = reservation.share
+    if share is not None and share.is_withheld:
+        return Failure(ReasonCode.TEAM_QUOTA, f"no unit of {words(key)} is its turn: {share.note}", key)
+    message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
+    return Failure(ReasonCode.RESERVATION_FULL, message, key)
 
 
 def _order(failure: Failure) -> tuple[int, bool, int, int, tuple[str, ...], str]:

@@ -94,13 +94,15 @@ class OfferedPlace:
     zone_id: str
     capacity_type: CapacityType
     reservation_id: str | None = None
-    reservation: CapacityReservation | None = field(default=None, compare=False)  # named by its id
+    reservation: CapacityReservation | None = field(default=None, compare=False)  # named by its id and its team
+    team_name: str | None = None  # whose demand alone it is for
 
     @classmethod
     def of(cls, reservation: CapacityReservation) -> "OfferedPlace":
         """Return the place of reserved units."""
         zone, zone_id = reservation.zone, reservation.zone_id
-        return cls(zone, zone_id, CapacityType.RESERVED, reservation.id, reservation)
+        team_name = None if reservation.share is None else reservation.share.team_name
+        return cls(zone, zone_id, CapacityType.RESERVED, reservation.id, reservation, team_name)
 
     def labels(self) -> dict[str, str]:
         """Return the labels that the place gives to a node."""
@@ -267,6 +269,8 @@ class OptionCatalogue:
 
     def _place_meets(self, labels: Mapping[str, str], place: OfferedPlace, requirement_set: RequirementSet) -> bool:
         if place.capacity_type not in requirement_set.selection.capacity_types:
+            return False
+        if place.team_name not in (None, requirement_set.selection.team_name):
             return False
         if place.reservation is not None and not self.outlives(place.reservation, requirement_set.selection):
             return False

@@ -1,12 +1,13 @@
 """Demand as groups of interchangeable replicas: everything later works on counts, not on replicas."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
+from shared.core.model.team import by_namespace
 from shared.core.model.workload import Demand, Workload
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
 from shared.core.solver.problem.catalogue import Entry, OptionCatalogue, RequirementSet, usable_pools
@@ -92,6 +93,7 @@ def has_soft_taints(snapshot: Snapshot) -> bool:
 def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> Demands:
     """Group the pending demand."""
     soft_taints = has_soft_taints(snapshot)
+    team_of = _team_names(snapshot)
     pending = [demand for demand in snapshot.demands if demand.pending_count > 0]
     dimensions = Dimensions(demand.workload.requests for demand in pending)
     memo: dict[object, tuple[Level, ...]] = {}
@@ -100,7 +102,8 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     looks: list[tuple[Workload, tuple[Level, ...]]] = []
     numbered: list[int] = []
     for demand in pending:
-        workload, found = demand.workload, _levels(demand, now, preference_policy, soft_taints, memo)
+        workload = demand.workload
+        found = _levels(demand, now, preference_policy, soft_taints, team_of(workload.namespace), memo)
         # ``levels`` are shared through a memo, so their identity stands for their value (cheaper than hashing it).
         number = numbers.setdefault((id(found), workload.namespace, tuple(workload.labels.items())), len(looks))
         if number == len(looks):
@@ -110,6 +113,14 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     classes = _classes(looks, terms)
     groups = _grouped(pending, [classes[number] for number in numbered], dimensions)
     return Demands(groups, list(dict.fromkeys(classes)), terms, dimensions, _numbered_requirement_sets(groups))
+
+
+def _team_names(snapshot: Snapshot) -> Callable[[str], str | None]:
+    """Return what names the team of a namespace; where no units are shared out it matters to nobody."""
+    if all(reservation.share is None for reservation in snapshot.reservations):
+        return lambda _: None
+    teams = by_namespace(snapshot.teams)
+    return lambda namespace: teams[namespace].name if namespace in teams else ""
 
 
 def _terms(looks: Sequence[tuple[Workload, tuple[Level, ...]]], snapshot: Snapshot) -> Terms:
@@ -189,6 +200,7 @@ def _levels(
     now: datetime,
     preference_policy: PreferencePolicy,
     soft_taints: bool,
+    team_name: str | None,
     memo: dict[object, tuple[Level, ...]],
 ) -> tuple[Level, ...]:
     workload = demand.workload
@@ -205,10 +217,13 @@ def _levels(
         workload.duration_s,
         workload.checkpoint_period_s,
         capacity_types,
+        team_name,
     )
     known = memo.get(identity)
     if known is None:
-        known = memo[identity] = _levels_by_value(workload, capacity_types, preference_policy, soft_taints, memo)
+        known = memo[identity] = _levels_by_value(
+            workload, capacity_types, preference_policy, soft_taints, team_name, memo
+        )
     return known
 
 
@@ -217,6 +232,7 @@ def _levels_by_value(
     capacity_types: frozenset[CapacityType],
     preference_policy: PreferencePolicy,
     soft_taints: bool,
+    team_name: str | None,
     memo: dict[object, tuple[Level, ...]],
 ) -> tuple[Level, ...]:
     key = (
@@ -230,10 +246,13 @@ def _levels_by_value(
         workload.duration_s,
         workload.checkpoint_period_s,
         capacity_types,
+        team_name,
     )
     known = memo.get(key)
     if known is None:
-        known = memo[key] = levels(workload, capacity_types, preference_policy, soft_taints=soft_taints)
+        known = memo[key] = levels(
+            workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
+        )
     return known
 
 

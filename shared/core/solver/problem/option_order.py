@@ -47,7 +47,7 @@ def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bo
         _KIND_ORDER[reservation.kind],
         -units,
         option.entry.index,
-        reservation.id,
+        reservation.unit_key,
     )
 
 

@@ -23,7 +23,8 @@ ALL_CAPACITY_TYPES = frozenset(CapacityType)
 class Selection:
     """Which nodes a replica accepts. ``terms`` are ORed complete requirement sets; one must hold.
 
-    ``duration_s`` and ``notice_s`` decide which Capacity Blocks end late enough.
+    ``duration_s`` and ``notice_s`` decide which Capacity Blocks end late enough. ``team_name`` matters where units of
+    reservations are shared out among teams, and is None elsewhere.
     """
 
     terms: tuple[Requirements, ...]
@@ -31,6 +32,7 @@ class Selection:
     capacity_types: frozenset[CapacityType]
     duration_s: int | None
     notice_s: int
+    team_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +123,15 @@ def levels(
     preference_policy: PreferencePolicy,
     *,
     soft_taints: bool,
+    team_name: str | None = None,
 ) -> tuple[Level, ...]:
     """Return the workload's constraints, strictest first, each level with one preference fewer.
 
     Required OR-terms are not relaxed one by one as in Karpenter: all of them count at once, which finds whatever
     dropping the first would find. ``soft_taints``: some pool has a PreferNoSchedule taint.
     """
-    return tuple(_levels(workload, capacity_types, _preferences(workload, preference_policy, soft_taints)))
+    preferences = _preferences(workload, preference_policy, soft_taints)
+    return tuple(_levels(workload, capacity_types, preferences, team_name))
 
 
 def _required_topology(
@@ -142,7 +146,9 @@ def _required_topology(
     )
 
 
-def _levels(workload: Workload, capacity_types: frozenset[CapacityType], preferences: _Preferences) -> Iterator[Level]:
+def _levels(
+    workload: Workload, capacity_types: frozenset[CapacityType], preferences: _Preferences, team_name: str | None
+) -> Iterator[Level]:
     required = tuple(workload.node_selector.merged(term) for term in workload.required_node_terms)
     required = required or (workload.node_selector,)
     hard_spread, hard_affinity, hard_anti = _required_topology(workload)
@@ -157,6 +163,7 @@ def _levels(workload: Workload, capacity_types: frozenset[CapacityType], prefere
                 capacity_types=capacity_types,
                 duration_s=workload.duration_s,
                 notice_s=workload.checkpoint_period_s or 0,
+                team_name=team_name,
             ),
             spread=hard_spread + preferences.spread,
             affinity=hard_affinity + preferences.affinity,

@@ -112,7 +112,7 @@ class Candidates:
         if option.index not in self._kinds:
             labels = self.catalogue.labels(option) if self._keys else {}
             domains = tuple(labels.get(key) for key in self._keys)
-            unit = "" if option.reservation is None else option.reservation.id
+            unit = "" if option.reservation is None else option.reservation.unit_key
             self._kinds[option.index] = (option.entry.index, unit, domains)
         return self._kinds[option.index]
 
@@ -142,7 +142,7 @@ class Candidates:
                         found[index] = 0
         for option in self.reserved:
             assert option.reservation is not None
-            if residual.units[option.reservation.id] <= 0:
+            if residual.units[option.reservation.unit_key] <= 0:
                 found[option.index] = 0
         return found
 

@@ -1,0 +1,1 @@
+"""Units of reservations shared out among teams: nominal quotas first, then weighted dominant shares."""

@@ -1,0 +1,127 @@
+"""Which reservations quotas are about, and what each team owns and uses of them.
+
+Quotas that select by the same terms are about one group. A reservation belongs to one group: of several that select it,
+the first by their terms.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from shared.core.capacity.reservation_selection import matches
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.node_class import CapacityReservationSelectorTerm
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.team import DEFAULT_COHORT, Quota, Team, by_namespace
+from shared.core.model.workload import Workload
+
+NOBODY = Team("", cohort=DEFAULT_COHORT)  # whoever belongs to no team: owns nothing, and may borrow
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaGroup:
+    """Reservations under one selection. ``used`` counts whole units by team; nodes that go are nobody's any more."""
+
+    key: str
+    reservations: tuple[CapacityReservation, ...]  # by id
+    quotas: Mapping[str, Quota]  # by team
+    used: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total_units(self) -> int:
+        """All units, free or not."""
+        return sum(reservation.total_count for reservation in self.reservations)
+
+    @property
+    def free_units(self) -> int:
+        """Units that may still be promised."""
+        return sum(max(0, reservation.free_units) for reservation in self.reservations)
+
+    def nominal(self, team_name: str) -> int:
+        """Return how many units the team owns."""
+        return self.quotas[team_name].nominal_units if team_name in self.quotas else 0
+
+    def borrowed(self, team_name: str) -> int:
+        """Return how many units the team uses beyond those that it owns."""
+        return max(0, self.used.get(team_name, 0) - self.nominal(team_name))
+
+
+def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:
+    """Return the groups of the snapshot's teams, by key."""
+    quotas: dict[str, dict[str, Quota]] = {}
+    for team in sorted(snapshot.teams, key=lambda team: team.name):
+        for quota in team.quotas:
+            quotas.setdefault(_key(quota.reservation_terms), {})[team.name] = quota
+    resource_groups = _resource_groups(snapshot.reservations)
+    members: dict[str, list[CapacityReservation]] = {key: [] for key in sorted(quotas)}
+    for reservation in sorted(snapshot.reservations, key=lambda reservation: reservation.id):
+        for key in members:
+            terms = next(iter(quotas[key].values())).reservation_terms
+            if any(matches(term, reservation, resource_groups) for term in terms):
+                members[key].append(reservation)
+                break
+    users = users_of(snapshot)
+    return tuple(
+        QuotaGroup(key, tuple(found), quotas[key], _used(found, snapshot.nodes, users))
+        for key, found in members.items()
+        if found
+    )
+
+
+def users_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the team of each reserved node by claim: a unit counts whole, for whoever uses most of it."""
+    teams = by_namespace(snapshot.teams)
+    found = {}
+    for node in snapshot.nodes:
+        if node.reservation_id is not None and not node.deleting:
+            user = user_of(node, snapshot.workloads, teams)
+            if user is not None:
+                found[node.claim_id] = user
+    return found
+
+
+def user_of(node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, Team]) -> str | None:
+    """Return the team whose replicas have the largest dominant share of a node; None when it is empty."""
+    parts: Counter[str] = Counter()
+    for placed in node.placements:
+        team = teams.get(placed.workload_key.partition("/")[0], NOBODY)
+        workload = workloads.get(placed.workload_key)
+        requests = {} if workload is None else dict(workload.requests.items())
+        shares = [
+            amount * placed.count * 10**6 // node.allocatable[name]
+            for name, amount in requests.items()
+            if node.allocatable[name] > 0
+        ]
+        parts[team.name] += max(shares, default=0)
+    return min(parts, key=lambda name: (-parts[name], name), default=None)
+
+
+def _used(
+    reservations: Iterable[CapacityReservation], nodes: Sequence[Node], users: Mapping[str, str]
+) -> Mapping[str, int]:
+    ids = {reservation.id for reservation in reservations}
+    return Counter(users[node.claim_id] for node in nodes if node.reservation_id in ids and node.claim_id in users)
+
+
+def _key(terms: Iterable[CapacityReservationSelectorTerm]) -> str:
+    return " or ".join(sorted(map(words, terms)))
+
+
+def words(term: CapacityReservationSelectorTerm) -> str:
+    """Return a term as a sentence names it."""
+    parts = [
+        ("id", term.id),
+        ("owner", term.owner_id),
+        *((f"tag {key}", value) for key, value in sorted(term.tags.items())),
+        ("match", term.instance_match_criteria),
+        ("group", term.reservation_group_arn),
+    ]
+    return ", ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+def _resource_groups(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for reservation in reservations:
+        for arn in reservation.resource_group_arns:
+            found.setdefault(arn, set()).add(reservation.id)
+    return {arn: frozenset(ids) for arn, ids in found.items()}
