@@ -3,12 +3,16 @@
 ``python docs/generate.py`` after a model changed; a test compares what is committed with what this would write.
 """
 
+import gzip
+import importlib.util
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import botocore.session
 from pydantic import BaseModel, TypeAdapter
 
 DOCS: Final = Path(__file__).parent
@@ -29,13 +33,49 @@ from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_CELL: Final = 70
+_LONGEST_LINE: Final = 120
+_MOTO: Final = importlib.util.find_spec("moto")
+_TYPES: Final = Path(str(_MOTO and _MOTO.origin)).parent / "ec2" / "resources" / "instance_types.json.gz"
 
 
 def files() -> dict[Path, str]:
     """Return every generated file with its content."""
     generated = {DOCS / "schemas" / name: _json(schema) for name, schema in _schemas()}
     generated[DOCS / "reference.md"] = _reference()
+    generated[DOCS.parent / "shared" / "manifests" / "ec2_names.py"] = _ec2_names()
     return generated
+
+
+def _ec2_names() -> str:
+    """Return a module with the instance types and regions that the packages of this release know."""
+    listed = json.loads(gzip.decompress(_TYPES.read_bytes()))
+    sizes: dict[str, list[str]] = {}
+    for name in sorted(listed):
+        family, _, size = name.partition(".")
+        sizes.setdefault(family, []).append(size)
+    regions = sorted(botocore.session.get_session().get_available_regions("ec2"))
+    lines = [
+        '"""Names of EC2, written by ``python docs/generate.py`` from the packages that tests run on."""',
+        "",
+        "from typing import Final",
+        "",
+        "# The sizes of each family of instance types.",
+        "SIZES: Final = {",
+    ]
+    for family, found in sizes.items():
+        lines += _wrapped(f'    "{family}": ', " ".join(found))
+    lines += ["}", "REGIONS: Final = ("]
+    lines += [f'    "{region}",' for region in regions]
+    return "\n".join([*lines, ")"]) + "\n"
+
+
+def _wrapped(start: str, text: str) -> list[str]:
+    """Return an entry of a dictionary as it is formatted: one string, in brackets where it is too long for a line."""
+    if len(start) + len(text) + 3 <= _LONGEST_LINE:
+        return [f'{start}"{text}",']
+    parts = textwrap.wrap(text, _LONGEST_LINE - 11, break_on_hyphens=False)
+    strings = [f'        "{part} "' for part in parts[:-1]] + [f'        "{parts[-1]}"']
+    return [f"{start}(", *strings, "    ),"]
 
 
 def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:

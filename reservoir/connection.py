@@ -54,11 +54,6 @@ class Connection(Protocol):
         ...
 
     @property
-    def offerings(self) -> OfferingStore:
-        """Instance types with their offerings, and what rests."""
-        ...
-
-    @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         ...
@@ -111,6 +106,11 @@ class Connection(Protocol):
     @property
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
+        ...
+
+    @property
+    def offerings(self) -> OfferingStore:
+        """The catalogue."""
         ...
 
     @property
@@ -185,11 +185,6 @@ class Session:
         return self.adapters.workloads
 
     @property
-    def offerings(self) -> OfferingStore:
-        """Instance types with their offerings, and what rests."""
-        return self.adapters.offerings
-
-    @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         return self.adapters.decisions
@@ -247,6 +242,11 @@ class Session:
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""
         time.sleep(seconds)
+
+    @property
+    def offerings(self) -> OfferingStore:
+        """The catalogue."""
+        return self.adapters.offerings
 
     @property
     def snapshots(self) -> "SnapshotSource":

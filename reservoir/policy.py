@@ -11,6 +11,7 @@ from reservoir.connection import Connection, Session
 from reservoir.console import fail, output, report
 from reservoir.options import Options
 from shared.manifests.events import Change
+from shared.manifests.known_values import of_catalogue
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.render import sorted_deeply, to_yaml
 from shared.ports.errors import AwsError
@@ -36,7 +37,14 @@ def apply_policy(context: typer.Context) -> ApplyPolicy:
     """Return the use case on the stack."""
     stack = connection(context)
     principals = ResolvePrincipals(stack.principals, stack.clock)
-    return ApplyPolicy(stack.policy, stack.publisher, stack.queue, principals, stack.launch_limits)
+    return ApplyPolicy(
+        stack.policy,
+        stack.publisher,
+        stack.queue,
+        principals,
+        stack.launch_limits,
+        lambda: of_catalogue(stack.offerings.load_catalogue()),
+    )
 
 
 def attempt(action: Callable[[], T]) -> T:

@@ -3,7 +3,7 @@
 Two teams that claim one namespace are an error.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -17,10 +17,11 @@ from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
 from shared.manifests.kinds.launch_limits import LaunchLimits, excesses
+from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing import nearest
 from shared.manifests.parsing.fields import EC2_RESOURCES
 from shared.manifests.parsing.load import Document
-from shared.manifests.parsing.problems import Problem, Severity, path_of
+from shared.manifests.parsing.problems import Problem, Severity, path_of, shown
 
 # How image names and parameters spell an architecture.
 _SPELLINGS: Final = {"arm64": ("arm64", "aarch64"), "amd64": ("x86_64", "amd64", "x86-64")}
@@ -62,6 +63,7 @@ class ObjectSet:
     workloads: Sequence[Workload] = ()
     teams: Sequence[Team] = ()
     limits: LaunchLimits | None = None  # None when it is not known where the objects are to be deployed
+    known: KnownValues | None = None  # None when nothing is known of what EC2 offers
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
@@ -101,6 +103,7 @@ def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
     classes = {node_class.name: node_class for node_class in sorted(objects.node_classes, key=lambda each: each.name)}
     for pool in pools:
         yield from _pool_doubts(pool, classes, names)
+        yield from _value_doubts("NodePool", pool.name, _REQUIREMENTS, [pool.requirements], objects.known, names)
     for node_class in classes.values():
         yield from _class_doubts(node_class, pools)
         if objects.limits is not None:
@@ -112,6 +115,8 @@ def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
             yield Doubt("Workload", workload.key, (), "not-checked", message)
             return
         yield from _workload_doubts(workload, pools, names)
+        asked = [workload.node_selector, *workload.required_node_terms]
+        yield from _value_doubts("Workload", workload.key, ("spec",), asked, objects.known, names)
 
 
 def _never(subject: str, reason: str) -> str:
@@ -139,6 +144,25 @@ def _pool_doubts(pool: NodePool, classes: Mapping[str, NodeClass], names: _Names
         return
     yield from _architecture_doubts(pool, node_class)
     yield from _reservation_doubts(pool, node_class)
+
+
+def _value_doubts(
+    kind: str,
+    name: str,
+    path: tuple[str, ...],
+    asked: Iterable[Requirements],
+    known: KnownValues | None,
+    names: _Names,
+) -> Iterator[Doubt]:
+    """Yield a doubt for each value that EC2 does not have, as far as is known: it was probably mistyped."""
+    if known is None:
+        return
+    pairs = {(key, value) for each in asked for key, requirement in each.items() for value in requirement.values}
+    for key, value in sorted(pairs):
+        among = known.of(key, value)
+        if among:
+            message = f"{key} {shown(value)} is not offered {known.where}"
+            yield Doubt(kind, name, path, "unknown-value", message, names.nearest(value, among))
 
 
 def _architecture_doubts(pool: NodePool, node_class: NodeClass) -> Iterator[Doubt]:

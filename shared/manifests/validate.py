@@ -1,8 +1,8 @@
 """Documents as manifests: everything that is wrong, at once."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NoReturn, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
 
 from pydantic import ValidationError
 
@@ -12,9 +12,9 @@ from shared.manifests.kinds.node_pool import NodePoolManifest
 from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.parsing.errors import MOST_PROBLEMS, ignored_fields, problems_of
-from shared.manifests.parsing.load import Document, load_documents
-from shared.manifests.parsing.problems import ManifestError, Problem, errors_of, path_of, shown
-from shared.manifests.parsing.structure import refuse
+from shared.manifests.parsing.kubernetes import objects_in, placeholders, what_to_do_instead, without_bookkeeping
+from shared.manifests.parsing.load import Document, load_as_far_as_possible
+from shared.manifests.parsing.problems import Problem, errors_of, path_of, shown
 
 Manifest: TypeAlias = NodePoolManifest | NodeClassManifest | TeamManifest | WorkloadManifest
 ManifestModel: TypeAlias = (
@@ -67,18 +67,16 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
     manifests: list[Read] = []
     problems: list[Problem] = []
     for source, content in files:
-        try:
-            documents = load_documents(content, source)
-        except ManifestError as error:
-            problems.extend(error.problems)
-            continue
+        loaded, complaints = load_as_far_as_possible(content, source)
+        problems.extend(complaints)
+        documents = [item for document in loaded for item in objects_in(document)]
         for index, document in enumerate(documents):
             if len(problems) > MOST_PROBLEMS and len(errors_of(problems)) > MOST_PROBLEMS:
                 message = f"{len(documents) - index} documents were not looked at: too much is wrong already"
                 problems.append(Problem("", "more", message, document.line_of(()), source=source))
                 break
-            found, complaints = read_document(document)
-            problems.extend(complaints)
+            found, wrong = read_document(document)
+            problems.extend(wrong)
             if found is not None:
                 manifests.append(Read(found, document))
     problems.extend(_repeated(manifests))
@@ -87,39 +85,52 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
 
 def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
     """Read one document; None when it has errors."""
-    try:
-        model = _model_of(document)
-    except ManifestError as error:
-        return None, list(error.problems)
-    subject = _subject(document.value)
-    try:
-        manifest = model.model_validate(document.value)
-    except ValidationError as error:
-        return None, problems_of(error, model, line_of=document.line_of, subject=subject, source=document.source)
-    return manifest, list(ignored_fields(manifest, line_of=document.line_of, subject=subject, source=document.source))
-
-
-def _model_of(document: Document) -> ManifestModel:
-    value, source = document.value, document.source
+    value = document.value
     if not isinstance(value, dict):
-        refuse("manifest", "must be a mapping with apiVersion, kind, metadata and spec", line=1, source=source)
-    kind, version = value.get("kind"), value.get("apiVersion")
-    known = KINDS.get(kind) if isinstance(kind, str) else None
-    if known is None:
-        _refuse_value(document, "kind", kind, KINDS)
-    if version != known[0]:
-        _refuse_value(document, "apiVersion", version, [known[0]])
-    return known[1]
+        message = "must be a mapping with apiVersion, kind, metadata and spec"
+        return None, [Problem("", "manifest", message, document.line_of(()) or 1, source=document.source)]
+    kind, wrong = _kind_of(document)
+    if kind is None:
+        return None, wrong
+    version, model = KINDS[kind]
+    if value.get("apiVersion") != version:
+        wrong.append(_wrong_value(document, "apiVersion", value.get("apiVersion"), [version]))
+    # What is wrong about kind and version has been said: the rest is looked at as what was probably meant.
+    meant = replace(document, value={**value, "kind": kind, "apiVersion": version})
+    subject = _subject(meant.value)
+    cleaned, notes = without_bookkeeping(meant, subject)
+    wrong += sorted(placeholders(cleaned, subject), key=lambda problem: (problem.line or 0, problem.path))
+    line_of, source = document.line_of, document.source
+    try:
+        manifest = model.model_validate(cleaned.value)
+    except ValidationError as error:
+        told = {problem.path for problem in wrong}
+        found = problems_of(error, model, line_of=line_of, subject=subject, source=source)
+        return None, [*wrong, *(problem for problem in found if problem.path not in told)]
+    ignored = ignored_fields(manifest, line_of=line_of, subject=subject, source=source)
+    return None if wrong else manifest, [*wrong, *notes, *ignored]
 
 
-def _refuse_value(document: Document, name: str, value: object, known: Iterable[str]) -> NoReturn:
+def _kind_of(document: Document) -> tuple[str | None, list[Problem]]:
+    """Return the kind that is meant, if any can be, and what is wrong about it."""
+    given = document.value.get("kind")
+    if isinstance(given, str) and given in KINDS:
+        return given, []
+    instead = what_to_do_instead(document.value)
+    if instead is not None:
+        message = f"{given} is not served: {instead}"
+        return None, [Problem("kind", "not-served", message, document.line_of(("kind",)), source=document.source)]
+    problem = _wrong_value(document, "kind", given, KINDS)
+    return problem.suggestion, [problem]
+
+
+def _wrong_value(document: Document, name: str, value: object, known: Iterable[str]) -> Problem:
     options = list(known)
     hint = closest(value, options) if isinstance(value, str) else None
     if hint is None and len(options) == 1:
         hint = options[0]
     message = "is required" if value is None else f"{shown(value)} is not one of {', '.join(options)}"
-    problem = Problem(path_of((name,)), name, message, document.line_of((name,)), hint, source=document.source)
-    raise ManifestError([problem])
+    return Problem(path_of((name,)), name, message, document.line_of((name,)), hint, source=document.source)
 
 
 def _subject(value: Mapping[str, Any]) -> str:

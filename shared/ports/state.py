@@ -360,15 +360,6 @@ class Decision:
     policy_json: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionSummary:
-    """What is told of a decision without reading its plan."""
-
-    plan_id: str
-    made_at: datetime
-    counts: Mapping[str, int]
-
-
 class DecisionStore(Protocol):
     """Plans and their snapshots, for a limited time."""
 
@@ -382,8 +373,4 @@ class DecisionStore(Protocol):
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
-        ...
-
-    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        """Return what is told of the decisions that are kept, by id."""
         ...

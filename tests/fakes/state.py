@@ -18,7 +18,6 @@ from shared.ports.state import (
     TURN_ROW,
     ConflictError,
     Decision,
-    DecisionSummary,
     PlannedCommit,
     ReservationRecord,
     UnreadableRowsError,
@@ -376,7 +375,3 @@ class MemoryDecisions:
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         return self.rows.get(plan_id)
-
-    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
-        found = [self.rows[each][0] for each in sorted(set(plan_ids)) if each in self.rows]
-        return {each.plan_id: DecisionSummary(each.plan_id, each.made_at, each.summary) for each in found}

@@ -24,10 +24,11 @@ from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError, ReservationRecord
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
+from tests.core.scheduler.world import fx_type
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState
+from tests.fakes.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState
 from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim
 from tests.usecases.planning_world import node_class_manifest
@@ -62,6 +63,10 @@ class Stack:
     @property
     def queue(self) -> Bus:
         return self.publisher
+
+    @property
+    def offerings(self) -> MemoryOfferings:
+        return self.state.offerings
 
     @property
     def snapshots(self) -> SnapshotGatherer:
@@ -111,6 +116,26 @@ def test_a_dry_run_writes_nothing(stack: Stack) -> None:
     result = run(stack, "apply", "--dry-run", "-f", POLICY)
     assert "nodepool/default created (dry run)" in result.stdout
     assert names(stack) == []
+
+
+def test_nothing_is_not_valid(stack: Stack) -> None:
+    result = run(stack, "validate", "-f", "-", given="# nothing\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "there is no manifest in what was given" in result.stderr
+    assert run(stack, "apply", "-f", "-", given="").exit_code == 2
+
+
+def test_values_that_the_account_does_not_have_are_doubted(stack: Stack) -> None:
+    stack.state.offerings.save_catalogue([fx_type("small")])
+    mistyped = pool(requirement="{key: node.kubernetes.io/instance-type, operator: In, values: [smal]}")
+    told = run(stack, "apply", "-f", "-", given=node_class() + "---" + mistyped)
+    assert told.exit_code == 0, told.output
+    assert (
+        "node.kubernetes.io/instance-type 'smal' is not offered in this account and region (did you mean small?)"
+        " [unknown-value]"
+    ) in told.stderr
+    offline = mistyped.replace("[smal]", "[p5.48xlagre]")
+    assert "(did you mean p5.48xlarge?) [unknown-value]" in run(stack, "validate", "-f", "-", given=offline).stderr
 
 
 def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
@@ -262,7 +287,7 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> Non
     run(stack, "apply", "-f", POLICY)
     for form in ("yaml", "json"):
         printed = run(stack, "get", "-o", form).stdout
-        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed)["items"])
+        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed))
         result = run(stack, "apply", "-f", "-", given=given)
         assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
     assert stack.policy.commit_count == 1

@@ -9,6 +9,7 @@ from shared.core.model.node_pool import NodePool
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
 from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
+from shared.manifests.known_values import shipped
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files
 
@@ -24,12 +25,15 @@ def validate(filenames: files.Filenames) -> None:
     report(reading.problems)
     if errors_of(reading.problems):
         fail("not valid")
+    if not reading.manifests:
+        fail("there is no manifest in what was given")
     values = [read.manifest.to_core() for read in reading.manifests]
     world = ObjectSet(
         [value for value in values if isinstance(value, NodePool)],
         [value for value in values if isinstance(value, NodeClass)],
         [value for value in values if isinstance(value, Workload)],
         [value for value in values if isinstance(value, Team)],
+        known=shipped(),
     )
     documents = {read.identity: read.document for read in reading.manifests}
     doubts = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in cross_check(world)]

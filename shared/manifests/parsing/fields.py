@@ -96,6 +96,14 @@ def duration_s(text: str) -> int:
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text))
 
 
+def _needs_unit(value: Any) -> Any:
+    """Refuse a bare number where a duration belongs."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        message = f"must be a duration with its unit, such as {value}s or {value}m"
+        raise broken("duration", message)
+    return value
+
+
 def check_duration(text: str) -> str:
     """Refuse what is not a duration; raises PydanticCustomError."""
     if len(text) > _LONGEST_DURATION or re.fullmatch(DURATION_PATTERN, text) is None:
@@ -221,10 +229,14 @@ ResourceName = Annotated[
     AfterValidator(_check_resource),
 ]
 Duration = Annotated[
-    str, AfterValidator(check_duration), Field(json_schema_extra={"pattern": DURATION_PATTERN, "examples": ["6h"]})
+    str,
+    BeforeValidator(_needs_unit),
+    AfterValidator(check_duration),
+    Field(json_schema_extra={"pattern": DURATION_PATTERN, "examples": ["6h"]}),
 ]
 DurationOrNever = Annotated[
     str,
+    BeforeValidator(_needs_unit),
     AfterValidator(_check_duration_or_never),
     Field(json_schema_extra={"pattern": rf"{DURATION_PATTERN}|^Never$", "examples": ["720h", "Never"]}),
 ]

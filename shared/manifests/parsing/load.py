@@ -35,6 +35,7 @@ from shared.manifests.parsing.structure import (
 )
 
 MOST_DOCUMENTS: Final = 1_000  # of one file
+_MOST_COMPLAINTS: Final = 100
 _MOST_HINTED: Final = 100  # anchors that a misspelt alias is compared with
 
 _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -71,23 +72,39 @@ def load_documents(text: str | bytes, source: str = "") -> tuple[Document, ...]:
     ManifestError
         It is not UTF-8, not YAML, or passes a bound.
     """
+    documents, problems = load_as_far_as_possible(text, source)
+    if problems:
+        raise ManifestError(problems)
+    return documents
+
+
+def load_as_far_as_possible(text: str | bytes, source: str = "") -> tuple[tuple[Document, ...], tuple[Problem, ...]]:
+    """Read the documents of a file up to where nothing more can be told apart, with what is wrong about their form.
+
+    What is wrong in one place (a field that is given twice, a tag, a merge key) hides nothing that is wrong in others.
+    """
+    documents: list[Document] = []
+    problems: list[Problem] = []
     try:
         encoded = text.encode() if isinstance(text, str) else text
         check_size(len(encoded), source=source)
-        decoded = encoded.decode("utf-8-sig")
-        return tuple(_documents(decoded, source))
+        documents.extend(_documents(encoded.decode("utf-8-sig"), source, problems))
+    except ManifestError as error:
+        problems.extend(error.problems)
     except UnicodeError as error:
-        raise ManifestError([Problem("", "utf-8", f"is not UTF-8 text: {error}"[:200], source=source)]) from None
+        problems.append(Problem("", "utf-8", f"is not UTF-8 text: {error}"[:200], source=source))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        message = f"is not YAML: {error.problem or error.context}"[:200]
-        raise ManifestError([Problem("", "yaml", message, line, source=source)]) from None
+        problems.append(
+            Problem("", "yaml", f"is not YAML: {error.problem or error.context}"[:200], line, source=source)
+        )
     except yaml.YAMLError as error:
-        raise ManifestError([Problem("", "yaml", f"is not YAML: {error}"[:200], source=source)]) from None
+        problems.append(Problem("", "yaml", f"is not YAML: {error}"[:200], source=source))
+    return tuple(documents), tuple(problems)
 
 
-def _documents(text: str, source: str) -> Iterator[Document]:
+def _documents(text: str, source: str, problems: list[Problem]) -> Iterator[Document]:
     builder: _Builder | None = None
     count = 0
     spent = 0
@@ -96,7 +113,7 @@ def _documents(text: str, source: str) -> Iterator[Document]:
             count += 1
             if count > MOST_DOCUMENTS:
                 refuse("size", f"has more than {MOST_DOCUMENTS} documents", line=_line(event), source=source)
-            builder = _Builder(source, min(MOST_VALUES, MOST_VALUES_OF_A_FILE - spent))
+            builder = _Builder(source, min(MOST_VALUES, MOST_VALUES_OF_A_FILE - spent), problems)
         elif builder is not None and builder.take(event):
             spent += builder.count
             if builder.value is not None:
@@ -115,12 +132,14 @@ class _Open:
     size: int = 1
     key: str | None = None
     awaits_value: bool = False
+    drops_value: bool = False  # its key was refused
 
 
 class _Builder:
     """Builds one document out of events."""
 
-    def __init__(self, source: str, most_values: int) -> None:
+    def __init__(self, source: str, most_values: int, problems: list[Problem]) -> None:
+        self._problems = problems
         self.value: Any = None
         self.lines: dict[Location, int] = {}
         self.count = 0  # of values so far
@@ -173,8 +192,8 @@ class _Builder:
         known = self._anchors.get(event.anchor or "")
         if known is None:
             message = f"{shown(event.anchor)} is not the name of anything above"
-            self._refuse("alias", message, line, closest(event.anchor or "", list(self._anchors)[:_MOST_HINTED]))
-        value, size = known
+            self._complain("alias", message, line, closest(event.anchor or "", list(self._anchors)[:_MOST_HINTED]))
+        value, size = known or (None, 1)
         self._spend(size, line)
         if self._expects_key():
             self._refuse("key", "an alias cannot be a key", line)
@@ -184,9 +203,10 @@ class _Builder:
     def _key(self, text: str, line: int, *, plain: bool) -> None:
         mapping = self._stack[-1]
         if plain and text == "<<":
-            self._refuse("merge-key", "merge keys are not supported; write the fields out", line)
+            self._complain("merge-key", "merge keys are not supported; write the fields out", line)
+            mapping.drops_value = True
         if text in mapping.value:
-            self._refuse("duplicate", f"{shown(text)} is given more than once", line)
+            self._complain("duplicate", f"{shown(text)} is given more than once", line)
         if len(mapping.value) >= MOST_KEYS:
             self._refuse("size", f"has more than {MOST_KEYS} fields", line)
         mapping.key, mapping.awaits_value = text, True
@@ -202,8 +222,9 @@ class _Builder:
         else:
             if parent.key is None:
                 self._refuse("key", "is a value without a key", line)
-            parent.value[parent.key] = value
-            parent.awaits_value = False
+            if not parent.drops_value:
+                parent.value[parent.key] = value
+            parent.awaits_value = parent.drops_value = False
         return False
 
     def _expects_key(self) -> bool:
@@ -221,7 +242,7 @@ class _Builder:
         """Refuse explicit tags: they ask a reader to make something else of the text."""
         line = _line(event)
         if event.tag not in (None, "!", _MAPPING + kind):
-            self._refuse("tag", f"the tag {shown(event.tag)} is not supported", line)
+            self._complain("tag", f"the tag {shown(event.tag)} is not supported", line)
         return line
 
     def _plain(self, text: str, line: int) -> Any:
@@ -231,7 +252,8 @@ class _Builder:
             return _BOOLEANS[text]
         number = _number(text)
         if isinstance(number, int) and not -(2**63) <= number < 2**63:
-            self._refuse("integer", f"{shown(text)} is a number beyond 64 bits", line)
+            self._complain("integer", f"{shown(text)} is a number beyond 64 bits", line)
+            return 0
         return text if number is None else number
 
     def _spend(self, size: int, line: int) -> None:
@@ -240,9 +262,17 @@ class _Builder:
             message = f"has more than {MOST_VALUES} values in a document or {MOST_VALUES_OF_A_FILE} in a file"
             self._refuse("size", message, line)
 
-    def _refuse(self, rule: str, message: str, line: int, suggestion: str | None = None) -> NoReturn:
+    def _complain(self, rule: str, message: str, line: int, suggestion: str | None = None) -> None:
+        """Say what is wrong, and read on, up to a number of mistakes that helps nobody any more."""
         path = path_of(self._here()[:DEEPEST])
-        raise ManifestError([Problem(path, rule, message, line, suggestion, source=self._source)])
+        problem = Problem(path, rule, message, line, suggestion, source=self._source)
+        if len(self._problems) >= _MOST_COMPLAINTS:
+            raise ManifestError([problem])
+        self._problems.append(problem)
+
+    def _refuse(self, rule: str, message: str, line: int) -> NoReturn:
+        path = path_of(self._here()[:DEEPEST])
+        raise ManifestError([Problem(path, rule, message, line, source=self._source)])
 
 
 def _number(text: str) -> int | float | None:

@@ -1,6 +1,6 @@
 """Apply and delete policy: read, check, compare, and write all or nothing."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,6 +9,7 @@ from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
 from shared.manifests.render import wire_form
 from shared.manifests.validate import Manifest, Read, read_files
@@ -57,6 +58,10 @@ class Outcome:
         return tuple(change for change in self.changes if change.change is not Change.UNCHANGED)
 
 
+def _nothing_known() -> KnownValues | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class ApplyPolicy:
     """Applies and deletes policy objects; tells the bus what changed and wakes the planner."""
@@ -66,6 +71,7 @@ class ApplyPolicy:
     queue: WorkQueue
     principals: ResolvePrincipals
     limits: LaunchLimits | None = None  # of the deployment that the policy is for
+    known: Callable[[], KnownValues | None] = _nothing_known  # what EC2 offers, read when it is compared with
 
     def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
         """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
@@ -127,7 +133,9 @@ class ApplyPolicy:
                 world[name] = replace(before, manifest=change.after)
         policy = policy_of(world.values())
         documents = {read.identity: read.document for read in reads}
-        world_of_core = ObjectSet(policy.node_pools, policy.node_classes, teams=policy.teams, limits=self.limits)
+        world_of_core = ObjectSet(
+            policy.node_pools, policy.node_classes, teams=policy.teams, limits=self.limits, known=self.known()
+        )
         doubts = [*cross_check(world_of_core), *_unresolved_principals(changes)]
         return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
 

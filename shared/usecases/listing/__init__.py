@@ -1,1 +1,0 @@
-"""What there is, as rows that people and programs read."""
