@@ -149,6 +149,15 @@ def test_what_stands_in_many_places_is_written_in_each() -> None:
     assert loads(Plan, dumps(plan)) == plan
 
 
+def test_instance_types_are_written_as_they_are_in_each_of_many_snapshots() -> None:
+    """Their texts are remembered from snapshot to snapshot, far more than are kept, and never taken for another's."""
+    for number in range(5000):
+        kind = InstanceType(f"m{number}.large", Requirements.of(), Resources.of({"cpu": number + 1}), Resources.of({}))
+        snapshot = Snapshot(instance_types=(kind,))
+        assert f'"m{number}.large"' in dumps(snapshot)
+        assert dumps(snapshot) == dumps(replace(snapshot, instance_types=(replace(kind),)))
+
+
 def test_derived_fields_are_not_stored_and_come_back() -> None:
     (stored,) = to_json(SNAPSHOT)["instance_types"]
 

@@ -162,6 +162,36 @@ def _written_once(write: Callable[[Any, _Text], None]) -> Callable[[Any, _Text],
     return write_once
 
 
+def _written_once_a_process(write: Callable[[Any, _Text], None]) -> Callable[[Any, _Text], None]:
+    """Return a writer that makes the text of a value once, also for the snapshots of later passes.
+
+    What is remembered is kept alive with its text, so that no other value can have its identity.
+    """
+    remembered: dict[int, tuple[Any, str]] = {}
+
+    def write_remembered(value: Any, text: _Text) -> None:
+        known = remembered.get(id(value))
+        if known is not None:
+            text.append(known[1])
+            return
+        start = len(text)
+        write(value, text)
+        joined = "".join(text[start:])
+        text[start:] = [joined]
+        if len(remembered) >= _REMEMBERED_MAX:
+            remembered.clear()
+        remembered[id(value)] = (value, joined)
+
+    return write_remembered
+
+
+_Write = Callable[[Any, _Text], None]
+_REMEMBERED_TEXTS: dict[type, Callable[[_Write], _Write]] = {
+    OfferingKey: _written_once,  # thousands of launches name few
+    InstanceType: _written_once_a_process,  # the largest part of a snapshot, and the same for hours
+}
+
+
 def _codec(kind: Any) -> _Codec:
     return _cached_codec(kind)
 
@@ -297,7 +327,8 @@ def _dataclass(kind: type[Any]) -> _Codec:
             before = ","
         text.append("}" if before == "," else "{}")
 
-    write = _written_once(write_fields) if kind is OfferingKey else write_fields  # thousands of launches name few
+    remembering = _REMEMBERED_TEXTS.get(kind)
+    write = write_fields if remembering is None else remembering(write_fields)
     if kind in _READ_OFTEN:
         return _Codec(write, _compiled(kind, decoders, keeper))
 
