@@ -33,10 +33,11 @@ RING_simulation := tests/simulation
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
+RING_integrations := tests/integrations
 RING_bench := tests/bench
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit exhaustive component simulation template emulator deployed bench site style
+RINGS := unit exhaustive component simulation template emulator deployed integrations bench site style
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
 PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = [
     *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
-    "simulation",
+    *("simulation", "integrations", "integrations.slurm"),
     *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
     *("shared.deployment", "reservoir.client"),
     *("shared.core.checking", "shared.core.solver"),
@@ -47,6 +47,7 @@ VIOLATIONS = [
     ("functions/launch/handler.py", "import moto", "the product does not know its tools"),
     ("shared/usecases/launch.py", "import simulation", "the product does not know its tools"),
     ("reservoir/client/client.py", "import shared.adapters", "the client stands alone"),
+    ("integrations/slurm/resume.py", "import shared.adapters", "integrations stand on the client"),
     ("reservoir/client/client.py", "import typer", "the client stands alone"),
     ("shared/core/model/claim.py", "import shared.core.capacity", "rooms of the core"),
     ("shared/core/lease.py", "", "rooms of the core"),
