@@ -29,6 +29,7 @@ from shared.manifests.messages import (  # noqa: E402 - see above
     WithdrawMessage,
 )
 from shared.manifests.node_identity import NodeIdentity  # noqa: E402 - see above
+from shared.manifests.reports import REPORTS, NodeReport  # noqa: E402 - see above
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -84,6 +85,7 @@ def _schemas() -> Iterator[tuple[str, dict[str, Any]]]:
     yield "manifest.json", TypeAdapter(Manifest).json_schema(mode="validation")
     yield "deployment.json", DeploymentSettings.model_json_schema(mode="validation")
     yield "demand-message.json", TypeAdapter(AnyMessage).json_schema(mode="validation")
+    yield "node-report.json", TypeAdapter(NodeReport).json_schema(mode="validation")
     yield "node-identity.json", NodeIdentity.model_json_schema(mode="serialization")
     for event in EVENTS:
         name = event.detail_type.lower().replace(" ", "-")
@@ -111,6 +113,9 @@ def _reference() -> str:
     for message in (SubmitMessage, WithdrawMessage, ReleaseMessage, DescribeMessage):
         lines += [f"### {message.__name__.removesuffix('Message')}", "", *_model_lines(message, stop=("workload",)), ""]
     lines += ["## What a node may know of itself", "", *_model_lines(NodeIdentity), ""]
+    lines += ["## Reports of nodes", "", "Messages of the reports queue.", ""]
+    for name, report in REPORTS.items():
+        lines += [f"### {name}", "", *_model_lines(report), ""]
     lines += ["## Events on the outbound bus", "", "Source `reservoir`; the table is the event's `detail`.", ""]
     for event in EVENTS:
         lines += [f"### {event.detail_type}", "", *_model_lines(event), ""]

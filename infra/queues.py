@@ -1,6 +1,7 @@
 """The queues, each with its dead letter queue, and one for what AWS could not deliver."""
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
@@ -22,6 +23,7 @@ class WorkQueues(Construct):
         self.by_name = {queue: self._queue(queue) for queue in Queue}
         # Of every rule, whatever it was meant for: a dead letter queue of EventBridge cannot be FIFO, and what lies
         # here says that a delivery is broken, not that a function failed.
+        self.by_name[Queue.REPORTS].add_to_resource_policy(_nobody_but_instances(self.by_name[Queue.REPORTS]))
         self.undelivered = self._letters("Undelivered", fifo=None)
         acknowledge_letters_of_rules(self.undelivered)
 
@@ -65,6 +67,22 @@ class WorkQueues(Construct):
     def _removal_policy(self, queue: Queue) -> RemovalPolicy:
         """Demand is its senders' and nobody can make it again; what the other queues hold follows from the tables."""
         return kept(retain=self._retain and queue is Queue.DEMAND)
+
+
+def _nobody_but_instances(queue: sqs.Queue) -> iam.PolicyStatement:
+    """Refuse reports by anybody but an instance with credentials that EC2 has delivered to it.
+
+    Reports are believed about the instance whose id is the name of the sender's session (``SenderId``). Whoever assumes
+    a role may choose that name, but not this key.
+    """
+    return iam.PolicyStatement(
+        sid="NobodyButInstances",
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=["sqs:SendMessage"],
+        resources=[queue.queue_arn],
+        conditions={"Null": {"ec2:SourceInstanceARN": "true"}},
+    )
 
 
 def _fifo(queue: Queue) -> bool | None:

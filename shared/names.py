@@ -20,6 +20,7 @@ class Function(StrEnum):
     DISRUPT = "disrupt"
     COLLECT = "collect"
     RECORD = "record"
+    FOLLOW = "follow"
     APPLY = "apply"  # custom resource: applies the manifests folder of a deployment
 
 
@@ -101,6 +102,7 @@ class Queue(StrEnum):
     LAUNCHES = "LAUNCHES_QUEUE_URL"  # standard: one message a launch batch
     REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
     HISTORY = "HISTORY_QUEUE_URL"  # standard: the outbound bus's own events, to be kept
+    REPORTS = "REPORTS_QUEUE_URL"  # standard: what nodes say of their replicas
 
 
 # One pass at a time: a wake-up that is sent while a pass runs is delivered after it, and so begins a pass of its own.

@@ -33,6 +33,7 @@ _CONDITIONAL: Final = frozenset(
         "node_claims.save",
         "node_claims.settle",
         "node_claims.return_replicas",
+        "node_claims.finish_replicas",
         "workloads.put",
         "tallies.put",
         "discovery_turns.write",

@@ -21,6 +21,7 @@ from shared.manifests.messages import parse_demand
 from shared.manifests.node_identity import NodeIdentity
 from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import errors_of
+from shared.manifests.reports import parse_report
 from shared.manifests.validate import read_document
 from tests.manifests.valid import node_class, node_pool
 from tests.test_tidy import ROOT, name_of, tracked
@@ -109,6 +110,9 @@ def test_messages_and_events_are_valid(block: Block) -> None:
         return
     if "state" in value:  # what a node reads
         assert NodeIdentity.model_validate_json(block.text).text() == json.dumps(value, separators=(",", ":"))
+        return
+    if "report" in value:
+        parse_report(block.text)
         return
     if "Effect" in value:  # a statement; tests/infra/test_documentation.py compares it
         return

@@ -296,4 +296,5 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.RECORD: Duty(writes=(), sends=(), publishes=False, more=(keep_history,)),
     Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
+    Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),  # what was released may go
 }

@@ -32,6 +32,7 @@ OLDEST_MESSAGE_S: Final[Mapping[Queue, int]] = {
     Queue.LAUNCHES: 600,
     Queue.REACTIONS: 60,
     Queue.HISTORY: 1800,
+    Queue.REPORTS: 300,
 }
 # A function keeps failing when it did so in so many minutes of a window that holds as many of its runs: those of the
 # collector are five minutes apart, a failed message's six, and the catalogue's run and its two retries ten at most.

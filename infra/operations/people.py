@@ -2,7 +2,7 @@
 
 A sender may send demand; a viewer may read what the deployment knows, but not the Policy table, whose classes hold user
 data; an operator may also change policy and work off what was given up, and is attached beside a viewer. A node may
-read what it is for.
+read what it is for, and report what becomes of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -158,4 +158,10 @@ def _node(resources: Resources) -> Iterable[Grant]:
             "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
             "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds
         },
+    )
+    yield Grant(
+        "ReportReplicas",
+        "An instance says what becomes of its replicas; AWS says which instance it is.",
+        ["sqs:SendMessage"],
+        [resources.queues[Queue.REPORTS].queue_arn],
     )

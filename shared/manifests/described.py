@@ -52,6 +52,7 @@ class WorkloadDescribed(Event):
     withdrawn: bool = False
     wanted: int = Field(default=0, description="Replicas.")
     placed: int = Field(default=0, description="Replicas that have a place; the nodes may still be launching.")
+    finished: int = Field(default=0, description="Replicas that have done what they were for.")
     waiting: list[UnplacedDetail] = Field(default_factory=list, description="As the last plan left them.")
     nodes: list[NodeStatus] = Field(
         default_factory=list, description="May lag by moments: as long as their replicas do not add up, ask again."

@@ -25,6 +25,7 @@ from shared.manifests.event_parts import (
     WorkloadRef,
 )
 from shared.manifests.parsing.problems import Problem
+from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
 
 
 class WorkloadPlaced(Event):
@@ -308,4 +309,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     WorkloadAccepted,
     WorkloadIgnored,
     WorkloadDescribed,
+    ReplicaReady,
+    ReplicaFailed,
+    ReplicaFinished,
 )

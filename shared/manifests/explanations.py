@@ -92,6 +92,7 @@ class WorkloadExplanation(Part):
     withdrawn: bool
     replicas: int = Field(description="How many are wanted.")
     placed: int
+    finished: int = Field(default=0, description="Replicas that have done what they were for.")
     pending: int
     pending_since: AwareDatetime | None = None
     next_feasible_at: AwareDatetime | None = Field(

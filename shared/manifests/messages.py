@@ -6,6 +6,7 @@ A body is JSON: ``{"schemaVersion": 1, "action": ..., ...}``, with an action of 
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import AfterValidator, Field, ValidationError
@@ -102,26 +103,38 @@ def parse_demand(body: str | bytes) -> AnyMessage:
     ManifestError
         The body is not a message; with everything that is wrong, as far as it can be told.
     """
-    data = load_json(body)
-    if not isinstance(data, dict):
-        _refuse("", "message", "must be a JSON object")
-    version = data.get("schemaVersion", SCHEMA_VERSION)
-    if version != SCHEMA_VERSION or isinstance(version, bool):
-        message = f"{shown(version)} is not a known version; {SCHEMA_VERSION} is the latest"
-        _refuse("schemaVersion", "schema-version", message, str(SCHEMA_VERSION))
+    data = load_object(body)
+    check_version(data)
     action = data.get("action")
     model = MESSAGES.get(action) if isinstance(action, str) else None
     if model is None:
         known = ", ".join(MESSAGES)
         hint = closest(action, MESSAGES) if isinstance(action, str) else None
-        _refuse("action", "action", f"{shown(action)} is not one of {known}", hint)
+        refuse("action", "action", f"{shown(action)} is not one of {known}", hint)
     try:
         return model.model_validate(data)
     except ValidationError as error:
         raise ManifestError(problems_of(error, model, line_of=lambda _: None)) from None
 
 
-def _refuse(path: str, rule: str, message: str, suggestion: str | None = None) -> NoReturn:
+def load_object(body: str | bytes) -> dict[str, Any]:
+    """Read untrusted JSON as :func:`load_json` does; it must be an object, or ManifestError is raised."""
+    data = load_json(body)
+    if not isinstance(data, dict):
+        refuse("", "message", "must be a JSON object")
+    return data
+
+
+def check_version(data: Mapping[str, Any]) -> None:
+    """Raise ManifestError unless a message says that it is of a version that is known, or nothing about that."""
+    version = data.get("schemaVersion", SCHEMA_VERSION)
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        message = f"{shown(version)} is not a known version; {SCHEMA_VERSION} is the latest"
+        refuse("schemaVersion", "schema-version", message, str(SCHEMA_VERSION))
+
+
+def refuse(path: str, rule: str, message: str, suggestion: str | None = None) -> NoReturn:
+    """Raise ManifestError for one thing that is wrong."""
     raise ManifestError([Problem(path, rule, message, suggestion=suggestion)])
 
 
@@ -140,9 +153,9 @@ def load_json(body: str | bytes) -> Any:
     except ManifestError:
         raise
     except RecursionError:
-        _refuse("", "depth", "is nested too deep")
+        refuse("", "depth", "is nested too deep")
     except ValueError as error:  # JSONDecodeError and Unicode errors
-        _refuse("", "json", f"is not JSON: {error}"[:200])
+        refuse("", "json", f"is not JSON: {error}"[:200])
     check_structure(data)
     return data
 
@@ -151,15 +164,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         repeated = next(name for name, times in Counter(name for name, _ in pairs).items() if times > 1)
-        _refuse(path_of((repeated,)), "duplicate", "is given more than once")
+        refuse(path_of((repeated,)), "duplicate", "is given more than once")
     return found
 
 
 def _integer(text: str) -> int:
     if len(text) > 20:  # no 64-bit number is longer
-        _refuse("", "integer", f"{shown(text)} is a number beyond 64 bits")
+        refuse("", "integer", f"{shown(text)} is a number beyond 64 bits")
     return int(text)
 
 
 def _constant(text: str) -> NoReturn:
-    _refuse("", "json", f"{text} is not a JSON number")
+    refuse("", "json", f"{text} is not a JSON number")

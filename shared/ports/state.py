@@ -42,6 +42,7 @@ class WorkloadRecord:
     """A workload as stored. ``workload`` is None for the tombstone of a withdraw that came before any submit.
 
     ``placed_count`` is the number of its replicas on live claims; what is pending follows from it and is never stored.
+    ``finished_count`` of its replicas have done what they were for; they have left their claims and want no place.
     """
 
     key: str
@@ -50,6 +51,7 @@ class WorkloadRecord:
     workload: Workload | None
     withdrawn: bool = False
     placed_count: int = 0
+    finished_count: int = 0
     submitted_at: datetime | None = None
     pending_since: datetime | None = None
     unplaced: tuple[UnplacedReplicas, ...] = ()  # why replicas waited after the last plan
@@ -60,9 +62,14 @@ class WorkloadRecord:
 
     @property
     def open_count(self) -> int:
-        """Replicas wanted minus replicas placed; negative when some are surplus."""
+        """Replicas that still want a place minus replicas placed; negative when some are surplus."""
+        return self.unfinished_count - self.placed_count
+
+    @property
+    def unfinished_count(self) -> int:
+        """Replicas that are wanted and have not finished."""
         wanted = 0 if self.withdrawn or self.workload is None else self.workload.replicas
-        return wanted - self.placed_count
+        return max(0, wanted - self.finished_count)
 
     @property
     def pending_count(self) -> int:
@@ -294,6 +301,15 @@ class NodeClaimStore(Protocol):
         its reservation when the new state is failed (no instance came of it), and left to be absorbed otherwise: the
         discovery finds leases of ended claims too. Returns the claim as stored. More workloads than one transaction
         holds are returned in several; the new state comes with the last. Raises ConflictError.
+        """
+        ...
+
+    def finish_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+    ) -> NodeClaim:
+        """Write a claim of which replicas have finished, and their workload's record, together.
+
+        Returns the claim as stored. Raises ConflictError when one of them is not at its revision any more.
         """
         ...
 

@@ -325,6 +325,37 @@ def test_the_ladder_starts_anew_for_replicas_that_lost_their_place(stores: Store
     assert listed.pending_since == later
 
 
+def test_replicas_that_finish_leave_their_claim_and_are_not_demand_again(stores: Stores) -> None:
+    submit(stores)
+    observe(stores, 4, 0)
+    claim = node_claim("nc-1", placements=(PlacedReplicas("research/train", 2),))
+    stores.node_claims.commit(PlannedCommit((claim,)))
+    record = stores.workloads.get("research/train")
+    assert record is not None
+    one = (PlacedReplicas("research/train", 1),)
+    after = replace(record, placed_count=1, finished_count=1)
+
+    def finish(claim_revision: int, record_revision: int) -> NodeClaim:
+        return stores.node_claims.finish_replicas(
+            replace(claim, placements=one, finished=one),
+            expected_revision=claim_revision,
+            record=after,
+            expected_record_revision=record_revision,
+        )
+
+    for stale in ((claim.revision + 1, record.revision), (claim.revision, record.revision - 1)):
+        with pytest.raises(ConflictError):
+            finish(*stale)
+    assert counts(stores) == (2, 2, 0), "both or none"
+    done = finish(claim.revision, record.revision)
+    assert stores.node_claims.get("nc-1") == done
+    assert done.finished == one
+    assert counts(stores) == (1, 2, 0)
+    read = stores.workloads.get("research/train")
+    assert read is not None
+    assert (read.finished_count, read.open_count) == (1, 2)
+
+
 def test_more_workloads_than_one_transaction_holds_are_returned(stores: Stores) -> None:
     names = [f"w{index:03}" for index in range(120)]
     for name in names:

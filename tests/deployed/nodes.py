@@ -7,7 +7,7 @@ from botocore.utils import InstanceMetadataFetcher
 
 from embedded.client import EmbeddedAws
 from embedded.reservoir import NODE_ROLE
-from shared.names import IDENTITY, IDENTITY_INDEX, IDENTITY_KEY, INSTANCE_ARN_PREFIX, Table
+from shared.names import IDENTITY, IDENTITY_INDEX, IDENTITY_KEY, INSTANCE_ARN_PREFIX, Queue, Table
 from tests.deployed.world import World
 
 
@@ -38,6 +38,13 @@ class Inside:
             ExpressionAttributeValues={":k": {"S": instance_arn}},
         )
         return list(found["Items"])
+
+    def report(self, kind: str, workload: str, **fields: Any) -> None:
+        """Report something of replicas."""
+        namespace, _, name = workload.partition("/")
+        body = {"report": kind, "workload": {"namespace": namespace, "name": name}, **fields}
+        url = self._world.output(Queue.REPORTS.value)
+        self.client("sqs").send_message(QueueUrl=url, MessageBody=json.dumps(body))
 
     def identity(self) -> dict[str, Any]:
         """Return what the instance may know of itself."""

@@ -1,5 +1,6 @@
-"""What nodes learn from inside, deployed: each reads what it is for, and nothing else."""
+"""What nodes learn from inside and report, deployed: each about itself, and about nobody else."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
@@ -16,11 +17,12 @@ from shared.names import (
     KEY,
     LISTING_INDEX,
     LISTING_KEY,
+    Function,
     Queue,
     Table,
 )
 from tests.deployed.nodes import Inside, let_nodes_in
-from tests.deployed.people import all_refused
+from tests.deployed.people import Person, all_refused
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
 
@@ -89,12 +91,69 @@ def test_an_instance_reads_nothing_else_and_writes_nothing(world: World, instanc
     all_refused(calls)
 
 
+def test_nobody_reports_in_the_name_of_an_instance(world: World, instances: list[str]) -> None:
+    """Not an administrator, and not a session of a role that may report, whose name is the instance's id."""
+    url = world.output(Queue.REPORTS.value)
+    report = json.dumps({"report": "finished", "workload": {"namespace": "story", "name": "known"}, "replicas": 1})
+    administrator = Person(world, statements=({"Effect": "Allow", "Action": "*", "Resource": "*"},))
+    iam = world.aws.client("iam")
+    trust = {"Effect": "Allow", "Principal": {"AWS": administrator.arn}, "Action": "sts:AssumeRole"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    role = iam.create_role(RoleName="impostor", AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    iam.attach_role_policy(RoleName="impostor", PolicyArn=world.reservoir.outputs["NodePolicyArn"])
+    assumed = administrator.client("sts").assume_role(RoleArn=role, RoleSessionName=instances[0])["Credentials"]
+    impostor = world.aws.client(
+        "sqs",
+        aws_access_key_id=assumed["AccessKeyId"],
+        aws_secret_access_key=assumed["SecretAccessKey"],
+        aws_session_token=assumed["SessionToken"],
+    )
+    for sqs in (administrator.client("sqs"), impostor):
+        all_refused([partial(sqs.send_message, QueueUrl=url, MessageBody=report)])
+
+
+def test_an_instance_reports_about_its_own_replicas_alone(world: World, instances: list[str]) -> None:
+    inside = Inside(world, instances[0])
+    for workload in ("story/another", "other/known"):
+        inside.report("ready", workload, replicas=1)
+    inside.report("ready", "story/known", replicas=1)
+    inside.report("failed", "story/known", exitCode=1, restarts=0, nextStartInS=10, logTail="no\n")
+    world.until("it is told", lambda _: bool(world.events("Replica Ready") and world.events("Replica Failed")))
+    world.aws.clock.settle()
+    world.look()
+    (ready,) = world.events("Replica Ready")
+    assert ready["node"]["instanceId"] == instances[0]
+    assert ready["workload"] == {"namespace": "story", "name": "known"}
+    (failed,) = world.events("Replica Failed")
+    assert (failed["exitCode"], failed["logTail"], failed["isCrashLoop"]) == (1, "no\n", False)
+    log = world.log(Function.FOLLOW)
+    assert log.count("report of replicas that are not the sender's") == 2
+
+
+def test_a_replica_that_finishes_is_not_demand_again(world: World, instances: list[str]) -> None:
+    inside = Inside(world, instances[0])
+    for _ in range(2):
+        inside.report("finished", "story/known", replicas=1, logTail="done\n")
+    world.until("it is told", lambda _: bool(world.events("Replica Finished")))
+    world.aws.clock.advance(timedelta(minutes=2))
+    seen = world.look()
+    assert len(seen.live("running")) == REPLICAS
+    told = {(event["replicas"], event["finished"], event["wanted"]) for event in world.events("Replica Finished")}
+    assert told == {(1, 1, REPLICAS)}
+    assert inside.identity()["workloads"] == []
+    explained = world.command("explain", "workload", "story/known").stdout
+    assert f"{REPLICAS - 1} wanted, {REPLICAS - 1} placed, 0 waiting, 1 finished" in explained
+
+
 def test_an_instance_reads_that_it_must_go_and_until_when(world: World, instances: list[str]) -> None:
+    instances = instances[1:]  # of the first the replica has finished
     inside = [Inside(world, instance) for instance in instances]
     world.send(
         {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "known", "generation": 2}}}
     )
-    world.until("they drain", lambda _: len(world.events("Node Draining")) == REPLICAS)
+    world.until(
+        "they drain", lambda _: {e["node"]["instanceId"] for e in world.events("Node Draining")} >= set(instances)
+    )
     told = {event["node"]["instanceId"]: event for event in world.events("Node Draining")}
     for instance, node in zip(instances, inside, strict=True):
         identity = node.identity()

@@ -315,6 +315,17 @@ class MemoryNodeClaims:
                 self._state.reservations.rebalance(stored, balance, stored.observed_at)
             return written
 
+    def finish_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+    ) -> NodeClaim:
+        with self._state.lock:
+            stored = self._state.workload_rows.get(record.key)
+            if stored is None or stored.revision != expected_record_revision:
+                raise ConflictError([record.key])
+            written = self._write(claim, expected_revision)
+            self._state.workload_rows[record.key] = replace(record, revision=expected_record_revision + 1)
+            return written
+
 
 class MemoryOfferings:
     """Implements ``OfferingStore``."""

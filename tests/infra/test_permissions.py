@@ -249,7 +249,7 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
             *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
             *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
         },
-        "Node": set(),
+        "Node": {"sqs:SendMessage"},
     }
 
 

@@ -74,6 +74,15 @@ def test_services_send_only_through_the_rules_of_this_stack(resources: Resources
         assert as_reported(permission["SourceArn"]) in rules
 
 
+def test_nobody_but_an_instance_puts_reports_into_the_queue(resources: Resources) -> None:
+    (reports,) = (
+        name for name in of_type(resources, "AWS::SQS::Queue") if re.fullmatch("QueuesReports[0-9A-F]{8}", name)
+    )
+    (denial,) = (s for s in queue_policies(resources)[reports] if s.get("Sid") == "NobodyButInstances")
+    assert (denial["Effect"], denial["Principal"], denial["Action"]) == ("Deny", {"AWS": "*"}, "sqs:SendMessage")
+    assert denial["Condition"] == {"Null": {"ec2:SourceInstanceARN": "true"}}
+
+
 def test_nobody_but_the_rules_puts_reactions_into_the_queue(resources: Resources) -> None:
     """Neither a role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
     (reactions,) = (

@@ -39,6 +39,7 @@ from shared.manifests.events import (
     WorkloadRejected,
 )
 from shared.manifests.parsing.problems import Problem
+from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
 
 SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas" / "events"
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
@@ -154,6 +155,11 @@ ONE_OF_EACH: tuple[Event, ...] = (
         part=1,
         part_count=1,
     ),
+    ReplicaReady(node=NODE, workload=REF, replicas=1),
+    ReplicaFailed(
+        node=NODE, workload=REF, exit_code=1, restarts=3, next_start_in_s=80, is_crash_loop=True, log_tail="no disk\n"
+    ),
+    ReplicaFinished(node=NODE, workload=REF, replicas=1, finished=2, wanted=3, log_tail="done\n"),
 )
 
 

@@ -78,6 +78,8 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 
 # What the previous release writes over when it writes such a row, and why nothing hangs on it.
 LOST_ON_THE_WAY_BACK = {
+    ("NodeClaim", "finished"): "kept, and read by nobody: a report that is repeated finds nothing to finish",
+    ("WorkloadRecord", "finished_count"): "kept, but not subtracted: what had finished is placed once more",
     ("NodeClaim", "min_values"): "it launches by the pool's own minValues, as it did",
     ("NodeClaim", "relaxed"): "said to users when the claim was made",
     ("NodeClaim", "unknown"): "holds nothing that this release writes",

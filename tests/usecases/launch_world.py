@@ -23,6 +23,7 @@ from shared.ports.state import PlannedCommit, WorkloadRecord
 from shared.runtime.composition.collect import collect_from
 from shared.runtime.composition.draining import draining_from
 from shared.runtime.composition.expire import expire_from
+from shared.runtime.composition.follow import follow_replicas_from
 from shared.runtime.composition.launch import launch_from
 from shared.runtime.composition.node_life import node_life_from
 from shared.runtime.composition.react import react_from
@@ -32,6 +33,7 @@ from shared.usecases.draining.draining import Draining, DrainWish
 from shared.usecases.launching.launch import Launch
 from shared.usecases.node_life.collect import Collect
 from shared.usecases.node_life.expire import Expire
+from shared.usecases.node_life.follow_replicas import FollowReplicas
 from shared.usecases.node_life.node_life import NodeLife
 from shared.usecases.node_life.react import React
 from shared.usecases.safety.envelope import Envelope
@@ -109,6 +111,9 @@ def spot(name: str, zone: int = 0) -> OfferingKey:
 
 def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0) -> OfferingKey:
     return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
+
+
+CLAIM_WRITES = {"commit", "save", "save_many", "settle", "return_replicas", "finish_replicas"}
 
 
 class World:
@@ -210,7 +215,7 @@ class World:
             pause=lambda seconds: self.clock.advance(seconds=seconds),
             workloads=self.state.workloads,
             reservations=watch(self.state.reservations, {"mark_exhausted"}),
-            node_claims=watch(self.state.node_claims, {"commit", "save", "save_many", "settle", "return_replicas"}),
+            node_claims=watch(self.state.node_claims, CLAIM_WRITES),
             offerings=watch(self.state.offerings, {"mark_unavailable"}),
             launch_policy=watch(self.policy, {"block_launches"}),
             launch_attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
@@ -252,6 +257,9 @@ class World:
 
     def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
         return expire_from(self.outside(instance_status_policy=instance_status))
+
+    def follow_replicas(self) -> FollowReplicas:
+        return follow_replicas_from(self.outside())
 
     def collect(self) -> Collect:
         return collect_from(self.outside())

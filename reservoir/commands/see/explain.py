@@ -102,6 +102,7 @@ def _workload_lines(found: WorkloadExplanation) -> Iterator[str]:
     ref = found.workload
     ended = ", withdrawn" if found.withdrawn else ""
     wanted = f"{found.replicas} wanted, {found.placed} placed, {found.pending} waiting"
+    wanted += f", {found.finished} finished" if found.finished else ""
     yield f"{ref.namespace}/{ref.name} (generation {ref.generation}): {wanted}{ended}"
     if found.pending_since:
         yield f"  waits       since {_time(found.pending_since)}"

@@ -27,7 +27,7 @@ from shared.adapters.dynamodb.table import (
     transact,
     understood,
 )
-from shared.adapters.dynamodb.workloads import placed_write, returned_write, unchanged_check
+from shared.adapters.dynamodb.workloads import placed_write, record_write, returned_write, unchanged_check
 from shared.core.capacity import ledger
 from shared.core.model.node_claim import NodeClaim
 from shared.core.serialisation.json_codec import dumps, loads
@@ -43,7 +43,7 @@ from shared.names import (
     LISTING_KEY,
     TTL_ATTRIBUTE,
 )
-from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, PlannedCommit
+from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, PlannedCommit, WorkloadRecord
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -188,6 +188,17 @@ class DynamoDbNodeClaimStore:
         gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(relieved)
         self._return(relieved, expected_revision, taken, returned_at, gives_back=gives_back)
         return replace(relieved, revision=expected_revision + 1)
+
+    def finish_replicas(
+        self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
+    ) -> NodeClaim:
+        """Write a claim of which replicas have finished, and their workload's record, in one transaction."""
+        writes = [
+            self._write(claim, expected_revision),
+            record_write(self._workloads, record, expected_record_revision),
+        ]
+        transact(self._client, writes)
+        return replace(claim, revision=expected_revision + 1)
 
     def _return(
         self,

@@ -79,6 +79,13 @@ class DynamoDbWorkloadStore:
         return written
 
 
+def record_write(table: DynamoDbTable, record: WorkloadRecord, expected_revision: int) -> Write:
+    """Write the record if the stored revision is the expected one."""
+    expression = Expression()
+    condition = expression.at(REVISION, expected_revision)
+    return table.put(_row(replace(record, revision=expected_revision + 1)), expression, condition)
+
+
 def placed_write(table: DynamoDbTable, key: str, count: int, generation: int | None) -> Write:
     """Count ``count`` more replicas as placed, if so many are pending and the workload is still the planned one."""
     expression = Expression()

@@ -161,6 +161,7 @@ class NodeClaim:
     waits_for_slot: bool = False
     # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
     moves_to: str | None = None
+    finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
     failure: str | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 

@@ -58,6 +58,7 @@ def _status(request_id: str, key: str, record: WorkloadRecord | None, nodes: lis
         withdrawn=record.withdrawn,
         wanted=0 if submitted is None or record.withdrawn else submitted.replicas,
         placed=record.placed_count,
+        finished=record.finished_count,
         waiting=[_waiting(unplaced) for unplaced in record.unplaced],
         nodes=nodes,
     )

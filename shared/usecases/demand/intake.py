@@ -159,6 +159,7 @@ def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) ->
         generation=wanted.generation,
         workload=wanted,
         withdrawn=False,
+        finished_count=0 if record.withdrawn else record.finished_count,  # what is wanted again begins again
         submitted_at=record.submitted_at or now,
         expires_at=None,
     )

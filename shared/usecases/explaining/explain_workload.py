@@ -28,8 +28,9 @@ class ExplainWorkload:
         return WorkloadExplanation(
             workload=workload_ref(key, record.generation),
             withdrawn=record.withdrawn,
-            replicas=record.placed_count + record.open_count,
+            replicas=record.unfinished_count,
             placed=record.placed_count,
+            finished=record.finished_count,
             pending=pending,
             pending_since=record.pending_since if pending else None,
             next_feasible_at=min(times, default=None),

@@ -105,7 +105,7 @@ def _with(
     asked = []
     for workload in workloads:
         known = records.get(workload.key)
-        pending = workload.replicas - (0 if known is None else known.placed_count)
+        pending = workload.replicas - (0 if known is None else known.placed_count + known.finished_count)
         since = now if known is None else known.pending_since or now
         if pending > 0:
             asked.append(Demand(workload, pending, since))

@@ -1,0 +1,54 @@
+"""What a node says of its replicas, and what that makes of its claim.
+
+Reports may come twice and in any order, so a node tells how many replicas of a workload have finished on it *in all*:
+only what goes beyond what the claim knows counts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from shared.core.capacity.ledger import relieved
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life import drain
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedReplicas:
+    """A claim after ``count`` more replicas of a workload have finished on it.
+
+    ``placed_count`` of them had their place there; the places of the others went back to demand when the node began to
+    drain, and may have been given to somebody already.
+    """
+
+    claim: NodeClaim
+    count: int
+    placed_count: int
+
+
+def hosts(claim: NodeClaim, workload_key: str) -> bool:
+    """Whether replicas of the workload belong on the node, still run there while it drains, or have finished there."""
+    known = (*claim.placements, *claim.finished, *(() if claim.drain is None else claim.drain.awaiting))
+    return any(placed.workload_key == workload_key for placed in known)
+
+
+def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> FinishedReplicas | None:
+    """Return what it means that ``total`` replicas of a workload have finished on the node; None: nothing new."""
+    new = total - _count(claim.finished, workload_key)
+    placed = _count(claim.placements, workload_key)
+    count = min(new, placed or drain.awaited_count(claim, workload_key))
+    if count <= 0:
+        return None
+    others = [done for done in claim.finished if done.workload_key != workload_key]
+    known = PlacedReplicas(workload_key, _count(claim.finished, workload_key) + count)
+    after = replace(claim, finished=tuple(sorted((*others, known), key=lambda done: done.workload_key)))
+    if placed:
+        relief = relieved(replace(after, placements_changed_at=now), {workload_key: count})
+        return FinishedReplicas(relief, count, count)
+    left = drain.released(after, workload_key, count)
+    return None if left is None else FinishedReplicas(left, count, 0)
+
+
+def _count(placements: Sequence[PlacedReplicas], workload_key: str) -> int:
+    return sum(placed.count for placed in placements if placed.workload_key == workload_key)

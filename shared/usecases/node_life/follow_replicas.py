@@ -1,0 +1,136 @@
+"""Nodes tell what becomes of their replicas: ready, failed, finished, gone from a node that drains.
+
+Each report is told on the bus before anything is written, as everywhere: a function that dies in between tells it
+again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final, assert_never
+
+from shared.core.model.node_claim import NodeClaim
+from shared.core.node_life import drain, replicas
+from shared.core.node_life.replicas import FinishedReplicas
+from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
+from shared.manifests.reports import FailedReport, FinishedReport, NodeReport, ReadyReport, ReleasedReport
+from shared.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
+from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
+from shared.ports.system import Clock
+from shared.usecases.claims.announce import node_detail, workload_ref
+from shared.usecases.draining.draining import Draining
+
+# A command that fails so often in a row is not helped by another start: somebody should look.
+CRASH_LOOP_RESTARTS: Final = 3
+_TRIES: Final = 6  # of a race for the claim and the workload
+
+
+@dataclass(frozen=True, slots=True)
+class FollowReplicas:
+    """Applies what nodes report."""
+
+    claims: NodeClaimStore
+    workloads: WorkloadStore
+    draining: Draining
+    publisher: EventPublisher
+    queue: WorkQueue
+    clock: Clock
+
+    def apply(self, report: NodeReport, instance_id: str) -> bool:
+        """Apply what an instance reports of replicas on it; False when they are not its to report about.
+
+        Raises ConflictError when every race for the rows was lost.
+        """
+        key = report.workload.key
+        claim = self.claims.find_by_instance([instance_id]).get(instance_id)
+        if claim is None or not replicas.hosts(claim, key):
+            return False
+        match report:
+            case ReadyReport():
+                self._tell(ReplicaReady(node=node_detail(claim), workload=workload_ref(key), replicas=report.replicas))
+            case FailedReport():
+                self._tell(_failed(claim, key, report))
+            case FinishedReport():
+                self._finish(claim, key, report)
+            case ReleasedReport():
+                self.draining.release(key, claim.id, None, self.clock.now())
+            case _:
+                assert_never(report)
+        return True
+
+    def _tell(self, event: OutboundEvent) -> None:
+        self.publisher.publish([event])
+
+    def _finish(self, claim: NodeClaim, key: str, report: FinishedReport) -> None:
+        current: NodeClaim | None = claim
+        lost: ConflictError | None = None
+        for _ in range(_TRIES):
+            done = None if current is None else replicas.finished(current, key, report.replicas, self.clock.now())
+            record = self.workloads.get(key)
+            if current is None or done is None or record is None or record.withdrawn:
+                # A repeat; or nobody wants them, and their node drains or is about to.
+                self._end_if_over(current)
+                return
+            after = _with_finished(record, done)
+            self._tell(_finished(current, key, report, done, after))
+            try:
+                moved = self.claims.finish_replicas(
+                    done.claim,
+                    expected_revision=current.revision,
+                    record=after,
+                    expected_record_revision=record.revision,
+                )
+            except ConflictError as error:
+                lost = error
+                current = self.claims.get(claim.id)
+            else:
+                self._go_on(moved, after)
+                return
+        raise lost or ConflictError([claim.id])
+
+    def _go_on(self, claim: NodeClaim, record: WorkloadRecord) -> None:
+        self._end_if_over(claim)
+        if record.needs_planning:  # what was to take the finished one's place is one too many
+            self.queue.wake_planner(reason="replicas finished", workload_keys=[record.key])
+
+    def _end_if_over(self, claim: NodeClaim | None) -> None:
+        now = self.clock.now()
+        if claim is not None and drain.is_over(claim, now):
+            self.draining.terminate([claim], now)
+
+
+def _with_finished(record: WorkloadRecord, done: FinishedReplicas) -> WorkloadRecord:
+    after = replace(
+        record,
+        placed_count=record.placed_count - done.placed_count,
+        finished_count=record.finished_count + done.count,
+    )
+    return after if after.pending_count else replace(after, pending_since=None, unplaced=())
+
+
+def _failed(claim: NodeClaim, key: str, report: FailedReport) -> ReplicaFailed:
+    return ReplicaFailed(
+        node=node_detail(claim),
+        workload=workload_ref(key),
+        exit_code=report.exit_code,
+        restarts=report.restarts,
+        next_start_in_s=report.next_start_in_s,
+        is_crash_loop=report.restarts >= CRASH_LOOP_RESTARTS,
+        log_tail=_printable(report.log_tail),
+    )
+
+
+def _finished(
+    claim: NodeClaim, key: str, report: FinishedReport, done: FinishedReplicas, record: WorkloadRecord
+) -> ReplicaFinished:
+    return ReplicaFinished(
+        node=node_detail(claim),
+        workload=workload_ref(key, record.generation),
+        replicas=done.count,
+        finished=record.finished_count,
+        wanted=0 if record.workload is None else record.workload.replicas,
+        log_tail=_printable(report.log_tail),
+    )
+
+
+def _printable(text: str) -> str:
+    """Replace what could move a terminal's cursor: a node's log is anybody's text."""
+    return "".join(char if char.isprintable() or char in "\n\t" else "\N{REPLACEMENT CHARACTER}" for char in text)

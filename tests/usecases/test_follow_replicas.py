@@ -1,0 +1,146 @@
+"""Nodes tell what becomes of their replicas."""
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.manifests.reports import NodeReport, parse_report
+from shared.ports.errors import UnknownOutcomeError
+from tests.fakes.effects import Effects, Killed
+from tests.usecases.launch_world import World, reserved
+
+KEY = "research/train"
+TRAIN = {"namespace": "research", "name": "train"}
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload(replicas=2)
+    return world
+
+
+def report(kind: str, workload: dict[str, str] = TRAIN, **fields: Any) -> NodeReport:
+    return parse_report(json.dumps({"report": kind, "workload": workload, **fields}))
+
+
+def tell(world: World, claim: NodeClaim, kind: str, **fields: Any) -> bool:
+    assert claim.instance_id is not None
+    return world.follow_replicas().apply(report(kind, **fields), claim.instance_id)
+
+
+def test_ready_and_failed_are_told(world: World) -> None:
+    (claim, _) = world.running(2, reserved())
+    assert tell(world, claim, "ready", replicas=1)
+    assert tell(world, claim, "failed", exitCode=-9, restarts=0, nextStartInS=10)
+    assert tell(world, claim, "failed", exitCode=1, restarts=3, nextStartInS=80, logTail="bad\x1b[2J\n")
+    (ready,) = world.bus.of("Replica Ready")
+    assert (ready["node"]["nodeClaim"], ready["replicas"]) == (claim.id, 1)
+    first, fourth = world.bus.of("Replica Failed")
+    assert (first["isCrashLoop"], fourth["isCrashLoop"]) == (False, True)
+    assert fourth["logTail"] == "bad\N{REPLACEMENT CHARACTER}[2J\n", "nothing that moves a cursor"
+    assert world.claims()[0] == claim, "nothing was written"
+
+
+def test_a_replica_that_finishes_is_not_demand_again(world: World) -> None:
+    claim, other = world.running(2, reserved())
+    assert tell(world, claim, "finished", replicas=1)
+    record = world.state.workload_rows[KEY]
+    assert (record.placed_count, record.finished_count, record.pending_count) == (1, 1, 0)
+    assert world.state.claim_rows[claim.id].placements == ()
+    (event,) = world.bus.of("Replica Finished")
+    assert (event["replicas"], event["finished"], event["wanted"]) == (1, 1, 2)
+    world.drain(other, DrainReason.CONSOLIDATION)
+    record = world.state.workload_rows[KEY]
+    assert (record.placed_count, record.pending_count) == (0, 1), "the other one is wanted still"
+
+
+def test_a_report_that_comes_again_changes_nothing(world: World) -> None:
+    (claim, _) = world.running(2, reserved())
+    for _ in range(3):
+        assert tell(world, claim, "finished", replicas=1)
+    assert world.state.workload_rows[KEY].finished_count == 1
+    assert len(world.bus.of("Replica Finished")) == 1
+
+
+def test_what_finishes_on_a_node_that_drains_is_not_placed_again(world: World) -> None:
+    claim, _ = world.running(2, reserved())
+    world.drain(claim, DrainReason.CONSOLIDATION)
+    assert world.state.workload_rows[KEY].pending_count == 1
+    assert tell(world, claim, "finished", replicas=1)
+    record = world.state.workload_rows[KEY]
+    assert (record.pending_count, record.finished_count) == (0, 1)
+    assert world.state.claim_rows[claim.id].state is ClaimState.TERMINATING, "nobody is awaited any more"
+
+
+def test_released_lets_a_draining_node_go(world: World) -> None:
+    claim, _ = world.running(2, reserved())
+    world.drain(claim, DrainReason.CONSOLIDATION)
+    assert tell(world, claim, "released")
+    assert world.state.claim_rows[claim.id].state is ClaimState.TERMINATING
+    assert world.state.workload_rows[KEY].pending_count == 1
+
+
+def test_a_node_reports_about_nothing_but_its_own_replicas(world: World) -> None:
+    (claim, _) = world.running(2, reserved())
+    world.add_workload("other", replicas=1)
+    before = dict(world.state.workload_rows)
+    other = {"namespace": "research", "name": "other"}
+    follow = world.follow_replicas()
+    assert claim.instance_id is not None
+    assert not follow.apply(report("finished", other, replicas=1), claim.instance_id)
+    for stranger in ("i-unknown", "", claim.id):
+        assert not follow.apply(report("finished", replicas=1), stranger)
+    assert world.state.workload_rows == before
+    assert world.bus.of("Replica Finished") == []
+
+
+def test_a_race_that_is_lost_is_decided_again(world: World) -> None:
+    claim, _ = world.running(2, reserved())
+
+    def somebody_writes() -> None:
+        record = world.state.workload_rows[KEY]
+        world.state.workloads.put(replace(record, unplaced=()), expected_revision=record.revision)
+
+    world.effects = Effects(before={2: somebody_writes})  # between the event and the write
+    assert tell(world, claim, "finished", replicas=1)
+    assert world.effects.log.count("finish_replicas") == 2
+    record = world.state.workload_rows[KEY]
+    assert (record.placed_count, record.finished_count) == (1, 1)
+
+
+@pytest.mark.parametrize("draining", [False, True])
+def test_killed_at_each_step_nothing_is_lost_or_doubled(*, draining: bool) -> None:
+    def played(effects: Effects) -> World:
+        world = World()
+        world.add_reservation("cr-1")
+        world.add_workload(replicas=2)
+        claim, _ = world.running(2, reserved())
+        if draining:
+            world.drain(claim, DrainReason.CONSOLIDATION)
+        for mishap in (effects, Effects()):  # the report comes again
+            world.effects = mishap
+            with suppress(Killed, UnknownOutcomeError):
+                tell(world, claim, "finished", replicas=1)
+        return world
+
+    whole = Effects()
+    played(whole)
+    assert "finish_replicas" in whole.log
+    numbers = range(1, whole.count + 1)
+    for effects in (*map(_killed_before, numbers), *(Effects(lose_answer_of=number) for number in numbers)):
+        world = played(effects)
+        record = world.state.workload_rows[KEY]
+        assert (record.placed_count, record.finished_count, record.pending_count) == (1, 1, 0)
+        assert world.bus.of("Replica Finished")
+        states = [claim.state for claim in world.claims()]
+        assert states == [ClaimState.TERMINATING if draining else ClaimState.RUNNING, ClaimState.RUNNING]
+
+
+def _killed_before(number: int) -> Effects:
+    return Effects(kill_before=number)
