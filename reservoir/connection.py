@@ -54,6 +54,11 @@ class Connection(Protocol):
         ...
 
     @property
+    def offerings(self) -> OfferingStore:
+        """Instance types with their offerings, and what rests."""
+        ...
+
+    @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         ...
@@ -183,6 +188,11 @@ class Session:
     def workloads(self) -> WorkloadStore:
         """Workloads."""
         return self.adapters.workloads
+
+    @property
+    def offerings(self) -> OfferingStore:
+        """Instance types with their offerings, and what rests."""
+        return self.adapters.offerings
 
     @property
     def decisions(self) -> DecisionStore:

@@ -77,22 +77,35 @@ class Listing(Generic[T]):
 
 def show(rows: Sequence[T], listing: Listing[T], form: Form, *, nothing: str) -> None:
     """Print rows; where there are none, a table is the sentence ``nothing`` on the error stream."""
+    show_all([(rows, listing)], form, nothing=nothing)
+
+
+def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *, nothing: str) -> None:
+    """Print rows of several nouns: a table each, or all of them as one list for a program."""
     if not form.is_for_people:
-        output().print(as_data(rows, listing, form), end="")
-    elif rows:
-        console = output()
-        width = console.width if console.is_terminal else None
-        for line in as_table(rows, listing, width, is_wide=form is Form.WIDE):
+        output().print(_as_data(parts, form), end="")
+        return
+    console = output()
+    width = console.width if console.is_terminal else None
+    tables = [as_table(rows, listing, width, is_wide=form is Form.WIDE) for rows, listing in parts if rows]
+    for number, table in enumerate(tables):
+        if number:
+            console.print()
+        for line in table:
             console.print(line)
-    else:
+    if not tables:
         messages().print(printable(nothing))
 
 
 def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
     """Return rows for a program: a ``List`` as JSON, one YAML document a row, or one name a line."""
+    return _as_data([(rows, listing)], form)
+
+
+def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) -> str:
     if form is Form.NAME:
-        return "".join(f"{printable(listing.name(row))}\n" for row in rows)
-    documents = [dict(listing.document(row)) for row in rows]
+        return "".join(f"{printable(listing.name(row))}\n" for rows, listing in parts for row in rows)
+    documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
     if form is Form.YAML:
         from shared.manifests.render import to_yaml  # loads a YAML writer, which no other form needs
 

@@ -1,6 +1,5 @@
 """Manifests as users see them again: in the form that they can apply."""
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -31,11 +30,6 @@ def sorted_deeply(value: Any) -> Any:
 def to_yaml(objects: Iterable[Mapping[str, Any]]) -> str:
     """Write objects as YAML documents: long texts as blocks, everything else on one line, nothing unprintable."""
     return "---\n".join(_document(_ordered(item)) for item in objects)
-
-
-def to_json(objects: Iterable[Mapping[str, Any]]) -> str:
-    """Write objects as one JSON list."""
-    return json.dumps([_ordered(item) for item in objects], indent=2) + "\n"
 
 
 def _document(data: Mapping[str, Any]) -> str:

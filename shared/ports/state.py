@@ -13,6 +13,7 @@ from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.core.capacity.ledger import Balance
 from shared.core.capacity.unavailable_offerings import Place, Unavailable
 from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
+from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
@@ -389,4 +390,8 @@ class DecisionStore(Protocol):
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         """Return a decision and its snapshot, None when unknown or expired."""
+        ...
+
+    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
+        """Return what is told of the decisions that are kept, by id."""
         ...

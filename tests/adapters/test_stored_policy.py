@@ -9,6 +9,7 @@ import pytest
 
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
+from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_class import NodeClassStatus
 from shared.names import KEY
 from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
@@ -50,6 +51,19 @@ def test_a_decision_is_kept_with_its_snapshot_for_a_while(stored: Stored) -> Non
     assert decisions.load("plan-2") is None
     clock.advance(days=15)
     assert decisions.load("plan-1") is None
+
+
+@pytest.mark.embedded
+def test_what_decisions_did_is_told_without_reading_their_plans(stored: Stored) -> None:
+    decisions, s3, _ = stored
+    for number in range(2):
+        decisions.save(Decision(f"plan-{number}", START, "{}", {"launches": number}), "{}")
+    for key in _objects(stored):
+        s3.delete_object(Bucket=decisions._bucket, Key=key)
+    assert decisions.summaries(["plan-0", "plan-1", "plan-9"]) == {
+        "plan-0": DecisionSummary("plan-0", START, {"launches": 0}),
+        "plan-1": DecisionSummary("plan-1", START, {"launches": 1}),
+    }
 
 
 @pytest.mark.embedded

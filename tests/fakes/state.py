@@ -11,6 +11,7 @@ from shared.core.capacity.ledger import absorbed as lease_absorbed
 from shared.core.capacity.ledger import settled as lease_settled
 from shared.core.capacity.unavailable_offerings import Place, Unavailable, with_shortages
 from shared.core.model.capacity_reservation import CapacityReservation, ObservedReservation
+from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import (
@@ -386,3 +387,7 @@ class MemoryDecisions:
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
         return self.rows.get(plan_id)
+
+    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
+        found = [self.rows[each][0] for each in sorted(set(plan_ids)) if each in self.rows]
+        return {each.plan_id: DecisionSummary(each.plan_id, each.made_at, each.summary) for each in found}

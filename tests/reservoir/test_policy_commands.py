@@ -287,7 +287,7 @@ def test_what_get_prints_can_be_applied_and_changes_nothing(stack: Stack) -> Non
     run(stack, "apply", "-f", POLICY)
     for form in ("yaml", "json"):
         printed = run(stack, "get", "-o", form).stdout
-        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed))
+        given = printed if form == "yaml" else "\n---\n".join(json.dumps(each) for each in json.loads(printed)["items"])
         result = run(stack, "apply", "-f", "-", given=given)
         assert {line.split()[1] for line in result.stdout.splitlines()} == {"unchanged"}
     assert stack.policy.commit_count == 1

@@ -24,7 +24,7 @@ def done(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess
     return subprocess.run(  # noqa: S603 - our own tools
         [str(word) for word in command],
         cwd=cwd,
-        env={"PATH": str(BIN), "HOME": str(cwd), **variables},
+        env={"PATH": str(BIN), "HOME": str(cwd), "UV_NO_CACHE": "1", **variables},
         capture_output=True,
         text=True,
         check=False,

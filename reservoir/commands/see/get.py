@@ -1,26 +1,17 @@
 """``reservoir get``."""
 
-from collections.abc import Callable, Mapping
-from enum import StrEnum
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from dataclasses import replace
 
 import typer
-from rich.table import Table
 
-from reservoir.console import fail, output
-from reservoir.objects import does_not_exist, kind_of
-from reservoir.policy import attempt, connection
-from shared.manifests.render import to_json, to_yaml
-from shared.ports.policy import PolicyKind
-from shared.usecases.policy.show_policy import ShowPolicy
+from reservoir.nouns import selection
+from reservoir.nouns.found import Found, end_with_missing
+from reservoir.nouns.noun import Selection, Selector
+from reservoir.output import Form, Output, show_all
+from reservoir.policy import connection
 
-
-class Format(StrEnum):
-    """How to print."""
-
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
+_WITHOUT_NOUN = ("pools,classes,teams",)
 
 
 def register(app: typer.Typer) -> None:
@@ -30,81 +21,41 @@ def register(app: typer.Typer) -> None:
 
 def get(
     context: typer.Context,
-    kind: Annotated[str | None, typer.Argument(help="nodepool, nodeclass or team; default: all.")] = None,
-    name: Annotated[str | None, typer.Argument(help="Name of one object.")] = None,
-    form: Annotated[Format, typer.Option("--output", "-o", help="What to print.")] = Format.TABLE,
+    words: selection.Words = None,
+    labels: selection.Labels = None,
+    namespace: selection.Namespace = None,
+    all_namespaces: selection.AllNamespaces = False,
+    pool: selection.Pool = None,
+    state: selection.State = None,
+    form: Output = Form.TABLE,
 ) -> None:
-    """Show NodePools, EC2NodeClasses and Teams with their status. Their yaml can be applied again."""
+    """List workloads, nodes, reservations, offerings, policy.
+
+    Policy is pools, classes and teams, which is what is listed without a noun; there are decisions too.
+
+    Ends with 2 when something that was named is not there.
+    """
     stack = connection(context)
-    wanted = None if kind is None else kind_of(kind)
-    objects = attempt(
-        lambda: ShowPolicy(stack.policy, stack.reservations, stack.node_claims, stack.clock).show(wanted, name)
+    asked = selection.asked(words or _WITHOUT_NOUN)
+    chosen = selection.selection(
+        [noun for noun, _ in asked],
+        labels=labels,
+        namespace=namespace,
+        all_namespaces=all_namespaces,
+        pool=pool,
+        state=state,
     )
-    if name is not None and wanted is not None and not objects:
-        fail(does_not_exist(stack.policy, wanted, name))
-    console = output()
-    if form is Format.TABLE:
-        for each in PolicyKind:
-            rows = [item for item in objects if item["kind"] == each]
-            if rows:
-                console.print(_TABLES[each](rows))
-    else:
-        console.print(to_yaml(objects) if form is Format.YAML else to_json(objects), end="")
+    found = [Found.of(stack, noun, replace(chosen, names=names)) for noun, names in asked]
+    now = stack.clock.now()
+    if any(each.rows for each in found) or not any(names for _, names in asked):
+        show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, chosen))
+    end_with_missing(stack, found)
 
 
-def _pools(rows: list[dict[str, Any]]) -> Table:
-    table = _table("NodePool", "Ready", "Class", "Weight", "Nodes", "Reserved", "Spot", "On-demand")
-    for row in rows:
-        spec, status = row["spec"], row["status"]
-        nodes = status["nodesByCapacityType"]
-        counts = [str(nodes.get(kind, 0)) for kind in ("reserved", "spot", "on-demand")]
-        class_name = spec["template"]["spec"]["nodeClassRef"]["name"]
-        weight = str(spec.get("weight") or 0)
-        table.add_row(row["metadata"]["name"], _ready(status), class_name, weight, str(status["nodes"]), *counts)
-    return table
-
-
-def _classes(rows: list[dict[str, Any]]) -> Table:
-    table = _table("EC2NodeClass", "Ready", "Reservations", "Units", "Free", "Reserved capacity")
-    for row in rows:
-        status = row["status"]
-        found = status["capacityReservations"]
-        units, free = (str(sum(each[name] for each in found)) for name in ("totalInstanceCount", "freeUnits"))
-        limit = _condition(status, "CapacityReservation") or "-"
-        table.add_row(row["metadata"]["name"], _ready(status), str(len(found)), units, free, limit)
-    return table
-
-
-def _teams(rows: list[dict[str, Any]]) -> Table:
-    table = _table("Team", "Ready", "Namespaces", "Principals")
-    for row in rows:
-        spec = row["spec"]
-        principals = str(len(spec.get("principals", []))) if spec.get("principals") else "anybody"
-        table.add_row(row["metadata"]["name"], _ready(row["status"]), ", ".join(spec["namespaces"]), principals)
-    return table
-
-
-_TABLES: Final[Mapping[PolicyKind, Callable[[list[dict[str, Any]]], Table]]] = {
-    PolicyKind.NODE_CLASS: _classes,
-    PolicyKind.NODE_POOL: _pools,
-    PolicyKind.TEAM: _teams,
-}
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=True)
-    return table
-
-
-def _ready(status: dict[str, Any]) -> str:
-    ready = _condition(status, "Ready")
-    if ready != "False":
-        return ready or "Unknown"
-    reason = next(each["message"] for each in status["conditions"] if each["type"] == "Ready")
-    return f"False ({reason})"
-
-
-def _condition(status: dict[str, Any], kind: str) -> str | None:
-    return next((each["status"] for each in status["conditions"] if each["type"] == kind), None)
+def _nothing(found: Sequence[Found], chosen: Selection) -> str:
+    """Say what there is none of, and where else to look."""
+    nouns = " or ".join(each.noun.plural for each in found)
+    if chosen.pool is not None or chosen.state is not None or chosen.labels.match_expressions:
+        return f"there are no {nouns} that the selectors leave"
+    scoped = chosen.namespace and any(Selector.NAMESPACE in each.noun.selectors for each in found)
+    return f"there are no {nouns}" + (f" in the namespace {chosen.namespace}; -A looks into all" if scoped else "")

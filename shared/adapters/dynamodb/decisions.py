@@ -6,6 +6,7 @@ A snapshot is kept under the hash of its content: what did not change from pass 
 import gzip
 import hashlib
 import json
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,7 @@ from shared.adapters.dynamodb.table import (
     instant,
     text,
 )
+from shared.core.model.decision_summary import DecisionSummary
 from shared.names import KEY, TTL_ATTRIBUTE
 from shared.ports.state import Decision
 from shared.ports.system import Clock
@@ -71,6 +73,15 @@ class StoredDecisions:
         policy_json = text(row, _POLICY) if _POLICY in row else None
         decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)), policy_json)
         return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)) if _SNAPSHOT in row else _own_key(plan_id))
+
+    def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
+        """Return what is told of the decisions that are kept, by id: rows alone, no objects."""
+        rows = self._table.get_many(plan_ids, self._clock.now())
+        found = [
+            DecisionSummary(text(row, KEY), datetime.fromisoformat(text(row, _MADE_AT)), json.loads(data(row)))
+            for row in rows
+        ]
+        return {each.plan_id: each for each in found}
 
     def _write(self, decision: Decision, snapshot_json: str, plan: str, snapshot: str) -> None:
         now = self._clock.now()

@@ -1,0 +1,52 @@
+"""Rows that were asked for, and names to which none answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from reservoir.connection import Connection
+from reservoir.console import FAILED, messages
+from reservoir.nouns.noun import Noun, Selection
+from reservoir.output import printable
+from reservoir.policy import attempt
+from shared.core.scheduling_terms.labels import closest
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of a noun that are meant, and the names that were asked for and to which no row answers."""
+
+    noun: Noun[Any]
+    rows: list[Any]
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(cls, stack: Connection, noun: Noun[Any], chosen: Selection) -> "Found":
+        """Read the rows; ends the command when they cannot be read."""
+        facts = [(row, noun.facts(row)) for row in attempt(lambda: noun.read(stack, chosen))]
+        known = {name for _, fact in facts for name in fact.names}
+        unknown = tuple(name for name in chosen.names if name not in known)
+        return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown)
+
+    def missing(self, stack: Connection) -> list[str]:
+        """Say of each unknown name that there is none, and which one may have been meant."""
+        if not self.unknown:
+            return []
+        rows = attempt(lambda: self.noun.read(stack, Selection()))
+        others = {name for row in rows for name in self.noun.facts(row).names}
+        hints = [(name, closest(name, others)) for name in self.unknown]
+        return [
+            f"{self.noun.kind}/{name} does not exist" + (f"; did you mean {hint}?" if hint else "")
+            for name, hint in hints
+        ]
+
+
+def end_with_missing(stack: Connection, found: Sequence[Found]) -> None:
+    """End the command when something that was named is not there, and say what."""
+    missing = [line for each in found for line in each.missing(stack)]
+    for line in missing:
+        messages().print(printable(line))
+    if missing:
+        raise typer.Exit(FAILED)

@@ -1,0 +1,56 @@
+"""Offerings: what can be had where, for how much, and what rests."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from reservoir.connection import Connection
+from reservoir.console import fail
+from reservoir.nouns.noun import Facts, Noun, Selection, Selector, ahead, price
+from reservoir.output import Column, Listing
+from shared.manifests.listed import OfferingRow, OfferingState
+from shared.usecases.listing.list_offerings import ListOfferings
+from shared.usecases.policy.stored_policy import StoredPolicy
+
+_STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", OfferingState.NOT_ACTIVE: "dim"}
+
+
+def _read(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
+    pool = None if selection.pool is None else StoredPolicy(stack.policy, stack.clock).node_pool(selection.pool)
+    if selection.pool is not None and pool is None:
+        fail(f"nodepool/{selection.pool} does not exist")
+    return ListOfferings(stack.offerings, stack.reservations, stack.clock).list(selection.names, pool)
+
+
+def _facts(row: OfferingRow) -> Facts:
+    family = row.spec.instance_type.partition(".")[0]
+    return Facts(frozenset({row.spec.instance_type, family}), state=row.status.state)
+
+
+def _listing(now: datetime) -> Listing[OfferingRow]:
+    return Listing(
+        (
+            Column("TYPE", lambda row: row.spec.instance_type),
+            Column("ZONE", lambda row: row.spec.zone),
+            Column("CAPACITY", lambda row: row.spec.capacity_type.value),
+            Column("USD/H", lambda row: price(row.spec.price_micro_usd_per_hour), is_number=True),
+            Column("FREE", lambda row: "-" if row.status.free is None else str(row.status.free), is_number=True),
+            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
+            Column("RESTS", lambda row: ahead(row.status.rests_until, now).removeprefix("in ")),
+            Column("RESERVATION", lambda row: row.spec.capacity_reservation_id or "-"),
+            Column("WHY", lambda row: row.status.reason or "-", gives_way=True),
+        ),
+        lambda row: f"offering/{row.metadata.name}",
+        lambda row: row.model_dump(mode="json", exclude_none=True),
+    )
+
+
+NOUN: Final = Noun(
+    "offerings",
+    "offering",
+    frozenset({Selector.POOL, Selector.STATE}),
+    _read,
+    _facts,
+    _listing,
+    states=tuple(OfferingState),
+)

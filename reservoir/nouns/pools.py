@@ -1,0 +1,43 @@
+"""NodePools."""
+
+from datetime import datetime
+from typing import Final
+
+from reservoir.nouns import policy_rows
+from reservoir.nouns.noun import Noun, Selector
+from reservoir.nouns.policy_rows import Row
+from reservoir.output import Column, Listing
+from shared.ports.policy import PolicyKind
+
+
+def _nodes(row: Row, kind: str) -> str:
+    return str(row["status"]["nodesByCapacityType"].get(kind, 0))
+
+
+def _listing(now: datetime) -> Listing[Row]:
+    del now
+    return Listing(
+        (
+            Column("NAME", lambda row: row["metadata"]["name"]),
+            Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
+            Column("CLASS", lambda row: row["spec"]["template"]["spec"]["nodeClassRef"]["name"]),
+            Column("WEIGHT", lambda row: str(row["spec"].get("weight") or 0), is_number=True),
+            Column("NODES", lambda row: str(row["status"]["nodes"]), is_number=True),
+            Column("RESERVED", lambda row: _nodes(row, "reserved"), is_number=True),
+            Column("SPOT", lambda row: _nodes(row, "spot"), is_number=True),
+            Column("ON-DEMAND", lambda row: _nodes(row, "on-demand"), is_number=True),
+        ),
+        lambda row: f"nodepool/{row['metadata']['name']}",
+        lambda row: row,
+    )
+
+
+NOUN: Final = Noun(
+    "pools",
+    "nodepool",
+    frozenset({Selector.LABEL, Selector.STATE}),
+    policy_rows.reader(PolicyKind.NODE_POOL),
+    policy_rows.facts,
+    _listing,
+    states=(policy_rows.READY, policy_rows.NOT_READY),
+)

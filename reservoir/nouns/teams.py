@@ -1,0 +1,40 @@
+"""Teams."""
+
+from datetime import datetime
+from typing import Final
+
+from reservoir.nouns import policy_rows
+from reservoir.nouns.noun import Noun, Selector
+from reservoir.nouns.policy_rows import Row
+from reservoir.output import Column, Listing
+from shared.ports.policy import PolicyKind
+
+
+def _principals(row: Row) -> str:
+    count = len(row["spec"].get("principals") or ())
+    return str(count) if count else "anybody"
+
+
+def _listing(now: datetime) -> Listing[Row]:
+    del now
+    return Listing(
+        (
+            Column("NAME", lambda row: row["metadata"]["name"]),
+            Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
+            Column("NAMESPACES", lambda row: ", ".join(row["spec"]["namespaces"]), gives_way=True),
+            Column("PRINCIPALS", _principals),
+        ),
+        lambda row: f"team/{row['metadata']['name']}",
+        lambda row: row,
+    )
+
+
+NOUN: Final = Noun(
+    "teams",
+    "team",
+    frozenset({Selector.LABEL, Selector.STATE}),
+    policy_rows.reader(PolicyKind.TEAM),
+    policy_rows.facts,
+    _listing,
+    states=(policy_rows.READY, policy_rows.NOT_READY),
+)

@@ -1,0 +1,14 @@
+"""What is told of a decision without its plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionSummary:
+    """When a decision was made, and what it came to: counts by what they count."""
+
+    plan_id: str
+    made_at: datetime
+    counts: Mapping[str, int]

@@ -1,0 +1,1 @@
+"""What there is, as rows that people and programs read."""

@@ -1,0 +1,46 @@
+"""List decisions."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from shared.core.model.node_claim import NodeClaim
+from shared.manifests.listed import DecisionRow, DecisionRowStatus, Named
+from shared.ports.state import DecisionStore, NodeClaimStore
+from shared.usecases.disruption.commit_command import decision_id
+from shared.usecases.disruption.disrupt import LATEST_DECISION
+
+
+@dataclass(frozen=True, slots=True)
+class ListDecisions:
+    """Lists decisions that the fleet of the moment goes back to; others by name, as long as they are kept.
+
+    Decisions have no index by time, and a scan would read a fortnight of them. The live nodes name those that matter:
+    what launched them, and what chose them to go.
+    """
+
+    decisions: DecisionStore
+    claims: NodeClaimStore
+
+    def list(self, names: Collection[str] = ()) -> list[DecisionRow]:
+        """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first."""
+        nodes: dict[str, list[str]] = {LATEST_DECISION: []}
+        for claim in self.claims.list_live():
+            for name in _made_by(claim):
+                nodes.setdefault(name, []).append(claim.id)
+        found = self.decisions.summaries(names or nodes)
+        return [
+            DecisionRow(
+                metadata=Named(name=each.plan_id),
+                status=DecisionRowStatus(
+                    made_at=each.made_at, summary=dict(each.counts), nodes=sorted(nodes.get(each.plan_id, []))
+                ),
+            )
+            for each in sorted(found.values(), key=lambda each: (each.made_at, each.plan_id), reverse=True)
+        ]
+
+
+def _made_by(claim: NodeClaim) -> Iterator[str]:
+    if claim.plan_id is not None:
+        yield claim.plan_id
+    if claim.disruption is not None:
+        yield decision_id(claim.disruption.command_id)

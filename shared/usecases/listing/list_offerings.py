@@ -1,0 +1,125 @@
+"""List offerings: what can be had where, for how much, and what rests and why."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from shared.core.capacity.unavailable_offerings import Place, Unavailable
+from shared.core.model.capacity_reservation import CapacityReservation
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.manifests.listed import Named, OfferingRow, OfferingRowSpec, OfferingRowStatus, OfferingState
+from shared.ports.state import OfferingStore, ReservationStore
+from shared.ports.system import Clock
+
+NO_CAPACITY: Final = "EC2 had no capacity"
+
+
+@dataclass(frozen=True, slots=True)
+class ListOfferings:
+    """Lists offerings of the catalogue (one partition of an index: a row an instance type) and of reservations."""
+
+    offerings: OfferingStore
+    reservations: ReservationStore
+    clock: Clock
+
+    def list(self, names: Collection[str] = (), pool: NodePool | None = None) -> list[OfferingRow]:
+        """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
+
+        With a pool, only those that its requirements allow. By type; reserved ones first, then the cheapest.
+        """
+        now = self.clock.now()
+        types, rests = self.offerings.load_with_rests()
+        wanted = {each.name: each for each in types if _is_named(each.name, names)}
+        rows = [row for each in wanted.values() for row in _bought(each, now, pool)]
+        rows += [
+            _reserved(each, rests, now)
+            for each in (record.reservation for record in self.reservations.list_current())
+            if _is_named(each.instance_type, names)
+            and _is_allowed(pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED)
+        ]
+        return sorted(rows, key=_order)
+
+
+def _is_named(instance_type_name: str, names: Collection[str]) -> bool:
+    return not names or instance_type_name in names or instance_type_name.partition(".")[0] in names
+
+
+def _is_allowed(pool: NodePool | None, instance_type: InstanceType | None, zone: str, market: CapacityType) -> bool:
+    if pool is None:
+        return True
+    place = Requirements.from_labels({ZONE: zone, CAPACITY_TYPE: market.value})
+    whole = place if instance_type is None else instance_type.requirements.merged(place)
+    return pool.requirements.intersects(whole) is None
+
+
+def _order(row: OfferingRow) -> tuple[str, bool, int, str, str]:
+    spec = row.spec
+    price = spec.price_micro_usd_per_hour or 0
+    return spec.instance_type, spec.capacity_type is not CapacityType.RESERVED, price, spec.zone, row.metadata.name
+
+
+def _bought(instance_type: InstanceType, now: datetime, pool: NodePool | None) -> Iterator[OfferingRow]:
+    for offering in instance_type.offerings:
+        if _is_allowed(pool, instance_type, offering.zone, offering.capacity_type):
+            yield OfferingRow(
+                metadata=Named(name=f"{instance_type.name}/{offering.zone}/{offering.capacity_type.value}"),
+                spec=OfferingRowSpec(
+                    instance_type=instance_type.name,
+                    zone=offering.zone,
+                    capacity_type=offering.capacity_type,
+                    price_micro_usd_per_hour=offering.price_micro_usd_per_hour,
+                ),
+                status=_standing(offering, now),
+            )
+
+
+def _standing(offering: Offering, now: datetime) -> OfferingRowStatus:
+    if offering.is_available(now):
+        return OfferingRowStatus(state=OfferingState.AVAILABLE)
+    return OfferingRowStatus(
+        state=OfferingState.RESTING,
+        rests_until=offering.unavailable_until,
+        reason=offering.unavailable_reason or NO_CAPACITY,
+    )
+
+
+def _reserved(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> OfferingRow:
+    return OfferingRow(
+        metadata=Named(name=f"{reservation.instance_type}/{reservation.zone}/{reservation.id}"),
+        spec=OfferingRowSpec(
+            instance_type=reservation.instance_type,
+            zone=reservation.zone,
+            capacity_type=CapacityType.RESERVED,
+            capacity_reservation_id=reservation.id,
+            price_micro_usd_per_hour=0,
+        ),
+        status=_of_units(reservation, rests, now),
+    )
+
+
+def _of_units(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> OfferingRowStatus:
+    rest = rests.get(
+        OfferingKey(
+            reservation.instance_type, reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation.id
+        )
+    )
+    free = reservation.free_units
+    if not reservation.is_active(now):
+        return OfferingRowStatus(state=OfferingState.NOT_ACTIVE, free=free, reason=_why_not_active(reservation, now))
+    if rest is not None and rest.until > now:
+        return OfferingRowStatus(
+            state=OfferingState.RESTING, free=free, rests_until=rest.until, reason=rest.reason or "EC2 refused a unit"
+        )
+    return OfferingRowStatus(state=OfferingState.AVAILABLE if free else OfferingState.FULL, free=free)
+
+
+def _why_not_active(reservation: CapacityReservation, now: datetime) -> str:
+    drain_at = reservation.drain_at()
+    if drain_at is not None and drain_at <= now:
+        return "about to end: nothing more is launched into it"
+    return f"{reservation.state} in EC2"

@@ -1,0 +1,251 @@
+"""``reservoir get`` on a world in which things have happened."""
+
+import json
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from reservoir.app import app
+from reservoir.nouns.noun import Selection, Selector, age, ahead, price, span
+from reservoir.nouns.registry import NOUNS, noun_of
+from reservoir.nouns.selection import label_selector
+from shared.core.capacity.unavailable_offerings import Market
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import OfferingKey
+from tests.fakes.system import START
+from tests.usecases.disrupt_world import DisruptWorld
+
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Stack:
+    """The part of ``reservoir.connection.Connection`` that reading needs."""
+
+    world: DisruptWorld
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.world.state, name)
+
+    @property
+    def policy(self) -> Any:
+        return self.world.store
+
+    @property
+    def clock(self) -> Any:
+        return self.world.clock
+
+
+@pytest.fixture
+def world() -> DisruptWorld:
+    """One job in a reservation, one on demand beside it; another waits."""
+    world = DisruptWorld("reserved", "on-demand")
+    world.add_reservation("cr-1", total_count=1)
+    world.submit("train", replicas=2, gpus=8, labels={"stage": "prod"})
+    world.minutes(3)
+    world.submit("huge", gpus=9)
+    world.minutes(1)
+    return world
+
+
+def run(world: DisruptWorld, *arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, obj=Stack(world), env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def table(world: DisruptWorld, *arguments: str) -> list[list[str]]:
+    """Return the words of each row; nothing may be said beside the table."""
+    result = run(world, "get", *arguments)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return [line.split() for line in result.stdout.splitlines()[1:]]
+
+
+def names(world: DisruptWorld, *arguments: str) -> list[str]:
+    result = run(world, "get", *arguments, "-o", "name")
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def items(world: DisruptWorld, *arguments: str) -> Any:
+    result = run(world, "get", *arguments, "-o", "json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["apiVersion"], found["kind"]) == ("reservoir/v1", "List")
+    return found["items"]
+
+
+def test_workloads_that_run_and_those_that_wait(world: DisruptWorld) -> None:
+    waiting, placed = table(world, "workloads", "-n", "research")
+    assert waiting[:6] == ["research", "huge", "1", "0", "waiting", "4m"]
+    assert "Incompatible:" in waiting or "TooLarge:" in waiting
+    assert placed == ["research", "train", "2", "2", "placed", "4m", "-"]
+
+
+def test_nodes_with_their_prices_in_usd(world: DisruptWorld) -> None:
+    rows = {row[4]: row for row in table(world, "nodes")}
+    assert rows["reserved"][5:8] == ["gpu", "1", "0.00"]
+    assert rows["on-demand"][5:8] == ["gpu", "1", "98.32"]
+    (paid,) = [item for item in items(world, "nodes") if item["spec"]["capacityType"] == "on-demand"]
+    assert paid["spec"]["priceMicroUsdPerHour"] == 98_320_000
+
+
+def test_a_node_is_found_by_its_instance(world: DisruptWorld) -> None:
+    for claim in world.live():
+        assert names(world, "node", str(claim.instance_id)) == [f"node/{claim.id}"]
+
+
+def test_reservations_say_whose_their_units_are(world: DisruptWorld) -> None:
+    assert table(world, "reservations") == [
+        ["cr-1", "p5.48xlarge", "us-east-1a", "default", "active", "1", "1", "0", "0", "-"]
+    ]
+    world.resize("cr-1", 3)
+    world.minute()
+    (found,) = items(world, "cr")
+    assert {key: found["status"][key] for key in ("total", "ours", "others", "free")} in (
+        {"total": 3, "ours": 1, "others": 0, "free": 2},
+        {"total": 3, "ours": 2, "others": 0, "free": 1},
+    )
+
+
+def test_offers_say_what_they_cost_and_why_they_rest(world: DisruptWorld) -> None:
+    key = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.ON_DEMAND)
+    until = world.clock.now() + HOUR
+    world.state.offerings.mark_unavailable([key], until=until)
+    world.state.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until, reason="quota \x1b[31m")
+    found = [row for row in table(world, "offerings", "p5") if row[1] == "us-east-1a"]
+    assert found[0] == ["p5.48xlarge", "us-east-1a", "reserved", "0.00", "0", "full", "-", "cr-1", "-"]
+    assert found[1][2:] == ["spot", "32.7733", "-", "resting", "1h", "-", "quota", "\\x1b[31m"]
+    assert found[2][2:] == ["on-demand", "98.32", "-", "resting", "1h", "-", "EC2", "had", "no", "capacity"]
+    assert names(world, "offerings", "p5.48xlarge", "--state", "available") == [
+        "offering/p5.48xlarge/us-east-1b/on-demand",
+    ]
+
+
+def test_offers_of_a_pool_are_those_that_it_allows(world: DisruptWorld) -> None:
+    assert {item["spec"]["capacityType"] for item in items(world, "offerings", "--pool", "gpu")} == {
+        "reserved",
+        "on-demand",
+    }
+    refused = run(world, "get", "offerings", "--pool", "gpus")
+    assert (refused.exit_code, refused.stderr) == (2, "nodepool/gpus does not exist\n")
+
+
+def test_decisions_are_those_that_the_fleet_goes_back_to(world: DisruptWorld) -> None:
+    plans = {str(claim.plan_id) for claim in world.live()}
+    assert set(names(world, "decisions")) == {"decision/disruption-latest"} | {f"decision/{each}" for each in plans}
+    (plan,) = items(world, "decision", *plans)
+    assert plan["status"]["summary"]["launches"] == len(plan["status"]["nodes"]) == 2
+
+
+def test_selectors_choose_among_rows(world: DisruptWorld) -> None:
+    assert names(world, "workloads", "-A", "-l", "stage=prod") == ["workload/research/train"]
+    assert names(world, "workloads", "-A", "-l", "stage!=prod") == ["workload/research/huge"]
+    assert names(world, "workloads", "-A", "--state", "WAITING") == ["workload/research/huge"]
+    assert names(world, "workloads", "-A", "--pool", "gpu") == ["workload/research/train"]
+    assert len(names(world, "nodes", "-l", "karpenter.sh/capacity-type in (reserved, spot)")) == 1
+    assert names(world, "nodes", "--pool", "other") == []
+
+
+def test_several_names_and_what_is_missing(world: DisruptWorld) -> None:
+    result = run(world, "get", "workloads", "research/train", "research/hugge", "-o", "name")
+    assert (result.exit_code, result.stdout) == (2, "workload/research/train\n")
+    assert result.stderr == "workload/research/hugge does not exist; did you mean research/huge?\n"
+
+
+def test_a_name_that_a_selector_leaves_out_is_not_missing(world: DisruptWorld) -> None:
+    result = run(world, "get", "workload", "train", "-n", "research", "--state", "waiting")
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_what_get_names_get_takes(world: DisruptWorld) -> None:
+    all_names = names(world, "workloads,nodes,reservations,pools,classes", "-A")
+    assert names(world, *all_names) == all_names
+
+
+def test_several_nouns_are_a_table_each_and_one_list(world: DisruptWorld) -> None:
+    assert run(world, "get", "nodes,reservations").stdout.count("NAME ") == 2
+    assert {item["kind"] for item in items(world, "nodes,reservations")} == {"NodeClaim", "CapacityReservation"}
+
+
+def test_yaml_is_what_json_is(world: DisruptWorld) -> None:
+    printed = run(world, "get", "workloads", "-A", "-o", "yaml").stdout
+    assert list(yaml.safe_load_all(printed)) == items(world, "workloads", "-A")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["workloads"], "there are no workloads in the namespace default; -A looks into all"),
+        (["workloads", "-A", "-l", "x=y"], "there are no workloads that the selectors leave"),
+        (["nodes", "--state", "draining"], "there are no nodes that the selectors leave"),
+    ],
+)
+def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
+    result = run(world, "get", *arguments)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", sentence + "\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["wrkloads"], "'wrkloads' is no kind of object; did you mean workloads?"),
+        (["nodes", "--state", "runing"], "nodes are never 'runing'; did you mean running?"),
+        (["nodes", "-n", "x"], "nodes cannot be chosen by --namespace"),
+        (["reservations", "--pool", "x"], "reservations cannot be chosen by --pool"),
+        (["workloads", "-n", "x", "-A"], "--namespace and --all-namespaces contradict each other"),
+        (["nodes", "-l", "a=b=c"], "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin"),
+        (["nodes/nc-1", "nc-2"], "'nc-2' is no NOUN/NAME"),
+    ],
+)
+def test_what_is_not_understood_is_refused(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
+    result = run(world, "get", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("text", "chosen"),
+    [
+        ("a=1", ["x"]),
+        ("a==1,b", ["x"]),
+        ("a!=1", ["y", "z"]),
+        ("a in (1, 2)", ["x", "y"]),
+        ("a notin (1,2),!b", ["z"]),
+        ("!b", ["y", "z"]),
+        ("", ["x", "y", "z"]),
+    ],
+)
+def test_label_selectors_are_kubectls(text: str, chosen: list[str]) -> None:
+    labels = {"x": {"a": "1", "b": ""}, "y": {"a": "2"}, "z": {}}
+    assert [name for name, found in labels.items() if label_selector(text).matches(found)] == chosen
+
+
+def test_every_noun_has_what_its_selectors_look_at(world: DisruptWorld) -> None:
+    for registered in NOUNS:
+        noun = noun_of(registered.plural)
+        assert noun.plural == registered.plural
+        assert noun.kind in (registered.plural, *registered.aliases)
+        for row in noun.read(Stack(world), Selection()):
+            facts = noun.facts(row)
+            assert facts.names
+            assert (facts.namespace is not None) == (Selector.NAMESPACE in noun.selectors)
+            assert (facts.labels is not None) == (Selector.LABEL in noun.selectors)
+            assert bool(facts.state) == (Selector.STATE in noun.selectors)
+
+
+def test_times_and_prices_for_columns() -> None:
+    assert [span(timedelta(seconds=s)) for s in (0, 59, 90, 3600, 9_000, 90_000, 900_000)] == [
+        "0s",
+        "59s",
+        "1m30s",
+        "1h",
+        "2h30m",
+        "1d1h",
+        "10d",
+    ]
+    assert (age(None, START), age(START, START + HOUR)) == ("-", "1h")
+    assert (ahead(None, START), ahead(START, START), ahead(START + HOUR, START)) == ("-", "now", "in 1h")
+    assert [price(micro) for micro in (None, 0, 1_500_000, 32_773_333, 49)] == ["?", "0.00", "1.50", "32.7733", "0.00"]
