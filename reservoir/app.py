@@ -20,6 +20,7 @@ COMMANDS: Final = (
     Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools and EC2NodeClasses."),
     Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
     Listed("get", f"{_ROOMS}.see.get", "List workloads, nodes, reservations, offerings, policy."),
+    Listed("describe", f"{_ROOMS}.see.describe", "Tell everything about objects."),
     Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
     Listed("events", f"{_ROOMS}.see.events", "Tell what happened: to everything, or to one object."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),

@@ -1,7 +1,8 @@
 """``reservoir get`` on a world in which things have happened."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,8 +15,11 @@ from reservoir.nouns.noun import Selection, Selector, age, ahead, price, span
 from reservoir.nouns.registry import NOUNS, noun_of
 from reservoir.nouns.selection import label_selector
 from shared.core.capacity.unavailable_offerings import Market
+from shared.core.history.past_event import PastEvent
 from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState
 from shared.core.model.plan import OfferingKey
+from tests.fakes.history import MemoryHistory
 from tests.fakes.system import START
 from tests.usecases.disrupt_world import DisruptWorld
 
@@ -27,6 +31,16 @@ class Stack:
     """The part of ``reservoir.connection.Connection`` that reading needs."""
 
     world: DisruptWorld
+    history: MemoryHistory = field(default_factory=MemoryHistory)
+    pauses_s: list[float] = field(default_factory=list)
+    happens: list[Callable[[], object]] = field(default_factory=list)
+
+    def pause(self, seconds: float) -> None:
+        """Let the next thing happen; Ctrl-C when there is none."""
+        self.pauses_s.append(seconds)
+        if not self.happens:
+            raise KeyboardInterrupt
+        self.happens.pop(0)()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.world.state, name)
@@ -249,3 +263,78 @@ def test_times_and_prices_for_columns() -> None:
     assert (age(None, START), age(START, START + HOUR)) == ("-", "1h")
     assert (ahead(None, START), ahead(START, START), ahead(START + HOUR, START)) == ("-", "now", "in 1h")
     assert [price(micro) for micro in (None, 0, 1_500_000, 32_773_333, 49)] == ["?", "0.00", "1.50", "32.7733", "0.00"]
+
+
+def watched(stack: Stack, *arguments: str) -> list[str]:
+    result = CliRunner().invoke(app, ["get", *arguments, "-w"], obj=stack, env={"NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def test_watching_prints_what_changes_and_what_is_gone(world: DisruptWorld) -> None:
+    first = world.live()[0]
+    draining = replace(first, state=ClaimState.DRAINING)
+    ended = replace(first, state=ClaimState.TERMINATED)
+    rows = world.state.claim_rows
+    stack = Stack(world)
+    stack.happens = [
+        lambda: None,
+        lambda: rows.__setitem__(first.id, draining),
+        lambda: None,
+        lambda: rows.__setitem__(first.id, ended),
+    ]
+    lines = watched(stack, "nodes")
+    assert [line.split()[:2] for line in lines] == [
+        ["NAME", "STATE"],
+        *([claim.id, "running"] for claim in sorted([*world.live(), first], key=lambda claim: claim.id)),
+        [first.id, "draining"],
+        [f"node/{first.id}", "is"],
+    ]
+    assert stack.pauses_s == [2.0, 3.0, 2.0, 3.0, 2.0]
+
+
+def test_a_program_that_watches_gets_an_object_a_line(world: DisruptWorld) -> None:
+    first = world.live()[0]
+    stack = Stack(world, happens=[lambda: world.state.claim_rows.pop(first.id)])
+    told = [json.loads(line) for line in watched(stack, "nodes", "-o", "json")]
+    assert [each["kind"] for each in told] == ["NodeClaim", "NodeClaim", "Gone"]
+    assert told[-1]["metadata"]["name"] == f"node/{first.id}"
+
+
+def test_one_noun_is_watched_at_a_time(world: DisruptWorld) -> None:
+    result = run(world, "get", "nodes,pools", "-w")
+    assert (result.exit_code, result.stderr) == (2, "watch one noun at a time\n")
+
+
+def test_describe_tells_why_what_and_what_happened(world: DisruptWorld) -> None:
+    stack = Stack(world)
+    event = PastEvent(
+        "e-1", world.clock.now(), "Workload Placed", {"workload": {"namespace": "research", "name": "train"}}
+    )
+    stack.history.keep([event])
+    result = CliRunner().invoke(app, ["describe", "workload", "research/train"], obj=stack, env={"NO_COLOR": "1"})
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "workload/research/train"
+    assert "2 wanted, 2 placed, 0 waiting" in lines[1]
+    assert "kind: Workload" in lines
+    assert lines[-2].split() == ["TIME", "EVENT", "OBJECT", "WHAT"]
+    assert "Workload Placed" in lines[-1]
+
+
+def test_describe_takes_selectors_and_says_what_is_missing(world: DisruptWorld) -> None:
+    result = run(world, "describe", "nodes", "-l", "karpenter.sh/capacity-type=reserved")
+    assert result.stdout.count("kind: NodeClaim") == 1
+    assert "exists" in result.stdout
+    missing = run(world, "describe", "node", "nc-9")
+    assert (missing.exit_code, missing.stdout, missing.stderr) == (2, "", "node/nc-9 does not exist\n")
+    nothing = run(world, "describe", "nodes", "--state", "draining")
+    assert (nothing.exit_code, nothing.stderr) == (0, "there are no such nodes\n")
+
+
+@pytest.mark.parametrize("noun", [each.plural for each in NOUNS])
+def test_every_noun_can_be_described(world: DisruptWorld, noun: str) -> None:
+    everywhere = ["-A"] if noun == "workloads" else []
+    result = run(world, "describe", noun, *everywhere)
+    assert result.exit_code == 0, result.output
+    assert result.exception is None

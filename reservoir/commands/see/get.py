@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import typer
 
+from reservoir.connection import Connection
+from reservoir.console import fail
 from reservoir.nouns import selection
 from reservoir.nouns.found import Found, end_with_missing
 from reservoir.nouns.noun import Selection, Selector
+from reservoir.nouns.watch import watch
 from reservoir.output import Form, Output, show_all
 from reservoir.policy import connection
 
@@ -28,6 +32,9 @@ def get(
     pool: selection.Pool = None,
     state: selection.State = None,
     form: Output = Form.TABLE,
+    follow: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on with rows that change, until Ctrl-C; one noun at a time.")
+    ] = False,
 ) -> None:
     """List workloads, nodes, reservations, offerings, policy.
 
@@ -45,11 +52,22 @@ def get(
         pool=pool,
         state=state,
     )
+    if follow:
+        _watch(stack, asked, chosen, form)
+        return
     found = [Found.of(stack, noun, replace(chosen, names=names)) for noun, names in asked]
     now = stack.clock.now()
     if any(each.rows for each in found) or not any(names for _, names in asked):
         show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, chosen))
     end_with_missing(stack, found)
+
+
+def _watch(stack: Connection, asked: Sequence[selection.Asked], chosen: Selection, form: Form) -> None:
+    if len(asked) > 1:
+        fail("watch one noun at a time")
+    ((noun, names),) = asked
+    meant = replace(chosen, names=names)
+    watch(noun, lambda: Found.of(stack, noun, meant).rows, form, stack.clock, stack.pause)
 
 
 def _nothing(found: Sequence[Found], chosen: Selection) -> str:
