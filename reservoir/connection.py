@@ -54,11 +54,6 @@ class Connection(Protocol):
         ...
 
     @property
-    def offerings(self) -> OfferingStore:
-        """Instance types with their offerings, and what rests."""
-        ...
-
-    @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         ...
@@ -188,11 +183,6 @@ class Session:
     def workloads(self) -> WorkloadStore:
         """Workloads."""
         return self.adapters.workloads
-
-    @property
-    def offerings(self) -> OfferingStore:
-        """Instance types with their offerings, and what rests."""
-        return self.adapters.offerings
 
     @property
     def decisions(self) -> DecisionStore:

@@ -248,7 +248,7 @@ def not_ready(world: World, name: str) -> str:
     """Return why the command line says that a class launches nothing."""
     shown = world.command("get", "nodeclass", name, "--output", "json")
     assert shown.returncode == 0, shown.stderr
-    (manifest,) = json.loads(shown.stdout)
+    (manifest,) = json.loads(shown.stdout)["items"]
     conditions = {item["type"]: item for item in manifest["status"]["conditions"]}
     assert conditions["Ready"]["status"] == "False"
     return str(conditions["LaunchesPermitted"]["message"])

@@ -125,8 +125,8 @@ def test_a_role_that_is_made_anew_is_a_stranger_until_the_team_is_applied_again(
 
 
 def test_what_is_known_of_the_team_is_shown(world: World, owner: Role) -> None:
-    shown = json.loads(world.command("get", "team", "story-tellers", "-o", "json").stdout)
-    (found,) = shown if isinstance(shown, list) else [shown]
+    shown = json.loads(world.command("get", "team", "story-tellers", "-o", "json").stdout)["items"]
+    (found,) = shown
     role = world.aws.client("iam").get_role(RoleName=owner.name)["Role"]
     assert found["status"]["principals"] == [{"arn": owner.arn, "uniqueID": role["RoleId"]}]
     assert [each["status"] for each in found["status"]["conditions"]] == ["True", "True"]
