@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, Queue
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, Function, Queue
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
 
@@ -130,3 +130,58 @@ def test_what_is_known_of_the_team_is_shown(world: World, owner: Role) -> None:
     role = world.aws.client("iam").get_role(RoleName=owner.name)["Role"]
     assert found["status"]["principals"] == [{"arn": owner.arn, "uniqueID": role["RoleId"]}]
     assert [each["status"] for each in found["status"]["conditions"]] == ["True", "True"]
+
+
+# -- units that are lent and taken back
+
+
+def sharing_team(name: str, nominal: int) -> dict[str, Any]:
+    quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": nominal}
+    spec = {"namespaces": [name], "quotas": [quota], "reclaimWithinCohort": "Any"}
+    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+
+
+def of_team(name: str, replicas: int) -> dict[str, Any]:
+    workload = story_workload("lent", replicas, "3")
+    return {**workload, "metadata": {"namespace": name, "name": "job", "generation": 1}}
+
+
+def test_an_owner_gets_its_units_back_from_whoever_borrows_them(world: World, tmp_path: Path) -> None:
+    pool = one_type_pool("lent", "m7i.xlarge", ["reserved"])
+    pool[1]["spec"]["disruption"]["budgets"] = [{"nodes": "100%"}]
+    world.apply(write_manifests(tmp_path, [*pool, sharing_team("audio", 1), sharing_team("seeing", 2)]))
+    world.reserve("lent", "m7i.xlarge", "us-east-1a", 3, "lent")
+    world.discover()
+    world.send({"action": "submit", "workload": of_team("audio", 3)})
+    world.until("audio has all units", lambda seen: seen.placed["audio/job"] == 3)
+    world.until("they run", lambda seen: sum(each.state == "running" for each in seen.live()) >= 3)
+
+    world.send({"action": "submit", "workload": of_team("seeing", 1)})
+    world.until("it waits", lambda _: bool(pending(world, "seeing")))
+    (told,) = pending(world, "seeing")
+    assert told["reason"] == "TeamQuota"
+    assert "Team seeing uses 0 units of tag purpose lent and owns 2; borrowed by others: audio 2" in told["message"]
+
+    world.reservoir.invoke(Function.DISRUPT)
+    world.until("a node is told", lambda _: bool(reclaimed(world)))
+    world.reservoir.invoke(Function.DISRUPT)
+    (drain,) = reclaimed(world)
+    release = {
+        "action": "release",
+        "workload": {"metadata": of_team("audio", 3)["metadata"]},
+        "nodeClaim": drain["node"]["nodeClaim"],
+    }
+    world.send(release)
+    world.until("its owner has it", lambda seen: seen.placed["seeing/job"] == 1)
+    world.reservoir.invoke(Function.DISRUPT)
+    assert len(reclaimed(world)) == 1, "one was owed, one was taken"
+
+
+def pending(world: World, namespace: str) -> list[dict[str, Any]]:
+    return [it for it in world.events("Workload Pending") if it["workload"]["namespace"] == namespace]
+
+
+def reclaimed(world: World) -> list[dict[str, Any]]:
+    world.look()
+    drains = {it["drainId"]: it for it in world.events("Node Draining") if it["reason"] == "Reclaimed"}
+    return list(drains.values())

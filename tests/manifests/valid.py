@@ -111,6 +111,7 @@ def team() -> dict[str, Any]:
             ],
             "cohort": "research",
             "fairSharing": {"weight": 2},
+            "reclaimWithinCohort": "LowerPriority",
         },
     }
 

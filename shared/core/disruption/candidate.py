@@ -86,6 +86,12 @@ def protected_reason(placements: tuple[PlacedReplicas, ...], workloads: Mapping[
     return None
 
 
+def says_do_not_disrupt(placements: tuple[PlacedReplicas, ...], workloads: Mapping[str, Workload]) -> bool:
+    """Whether a workload on the node says that it must not be disturbed."""
+    known = (workloads.get(placed.workload_key) for placed in placements)
+    return any(workload is not None and workload.do_not_disrupt for workload in known)
+
+
 def settling_reason(claim: NodeClaim, pool: NodePool, now: datetime) -> str | None:
     """Say that the node changed too recently (R-165), or None. A pool that never consolidates has no such time."""
     after_s = pool.disruption.consolidate_after_s

@@ -12,6 +12,7 @@ from shared.core.disruption.candidate import (
     make_candidate,
     not_consolidatable_reason,
     protected_reason,
+    says_do_not_disrupt,
     settling_reason,
 )
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
@@ -21,6 +22,7 @@ from shared.core.disruption.methods.consolidation import consolidate
 from shared.core.disruption.methods.deleted_pool import deleted_pools
 from shared.core.disruption.methods.drift import Offered, drift_reason
 from shared.core.disruption.methods.emptiness import kept_reason, paid_empty, reserved_empty
+from shared.core.disruption.methods.reclaim import reclaimed
 from shared.core.disruption.methods.replacement import replace_drifted
 from shared.core.disruption.methods.unit_moves import UnitMoves
 from shared.core.disruption.price_rule import PriceRule
@@ -49,12 +51,14 @@ def decide_disruption(
 
     ``effort`` bounds what is simulated (``shared.core.disruption.effort``); what it does not suffice for waits.
 
-    On-demand and spot nodes that are empty go first; then drifted nodes are replaced; then consolidation moves work,
-    empty reserved nodes being welcome destinations; what is reserved and still empty then goes back to its reservation.
+    Units on loan that their owners wait for are taken back first. On-demand and spot nodes that are empty go; then
+    drifted nodes are replaced; then consolidation moves work, empty reserved nodes being welcome destinations; what is
+    reserved and still empty then goes back to its reservation.
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
     decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
     decider.expect_pending()
+    decider.reclaim()
     decider.remove_empty_paid()
     decider.replace_drifted()
     decider.consolidate()
@@ -92,6 +96,7 @@ class _Pass:
         self._refusals: dict[str, str] = {}
         self._candidates: list[Candidate] = []
         self._drifted: list[tuple[Candidate, str]] = []
+        self._reclaimable: list[Candidate] = []
         self._totals: dict[str, PoolTotals] = {}
         self._sort_out()
         self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
@@ -115,6 +120,8 @@ class _Pass:
             if blocked is not None:
                 self._refusals[claim.id] = blocked
                 continue
+            if not says_do_not_disrupt(claim.placements, snapshot.workloads):
+                self._reclaimable.append(candidate)
             drifted = drift_reason(claim, pool, classes.get(claim.node_class_name), offered, self._world.now)
             protected = protected_reason(claim.placements, snapshot.workloads)
             if drifted is not None and (protected is None or pool.termination_grace_period_s is not None):
@@ -158,6 +165,23 @@ class _Pass:
             if candidate.id in expecting:
                 self._refusals[candidate.id] = "replicas that wait will be placed on it"
         self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
+
+    def reclaim(self) -> None:
+        """Let nodes go whose units were lent, and whose owners wait for them; a gang goes whole."""
+        if self._waiting is None or not self._waiting.unplaced:
+            return
+        for found in reclaimed(self._before, self._waiting, self._reclaimable):
+            going = found.candidates
+            if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(going):
+                for candidate in going:
+                    self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
+                continue
+            explanation = f"its unit was lent to {found.borrower or 'whoever belongs to no team'}"
+            explanation += f", and Team {found.owner}, which owns it, has work that waits"
+            self._commands.append(command_of(DisruptionReason.RECLAIMED, going, Plan(), explanation))
+            self._headroom.spend(going)
+            self._world = self._world.after(going, Plan())
+            self._leave(going)
 
     def remove_empty_paid(self) -> None:
         """Delete empty on-demand and spot nodes, in one command."""
@@ -226,6 +250,7 @@ class _Pass:
     def _leave(self, removed: Sequence[Candidate]) -> None:
         gone = {candidate.id for candidate in removed}
         self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in gone]
+        self._drifted = [(candidate, why) for candidate, why in self._drifted if candidate.id not in gone]
         for claim_id in gone:
             self._refusals.pop(claim_id, None)
 

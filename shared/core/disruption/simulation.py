@@ -1,5 +1,6 @@
 """The edited snapshot: the world without some nodes, their replicas as demand; and the world after a command."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -95,6 +96,17 @@ class PassState:
     def pending(self) -> Plan:
         """Plan for the demand that waits already: it has the first right to what is free."""
         return self._solved(self.snapshot, frozenset())
+
+    def freed(self, removed: Iterable[Candidate]) -> "PassState":
+        """Return the world without the nodes, in which the units that they held are free again; demand is as it was."""
+        gone = {candidate.id: candidate.node.reservation_id for candidate in removed}
+        back = Counter(gone.values())
+        nodes = tuple(node for node in self.snapshot.nodes if node.claim_id not in gone)
+        reservations = tuple(
+            replace(reservation, free_units=reservation.free_units + back[reservation.id])
+            for reservation in self.snapshot.reservations
+        )
+        return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
 
     def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
         self.effort.spend(

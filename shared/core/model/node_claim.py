@@ -84,6 +84,7 @@ class DrainReason(StrEnum):
     NODE_POOL_DELETED = "NodePoolDeleted"
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
+    RECLAIMED = "Reclaimed"  # its unit was lent, and whoever owns it wants it
 
 
 @dataclass(frozen=True, slots=True)

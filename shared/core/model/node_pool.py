@@ -23,6 +23,7 @@ class DisruptionReason(StrEnum):
     UNDERUTILIZED = "Underutilized"
     EMPTY = "Empty"
     DRIFTED = "Drifted"
+    RECLAIMED = "Reclaimed"  # units on loan go back to the team that owns them
 
 
 @dataclass(frozen=True, slots=True)

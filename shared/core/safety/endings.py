@@ -22,7 +22,7 @@ class EndingKind(StrEnum):
     ORPHANS = "orphans"  # instances that no claim knows
     VANISHED = "vanished"  # claims whose instances EC2 does not show any more
     DELETED_POOLS = "deleted-pools"  # nodes whose NodePool was deleted
-    DISRUPTION = "disruption"  # drift, consolidation, rebalance recommendations
+    DISRUPTION = "disruption"  # drift, consolidation, units that were lent, rebalance recommendations
     EXPIRY = "expiry"  # nodes older than expireAfter
     UNHEALTHY = "unhealthy"  # nodes whose status checks fail
     SURPLUS = "surplus"  # empty nodes, and nodes whose last replicas nobody wants any more
@@ -32,6 +32,7 @@ _KINDS: Final[Mapping[DrainReason, EndingKind]] = {
     DrainReason.NODE_POOL_DELETED: EndingKind.DELETED_POOLS,
     DrainReason.DRIFT: EndingKind.DISRUPTION,
     DrainReason.CONSOLIDATION: EndingKind.DISRUPTION,
+    DrainReason.RECLAIMED: EndingKind.DISRUPTION,
     DrainReason.REBALANCE: EndingKind.DISRUPTION,
     DrainReason.EXPIRED: EndingKind.EXPIRY,
     DrainReason.UNHEALTHY: EndingKind.UNHEALTHY,

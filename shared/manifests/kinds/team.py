@@ -5,7 +5,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from shared.core.model.team import DEFAULT_COHORT, Quota, Team, TeamLimits
+from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, TeamLimits
 from shared.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from shared.manifests.kinds.workload import MOST_REPLICAS
 from shared.manifests.parsing.fields import Namespace, ObjectName, check_distinct, matching
@@ -94,6 +94,10 @@ class TeamSpec(Model):
     quotas: list[QuotaSpec] = Field(default_factory=list, max_length=MOST_QUOTAS)
     cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
     fair_sharing: FairSharing = FairSharing()
+    reclaim_within_cohort: Annotated[ReclaimWithinCohort, Field(strict=False)] = Field(
+        default=ReclaimWithinCohort.NEVER,
+        description="From whom units are taken back that were lent and that waiting work of the team could use.",
+    )
 
 
 class TeamManifest(Model):
@@ -116,4 +120,5 @@ class TeamManifest(Model):
             quotas=tuple(quota.to_core() for quota in spec.quotas),
             cohort=spec.cohort,
             weight=spec.fair_sharing.weight,
+            reclaim_within_cohort=spec.reclaim_within_cohort,
         )

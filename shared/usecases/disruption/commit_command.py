@@ -30,6 +30,7 @@ DRAIN_REASONS: Final = {
     DisruptionReason.EMPTY: DrainReason.EMPTY,
     DisruptionReason.DRIFTED: DrainReason.DRIFT,
     DisruptionReason.UNDERUTILIZED: DrainReason.CONSOLIDATION,
+    DisruptionReason.RECLAIMED: DrainReason.RECLAIMED,
 }
 
 

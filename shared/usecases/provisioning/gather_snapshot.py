@@ -14,6 +14,7 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.team import ReclaimWithinCohort, Team
 from shared.core.model.workload import Demand, Workload
 from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
@@ -113,7 +114,7 @@ class SnapshotGatherer:
             nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
-            teams=tuple(replace(team, principals=(), principal_ids=frozenset()) for team in policy.teams),
+            teams=tuple(_teams(policy)),
         )
         return Gathered(snapshot, claims, records, reservations)
 
@@ -157,6 +158,17 @@ def _promisable(
 ) -> tuple[CapacityReservation, ...]:
     """Return the reservations, by id, without the units that are suspected to be broken."""
     return without_suspected(tuple(records[key].reservation for key in sorted(records)), remembered, now)
+
+
+def _teams(policy: Policy) -> Iterator[Team]:
+    """Yield the teams, without their principals: no plan asks who they are.
+
+    While one cannot be read, what is its own looks like loans to nobody: then nothing is taken back.
+    """
+    is_complete = all(kind is not PolicyKind.TEAM for kind, _ in policy.unreadable)
+    for team in policy.teams:
+        reclaim = team.reclaim_within_cohort if is_complete else ReclaimWithinCohort.NEVER
+        yield replace(team, principals=(), principal_ids=frozenset(), reclaim_within_cohort=reclaim)
 
 
 def _rests_on(claim: NodeClaim, lost: Set[tuple[PolicyKind, str]]) -> bool:

@@ -1,0 +1,172 @@
+"""What was lent comes back: the least loss first, never more than is owed, never back and forth."""
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from shared.core.disruption.command import DisruptionDecision
+from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.node_pool import DisruptionReason
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.team import ReclaimWithinCohort, Team
+from shared.core.model.workload import Demand, Gang
+from shared.core.scheduler import solve
+from tests.core.scheduler.world import NOW, POLICY
+from tests.core.sharing.world import planned, team, units_of, wants, world
+
+ANY: Any = {"reclaim_within_cohort": ReclaimWithinCohort.ANY}
+LOWER: Any = {"reclaim_within_cohort": ReclaimWithinCohort.LOWER_PRIORITY}
+TWO = (team("audio", 4, **ANY), team("vision", 4, **ANY))
+
+
+def claim_of(node: Node, age_min: int = 60) -> NodeClaim:
+    return NodeClaim(
+        id=node.claim_id,
+        state=ClaimState.RUNNING,
+        revision=1,
+        node_pool_name=node.node_pool_name,
+        node_class_name=node.node_class_name,
+        batch_id="b",
+        attempt=0,
+        offering=OfferingKey(node.instance_type, node.zone, node.zone_id, node.capacity_type, node.reservation_id),
+        price_atto_usd_per_hour=0,
+        placements=node.placements,
+        allocatable=node.allocatable,
+        created_at=NOW - timedelta(minutes=age_min),
+        running_at=NOW - timedelta(minutes=age_min),
+        labels=node.labels,
+    )
+
+
+def decided(snapshot: Snapshot, *, budget: int = 100, ages_min: dict[str, int] | None = None) -> DisruptionDecision:
+    ages = ages_min or {}
+    claims = {
+        node.claim_id: claim_of(node, ages.get(node.claim_id, 60)) for node in snapshot.nodes if not node.deleting
+    }
+    allowed = {(pool.name, reason): budget for pool in snapshot.node_pools for reason in DisruptionReason}
+    ask = partial(solve, now=NOW, policy=POLICY)
+    return decide_disruption(DisruptionInput(snapshot, claims, allowed), ask, now=NOW)
+
+
+def taken(snapshot: Snapshot, **changes: Any) -> list[str]:
+    commands = [it for it in decided(snapshot, **changes).commands if it.reason is DisruptionReason.RECLAIMED]
+    return sorted(claim_id for command in commands for claim_id in command.claim_ids)
+
+
+def test_as_many_units_come_back_as_are_owned_and_wanted() -> None:
+    assert len(taken(world(TWO, [wants("vision", 4)], {"audio": 8}))) == 4
+    assert len(taken(world(TWO, [wants("vision", 9)], {"audio": 8}))) == 4
+    assert len(taken(world(TWO, [wants("vision", 1)], {"audio": 8}))) == 1
+    assert len(taken(world(TWO, [wants("vision", 4)], {"audio": 6, "vision": 2}))) == 2
+
+
+def test_nothing_comes_back_without_need() -> None:
+    assert taken(world(TWO, [wants("vision", 2)], {"audio": 6})) == [], "there is room"
+    assert taken(world(TWO, [wants("audio", 2)], {"audio": 6, "vision": 2})) == [], "a borrower has no claim"
+    assert taken(world(TWO, [wants("vision", 2)], {"audio": 4, "vision": 4})) == [], "it has what it owns"
+    assert taken(world(TWO, (), {"audio": 8})) == []
+
+
+def test_what_may_not_be_taken_back_is_not() -> None:
+    never = (team("audio", 4), team("vision", 4))
+    assert taken(world(never, [wants("vision", 4)], {"audio": 8})) == []
+    apart = (team("audio", 4, cohort="one", **ANY), team("vision", 4, cohort="two", **ANY))
+    assert taken(world(apart, [wants("vision", 4)], {"audio": 8})) == []
+    lower = (team("audio", 4, **LOWER), team("vision", 4, **LOWER))
+    assert taken(world(lower, [wants("vision", 4, priority=0)], {"audio": 8})) == []
+    assert len(taken(world(lower, [wants("vision", 4, priority=1)], {"audio": 8}))) == 4
+
+
+def test_whoever_belongs_to_no_team_gives_back_too() -> None:
+    assert len(taken(world((team("vision", 4, **ANY),), [wants("vision", 3)], {"of-no-team": 8}))) == 3
+
+
+def test_the_least_work_is_lost() -> None:
+    snapshot = world(TWO, [wants("vision", 2)], {"audio": 8})
+    ages = {f"audio-{number}": 60 - number for number in range(8)}
+    assert taken(snapshot, ages_min=ages) == ["audio-6", "audio-7"], "the youngest"
+
+    with_checkpoints = {
+        key: replace(workload, checkpoint_period_s=600) if key.startswith("audio") else workload
+        for key, workload in snapshot.workloads.items()
+    }
+    ages = {f"audio-{number}": 15 + number for number in range(8)}  # checkpoints at 10 and 20 minutes
+    assert taken(replace(snapshot, workloads=with_checkpoints), ages_min=ages) == ["audio-5", "audio-6"]
+
+
+def test_whoever_borrows_most_gives_back_first() -> None:
+    teams = (team("audio", 1, **ANY), team("speech", 1, **ANY), team("vision", 6, **ANY))
+    found = taken(world(teams, [wants("vision", 2)], {"audio": 5, "speech": 3}))
+    assert found == ["audio-0", "audio-1"]
+
+
+def test_a_budget_bounds_how_many_go_at_once() -> None:
+    assert len(taken(world(TWO, [wants("vision", 4)], {"audio": 8}), budget=1)) == 1
+
+
+def test_what_must_not_be_disturbed_is_passed_over() -> None:
+    snapshot = world(TWO, [wants("vision", 4)], {"audio": 8})
+    still = {
+        key: replace(workload, do_not_disrupt=key.startswith("audio")) for key, workload in snapshot.workloads.items()
+    }
+    assert taken(replace(snapshot, workloads=still)) == []
+
+
+def gangs(snapshot: Snapshot, name: str) -> Snapshot:
+    """Make what runs for a namespace one gang."""
+    workloads = {
+        key: replace(workload, gang=Gang()) if key == f"{name}/runs" else workload
+        for key, workload in snapshot.workloads.items()
+    }
+    return replace(snapshot, workloads=workloads)
+
+
+def test_a_gang_goes_whole_or_not_at_all() -> None:
+    """Eight replicas of one gang: taking them all would take what audio owns, so they stay."""
+    assert taken(gangs(world(TWO, [wants("vision", 2)], {"audio": 8}), "audio")) == []
+    owner = (team("audio", 0, **ANY), team("vision", 8, **ANY))
+    assert len(taken(gangs(world(owner, [wants("vision", 2)], {"audio": 4}, units=4), "audio"))) == 4
+
+
+def test_units_that_come_back_anyhow_are_not_asked_for_twice() -> None:
+    snapshot = world(TWO, [wants("vision", 3)], {"audio": 8})
+    draining = tuple(replace(node, deleting=node.claim_id in ("audio-0", "audio-1")) for node in snapshot.nodes)
+    assert len(taken(replace(snapshot, nodes=draining))) == 1
+
+
+def test_what_the_owner_cannot_use_is_not_taken_back() -> None:
+    """A gang of five cannot be whole within four units that are owned, whatever is taken back."""
+    assert taken(world(TWO, [wants("vision", 5, gang=Gang())], {"audio": 8})) == []
+    assert len(taken(world(TWO, [wants("vision", 4, gang=Gang())], {"audio": 8}))) == 4
+
+
+def test_what_came_back_is_not_taken_again() -> None:
+    """Minute after minute: both want everything; after one exchange nothing moves any more."""
+    used, moved = Counter({"audio": 8}), 0
+    for _ in range(10):
+        demands = [wants("audio", 8), wants("vision", 8)]
+        going = taken(world(TWO, demands, dict(used)))
+        moved += len(going)
+        for claim_id in going:
+            used[claim_id.partition("-")[0]] -= 1
+        used.update(units_of(planned(world(TWO, demands, dict(used)))))
+    assert (used, moved) == ({"audio": 4, "vision": 4}, 4)
+
+
+def teams_of(*owned: int) -> tuple[Team, ...]:
+    return tuple(team(f"team-{index}", own, **ANY) for index, own in enumerate(owned))
+
+
+def test_any_start_ends_with_everybody_having_their_own() -> None:
+    for start in ([8, 0, 0], [0, 8, 0], [3, 3, 2], [0, 1, 7], [2, 2, 0]):
+        used = Counter({f"team-{index}": count for index, count in enumerate(start)})
+        demands: list[Demand] = [wants(f"team-{index}", 8) for index in range(3)]
+        for _ in range(4):
+            for claim_id in taken(world(teams_of(4, 2, 2), demands, dict(used))):
+                used[claim_id.rpartition("-")[0]] -= 1
+            used.update(units_of(planned(world(teams_of(4, 2, 2), demands, dict(used)))))
+        assert +used == {"team-0": 4, "team-1": 2, "team-2": 2}
