@@ -46,7 +46,11 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "TerminateInstances",
     ),
     "events": ("PutEvents",),
-    "iam": ("ListInstanceProfilesForRole",),
+    "iam": (
+        "GetRole",
+        "GetUser",
+        "ListInstanceProfilesForRole",
+    ),
     "pricing": ("GetProducts",),
     "resource-groups": ("ListGroupResources",),
     "s3": ("GetObject", "PutObject"),
