@@ -59,6 +59,7 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.APPLY: FunctionSettings(60, 1024),
     # The nodes of a large gang report within a moment; facts of theirs may wait for each other.
     Function.FOLLOW: FunctionSettings(30, 1024, Queue.REPORTS, batch_size=10, max_concurrency=5),
+    Function.OPERATE: FunctionSettings(60, 1024),
 }
 
 CONSUMERS: Final[dict[Queue, Function]] = {

@@ -9,6 +9,7 @@ from reservoir.console import fail
 from reservoir.options import Options
 from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
+from shared.manifests.operations import OperationRequest, OperationResult
 from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
@@ -127,6 +128,10 @@ class Connection(Protocol):
         """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
         ...
 
+    def operate(self, request: OperationRequest) -> list[OperationResult]:
+        """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
+        ...
+
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""
         ...
@@ -238,6 +243,12 @@ class Session:
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
         return self.adapters.settings.launch_limits
+
+    def operate(self, request: OperationRequest) -> list[OperationResult]:
+        """Have a request carried out by the function that does it, signed by whoever runs the command."""
+        from reservoir.operating import operate  # here, because few commands need it
+
+        return operate(self.deployment, request)
 
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""

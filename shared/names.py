@@ -22,6 +22,7 @@ class Function(StrEnum):
     RECORD = "record"
     FOLLOW = "follow"
     APPLY = "apply"  # custom resource: applies the manifests folder of a deployment
+    OPERATE = "operate"  # what operators do by hand
 
 
 class Table(StrEnum):
@@ -182,6 +183,19 @@ MANIFESTS_PROPERTY: Final = "Manifests"
 REMOVED_PROPERTY: Final = "Removed"
 MANIFEST_NAME: Final = "Name"
 MANIFEST_TEXT: Final = "Text"
+
+
+# In the signature with which an operator's request proves who sent it: the request's digest.
+SIGNED_REQUEST_HEADER: Final = "x-reservoir-request"
+
+
+def function_name(stack: str, function: Function) -> str:
+    """Return the Lambda function's name.
+
+    Chosen, not generated: the ARN is then known before the function exists, so that the drain timers' role and
+    variables can name the function that they wake without a dependency circle; and the command line knows it.
+    """
+    return f"{stack}-{function.replace('_', '-')}"
 
 
 def output_name(variable: str) -> str:

@@ -138,8 +138,14 @@ def asks(resources: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]
 
 def test_functions_wake_each_other_as_drawn() -> None:
     text = diagram(r"minute\(\[every minute")
-    # Not of the template: demand and reports are sent from outside, timers are made while it runs, and manifests are
-    # optional.
-    outside = {("senders", "demand"), ("nodes", "reports"), ("timers", "expire"), ("manifests", "apply")}
+    # Not of the template: demand and reports are sent from outside, timers are made while it runs, manifests are
+    # optional, and operators call a function themselves.
+    outside = {
+        ("senders", "demand"),
+        ("nodes", "reports"),
+        ("timers", "expire"),
+        ("manifests", "apply"),
+        ("operators", "operate"),
+    }
     assert drawn(text, "-->") == {*wakes(template()), *outside}
     assert drawn(text, "-.->") == set(asks(template()))

@@ -57,6 +57,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "scheduler": ("CreateSchedule", "UpdateSchedule"),
     "sqs": ("ChangeMessageVisibilityBatch", "SendMessage", "SendMessageBatch"),
     "ssm": ("GetParameters",),
+    "sts": ("GetCallerIdentity",),
 }
 
 _NEVER_READ: Final = ("examples-*", "waiters-*")

@@ -213,6 +213,16 @@ def keep_history(resources: Resources) -> Iterable[Grant]:
     )
 
 
+def pause_pools(resources: Resources) -> Iterable[Grant]:
+    """Allow pausing NodePools."""
+    yield Grant(
+        "PausePools",
+        "Operators pause NodePools; what they ask for is written beside the manifest.",
+        ["dynamodb:UpdateItem"],
+        [resources.tables[Table.POLICY].table_arn],
+    )
+
+
 _CLAIMS: Final = (Table.NODE_CLAIMS, Table.WORKLOADS, Table.RESERVATIONS)  # what moving a claim may touch
 
 DUTIES: Final[Mapping[Function, Duty]] = {
@@ -297,4 +307,9 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.RECORD: Duty(writes=(), sends=(), publishes=False, more=(keep_history,)),
     Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
     Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),  # what was released may go
+    Function.OPERATE: Duty(
+        writes=_CLAIMS,
+        reads=(Table.POLICY,),
+        more=(pause_pools, end_instances),
+    ),
 }

@@ -49,6 +49,8 @@ MISSED_HOURS_MORE: Final = 2  # than there are between two passes
 # for them. The others are woken by messages, events and timers too, so that their schedules are watched beside them.
 WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.DISCOVER_OFFERINGS)
 
+TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.OPERATE)  # a deployment, the command line
+
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
     "LaunchesBlocked": (
@@ -129,7 +131,7 @@ class Observability(Construct):
 
     def _function_alarms(self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None) -> None:
         title = output_name(function)
-        if function is not Function.APPLY:  # whose caller, a deployment, is told
+        if function not in TELLING_THEIR_CALLER:
             self._alarm(
                 f"{title}Errors",
                 work.metric_errors(period=MINUTE),

@@ -17,7 +17,7 @@ from constructs import Construct
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals
-from shared.names import ENDINGS_ROW_PREFIX, IDENTITY_INDEX, Queue, Table
+from shared.names import ENDINGS_ROW_PREFIX, IDENTITY_INDEX, Function, Queue, Table, function_name
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
@@ -107,6 +107,13 @@ def _operator(
     )
     yield Grant("ChangePolicy", "Applies and deletes policy.", WRITE, [resources.tables[Table.POLICY].table_arn])
     yield from resolve_principals(resources)
+    operate = function_name(resources.deployment.stack, Function.OPERATE)
+    yield Grant(
+        "OperateByHand",
+        "Cordons, drains and deletes nodes and pauses pools, through the function that does it and says who.",
+        ["lambda:InvokeFunction"],
+        [Stack.of(resources.stack).format_arn(service="lambda", resource=f"function:{operate}")],
+    )
     yield Grant(
         "LiftEnvelope",
         "Lets more end than the safety envelope allows, once; no row of a node can be written.",

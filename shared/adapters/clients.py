@@ -42,12 +42,12 @@ def lazy_client(service: str, region: str | None = None) -> Any:
     return _LazyClient(service, region)
 
 
-def make_client(service: str, region: str | None = None) -> Any:
+def make_client(service: str, region: str | None = None, *, read_timeout_s: int = _READ_TIMEOUT_S) -> Any:
     """Return a client of ``service``; the region defaults to the function's own."""
     config = Config(
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS_MAX},
         connect_timeout=_CONNECT_TIMEOUT_S,
-        read_timeout=_READ_TIMEOUT_S,
+        read_timeout=read_timeout_s,
         user_agent_extra="reservoir",
     )
     return _session().create_client(service, region_name=region, config=config)

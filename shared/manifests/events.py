@@ -289,6 +289,19 @@ class TablesAdopted(Event):
     adopted_at: AwareDatetime
 
 
+class OperationRequested(Event):
+    """Somebody asked by hand for something. It is told before it is done; what came of it is told as ever."""
+
+    detail_type: ClassVar[str] = "Operation Requested"
+
+    verb: str = Field(description="`cordon`, `uncordon`, `drain`, `delete` (nodes), `pause` or `resume` (NodePools).")
+    names: list[str] = Field(description="NodeClaims or instances; NodePools for `pause` and `resume`.")
+    by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
+    reason: str
+    requested_at: AwareDatetime
+    deadline: str | None = Field(default=None, description="For `drain`: the nodes end after that long.")
+
+
 EVENTS: Final[tuple[type[Event], ...]] = (
     WorkloadPlaced,
     WorkloadPending,
@@ -312,4 +325,5 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReplicaReady,
     ReplicaFailed,
     ReplicaFinished,
+    OperationRequested,
 )

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from shared.core.model.conditions import Condition
+from shared.core.model.node_claim import Operation
 from shared.core.model.node_class import NodeClassStatus
 
 CHANGES_MAX = 100  # DynamoDB's limit of items in one transaction
@@ -32,13 +33,21 @@ class PolicyStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """Whether operators let a NodePool launch, and what they said, the last of all last."""
+
+    is_paused: bool = False
+    operations: tuple[Operation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyObject:
     """A stored object. ``manifest`` is its wire form without status.
 
     ``generation`` counts changes of the manifest and starts at 1; ``revision`` is what an apply must have seen, and
-    never comes again for the same kind and name, also when the object is deleted and made anew. Writing the status
-    changes neither, so that discovery and operators do not get into each other's way. Of an object that is not
-    ``is_readable`` (a newer release wrote it, or it was damaged) only kind and name are known.
+    never comes again for the same kind and name, also when the object is deleted and made anew. Writing the status or
+    the pause changes neither, so that discovery and operators do not get into each other's way. Of an object that is
+    not ``is_readable`` (a newer release wrote it, or it was damaged) only kind and name are known.
     """
 
     kind: PolicyKind
@@ -48,6 +57,7 @@ class PolicyObject:
     revision: int
     status: PolicyStatus = field(default_factory=PolicyStatus)
     is_readable: bool = True
+    pause: Pause = field(default_factory=Pause)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,10 @@ class PolicyStore(Protocol):
         A put increases the revision, and keeps the status unless it brings one. Raises ConflictError when an object is
         not at its expected revision.
         """
+        ...
+
+    def save_pause(self, name: str, pause: Pause, *, expected: Pause) -> None:
+        """Replace a NodePool's pause. Raises ConflictError when it is not the expected one, or the pool is gone."""
         ...
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:

@@ -1,5 +1,6 @@
 """Time and identity."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
@@ -9,6 +10,14 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the present instant, aware, in UTC."""
+        ...
+
+
+class Identities(Protocol):
+    """Says who sent what was signed."""
+
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
+        """Return the ARN of whoever signed a request with this digest. Raises AccessDeniedError."""
         ...
 
 

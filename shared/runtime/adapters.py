@@ -5,7 +5,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any, Final
 
-from shared.adapters.clients import lazy_client, pricing_region
+from shared.adapters.caller_identity import StsIdentities
+from shared.adapters.clients import lazy_client, make_client, pricing_region
 from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
@@ -197,6 +198,11 @@ class Adapters:
     def publisher(self) -> EventBridgePublisher:
         """The outbound bus."""
         return EventBridgePublisher(lazy_client("events"), self.settings.event_bus)
+
+    @cached_property
+    def identities(self) -> StsIdentities:
+        """Who signed a request."""
+        return StsIdentities(make_client("sts"))
 
     @cached_property
     def timers(self) -> SchedulerDrainTimers:

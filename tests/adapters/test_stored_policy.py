@@ -10,9 +10,10 @@ import pytest
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
 from shared.core.model.decision_summary import DecisionSummary
+from shared.core.model.node_claim import Operation
 from shared.core.model.node_class import NodeClassStatus
 from shared.names import KEY
-from shared.ports.policy import DeletePolicy, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
+from shared.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
 from shared.ports.state import ConflictError, Decision, UnreadableRowsError
 from tests.adapters import ministack
 from tests.adapters.stores import LISTING
@@ -165,6 +166,29 @@ def test_a_change_keeps_the_status_and_a_status_the_revision(policy: PolicyStore
     assert stored is not None
     assert (stored.status, stored.generation, stored.revision) == (found, 2, 2)
     assert stored.status.node_class.launch_blocked_at == START + timedelta()
+
+
+def test_a_pause_stands_beside_manifest_and_status_and_goes_with_the_pool(policy: PolicyStore) -> None:
+    done = Operation("pause", "arn:aws:iam::123456789012:user/ada", "OPS-7", START)
+    paused, resumed = Pause(is_paused=True, operations=(done,)), Pause(operations=(done, done))
+    policy.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {"spec": 1}, 1, None)])
+    policy.save_pause("gpu", paused, expected=Pause())
+    for stale in (Pause(), resumed):
+        with pytest.raises(ConflictError):
+            policy.save_pause("gpu", resumed, expected=stale)
+    policy.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {"spec": 2}, 2, 1)])
+    policy.save_status(PolicyKind.NODE_POOL, "gpu", PolicyStatus())
+    stored = policy.get(PolicyKind.NODE_POOL, "gpu")
+    assert stored is not None
+    assert (stored.pause, stored.revision) == (paused, 2)
+    policy.save_pause("gpu", resumed, expected=paused)
+
+    policy.commit([DeletePolicy(PolicyKind.NODE_POOL, "gpu", 2)])
+    with pytest.raises(ConflictError):
+        policy.save_pause("gpu", paused, expected=resumed)
+    policy.commit([PutPolicy(PolicyKind.NODE_POOL, "gpu", {"spec": 3}, 1, None)])
+    (anew,) = policy.list_all()
+    assert anew.pause == Pause()
 
 
 def test_policy_is_deleted_at_the_revision_that_was_seen(policy: PolicyStore) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from reservoir.operating import signed
+from shared.manifests.operations import OperationRequest, Verb
+from shared.names import Function, function_name
 from tests.deployed.people import Person
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
@@ -76,3 +79,78 @@ def test_whoever_may_look_lists_what_there_is_and_reads_why(world: World, pool: 
     refused = person.command("get", "pools")
     assert refused.returncode == 2
     assert "AccessDenied" in refused.stderr
+
+
+def node_of(world: World, workload: str) -> str:
+    """The NodeClaim that a workload was launched on last."""
+    launched = [event for event in world.events("Node Launched") if event["workloads"][0]["name"] == workload]
+    return str(launched[-1]["node"]["nodeClaim"])
+
+
+def test_an_operator_cordons_drains_and_deletes_nodes_and_aws_says_who(world: World, pool: str, tmp_path: Path) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    workload = story_workload("operated", 1, "1", nodeSelector={"karpenter.sh/nodepool": pool})
+    assert operator.command("submit", "-f", demand(tmp_path, workload), "--wait", "--timeout", "5m").returncode == 0
+    world.until("it has a node", lambda _: any(e["workloads"][0]["name"] == "operated" for e in launched(world)))
+    first = node_of(world, "operated")
+
+    cordoned = operator.command("cordon", first, "--reason", "OPS-7")
+    assert cordoned.stdout == f"node/{first} done: takes no new replicas\n", cordoned.stderr
+    world.until("it is told", lambda seen: seen.counts["Operation Requested"] == 1)
+    (asked,) = world.events("Operation Requested")
+    assert (asked["verb"], asked["by"], asked["reason"]) == ("cordon", operator.arn, "OPS-7")
+
+    unasked = operator.command("delete", "node", first, "--reason", "OPS-7")
+    assert (unasked.returncode, "no terminal on which to ask" in unasked.stderr) == (2, True)
+    deleted = operator.command("delete", "node", first, "--reason", "OPS-7", "--yes")
+    assert deleted.stdout == f"node/{first} done: is being terminated\n", deleted.stderr
+    world.until("it is gone", lambda _: any(e["node"]["nodeClaim"] == first for e in world.events("Node Terminated")))
+    world.until("its replica has another node", lambda _: node_of(world, "operated") != first)
+
+
+def launched(world: World) -> list[dict[str, Any]]:
+    return world.events("Node Launched")
+
+
+def test_a_paused_pool_launches_nothing_until_it_is_resumed(world: World, pool: str, tmp_path: Path) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    paused = operator.command("pause", "pool", pool, "--reason", "OPS-8")
+    assert paused.stdout == f"nodepool/{pool} done: launches nothing\n", paused.stderr
+    workload = story_workload("paused", 3, "1", nodeSelector={"karpenter.sh/nodepool": pool})
+    waits = operator.command("submit", "-f", demand(tmp_path, workload), "--wait", "--timeout", "20s")
+    assert waits.returncode == 1
+    assert f"NodePoolPaused: NodePool {pool} is paused by {operator.arn} since" in waits.stderr
+    assert operator.command("resume", "pool", pool, "--reason", "OPS-8").returncode == 0
+    placed = operator.command("submit", "-f", demand(tmp_path, workload), "--wait", "--timeout", "5m")
+    assert placed.returncode == 0, placed.stderr
+
+
+def test_nobody_else_operates_and_a_proof_is_good_for_one_request(world: World, pool: str) -> None:
+    operator, sender = Person(world, managed=("Viewer", "Operator")), Person(world, managed=("Viewer", "Sender"))
+    assert "AccessDenied" in sender.command("pause", "pool", pool, "--reason", "mine").stderr
+    deployment = world.reservoir.outputs["ReservoirDeployment"]
+    request = OperationRequest(verb=Verb.PAUSE, names=[pool], reason="OPS-9")
+    proof = signed(operator.client("sts"), request.digest(deployment))
+
+    def call(**payload: Any) -> Any:
+        function = function_name(deployment, Function.OPERATE)
+        answer = operator.client("lambda").invoke(FunctionName=function, Payload=json.dumps(payload).encode())
+        return json.loads(answer["Payload"].read())
+
+    other = {**request.document(), "reason": "another"}
+    elsewhere = signed(operator.client("sts"), request.digest("Another"))
+    nobody = {name: value for name, value in proof.items() if name != "authorization"}
+    foreign = {**proof, "authorization": proof["authorization"].replace("Credential=", "Credential=AKIANOBODY")}
+    forged = {**proof, "authorization": proof["authorization"][:-64] + "0" * 64}
+    for payload in (
+        {"request": other, "proof": proof},
+        {"request": request.document(), "proof": elsewhere},
+        {"request": request.document(), "proof": nobody},
+        {"request": request.document(), "proof": foreign},
+        {"request": request.document(), "proof": forged},
+        {"request": request.document()},
+    ):
+        (problem,) = call(**payload)["problems"]
+        assert problem["rule"] == "identity", payload
+    assert call(request=request.document(), proof=proof)["results"][0]["outcome"] == "done"
+    assert operator.command("resume", "pool", pool, "--reason", "OPS-9").returncode == 0

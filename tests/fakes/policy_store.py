@@ -9,6 +9,7 @@ from dataclasses import replace
 from shared.ports.policy import (
     CHANGES_MAX,
     DeletePolicy,
+    Pause,
     PolicyKind,
     PolicyObject,
     PolicyStatus,
@@ -74,7 +75,15 @@ class MemoryPolicyStore:
             generation=write.generation,
             revision=self._revisions[key],
             status=write.status or (PolicyStatus() if row is None else row.status),
+            pause=Pause() if row is None else row.pause,
         )
+
+    def save_pause(self, name: str, pause: Pause, *, expected: Pause) -> None:
+        with self._lock:
+            row = self._rows.get((PolicyKind.NODE_POOL, name))
+            if row is None or row.pause != expected:
+                raise ConflictError([f"{PolicyKind.NODE_POOL}/{name}"])
+            self._rows[(PolicyKind.NODE_POOL, name)] = replace(row, pause=pause)
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
         with self._lock:

@@ -18,7 +18,7 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
-from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S
+from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TELLING_THEIR_CALLER
 from shared.names import METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
@@ -254,7 +254,7 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
     yield "ReactThrottles", "no concurrency", throttle(Function.REACT)
     for function in Function:
         name = output_name(function)
-        if function is not Function.APPLY:
+        if function not in TELLING_THEIR_CALLER:
             yield f"{name}Errors", "each run fails", fail_always(function)
         if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS):
             yield f"{name}Stopped", "no concurrency", starve(function)

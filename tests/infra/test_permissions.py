@@ -245,7 +245,7 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
         "Viewer": set(),
         "Operator": {
             *("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
-            *("events:EnableRule", "events:PutEvents"),
+            *("events:EnableRule", "events:PutEvents", "lambda:InvokeFunction"),
             *("sqs:CancelMessageMoveTask", "sqs:DeleteMessage", "sqs:PurgeQueue", "sqs:ReceiveMessage"),
             *("sqs:SendMessage", "sqs:StartMessageMoveTask"),
         },

@@ -27,6 +27,7 @@ from shared.manifests.events import (
     NodeDraining,
     NodeLaunched,
     NodeTerminated,
+    OperationRequested,
     PolicyChanged,
     RejectedProblem,
     ReservationExhausted,
@@ -160,6 +161,14 @@ ONE_OF_EACH: tuple[Event, ...] = (
         node=NODE, workload=REF, exit_code=1, restarts=3, next_start_in_s=80, is_crash_loop=True, log_tail="no disk\n"
     ),
     ReplicaFinished(node=NODE, workload=REF, replicas=1, finished=2, wanted=3, log_tail="done\n"),
+    OperationRequested(
+        verb="drain",
+        names=["nc-1"],
+        by="arn:aws:iam::123456789012:user/ada",
+        reason="OPS-7",
+        requested_at=AT,
+        deadline="30m",
+    ),
 )
 
 

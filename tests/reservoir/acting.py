@@ -9,9 +9,12 @@ from typer.testing import CliRunner, Result
 
 from reservoir.app import app
 from shared.manifests.messages import DescribeMessage, parse_demand
+from shared.manifests.operations import OperationRequest, OperationResult
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.composition.intake import intake_from
+from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
+from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryNodeClaims, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.usecases.disrupt_world import DisruptWorld
@@ -49,11 +52,18 @@ class Stack:
         return self.world.state.workloads
 
     @property
+    def policy(self) -> MemoryPolicyStore:
+        return self.world.store
+
+    @property
     def clock(self) -> ManualClock:
         return self.world.clock
 
     def caller(self) -> str:
         return ME
+
+    def operate(self, request: OperationRequest) -> list[OperationResult]:
+        return operate_from(self.world.outside()).run(request, self.caller())
 
     def pause(self, seconds: float) -> None:
         self.world.clock.advance(seconds=seconds)

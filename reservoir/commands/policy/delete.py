@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from reservoir import files
+from reservoir.commands.act.by_hand import is_node
+from reservoir.commands.act.drain import delete_nodes
 from reservoir.connection import Connection
-from reservoir.console import fail, messages
+from reservoir.console import Yes, fail, messages
 from reservoir.objects import does_not_exist, names_of
 from reservoir.policy import apply_policy, attempt, connection, print_outcome
 from shared.core.model.node_pool import Disruption
@@ -24,13 +26,22 @@ def register(app: typer.Typer) -> None:
 
 def delete(
     context: typer.Context,
-    names: Annotated[list[str] | None, typer.Argument(help="KIND NAME... or KIND/NAME...")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="KIND NAME... or KIND/NAME...; node NAME... ends nodes at once.")
+    ] = None,
     filenames: files.Filenames = [],  # noqa: B006 # typer makes a new list for each call
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, but delete nothing.")] = False,
+    reason: Annotated[str | None, typer.Option(help="For nodes: why; it is kept, and told on the bus.")] = None,
+    yes: Yes = False,
 ) -> None:
-    """Delete NodePools and EC2NodeClasses. By name, or those that files name."""
+    """Delete NodePools and EC2NodeClasses. By name, or those that files name; and nodes by name."""
     if bool(names) == bool(filenames):
         fail("name objects, or files with -f")
+    if names and is_node(names[0]):
+        if dry_run:
+            fail("nodes have no dry run: without --yes it says what would end, and asks")
+        delete_nodes(context, names, reason, yes=yes)
+        return
     wanted = names_of(names) if names else _named_in(filenames)
     outcome = attempt(lambda: apply_policy(context).delete(wanted, dry_run=dry_run))
     print_outcome(outcome, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""Policy objects in DynamoDB: the manifest under a revision, the status beside it under none.
+"""Policy objects in DynamoDB: the manifest under a revision, status and pause beside it under none.
 
 A deleted object leaves its row with nothing but the revision: made again, it counts on from there, so that no edit of
 the former object can be taken for one of the new.
@@ -27,7 +27,7 @@ from shared.adapters.dynamodb.table import (
 )
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, LISTING_INDEX, LISTING_KEY
-from shared.ports.policy import DeletePolicy, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
+from shared.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyObject, PolicyStatus, PolicyWrite
 from shared.ports.state import ConflictError, UnreadableRowsError
 from shared.ports.system import Clock
 
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 LISTED: Final = "policy"
 GENERATION: Final = "generation"
 STATUS: Final = "status"
-_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, GENERATION, LISTING_KEY)  # what a deleted one has no more
+PAUSE: Final = "pause"  # absent: nobody ever paused the pool
+_OF_AN_OBJECT: Final = (FORM, DATA, STATUS, PAUSE, GENERATION, LISTING_KEY)  # what a deleted one has no more
 
 
 class DynamoDbPolicyStore:
@@ -61,6 +62,19 @@ class DynamoDbPolicyStore:
     def commit(self, writes: Sequence[PolicyWrite]) -> None:
         """Write all or nothing."""
         transact(self._client, [self._write(write) for write in writes])
+
+    def save_pause(self, name: str, pause: Pause, *, expected: Pause) -> None:
+        """Replace a NodePool's pause."""
+        expression = Expression()
+        is_expected = (
+            f"attribute_not_exists({expression.name(PAUSE)})"
+            if expected == Pause()
+            else expression.at(PAUSE, dumps(expected))
+        )
+        condition = f"attribute_exists({expression.name(LISTING_KEY)}) AND {is_expected}"
+        assignments = [expression.assign(PAUSE, dumps(pause))]
+        key = _key(PolicyKind.NODE_POOL, name)
+        apply(self._client, self._table.update(key, expression, condition, assignments=assignments))
 
     def save_status(self, kind: PolicyKind, name: str, status: PolicyStatus) -> bool:
         """Replace an object's status; False when nothing was written, as it is equal or the object is gone."""
@@ -128,4 +142,5 @@ def _object(row: Attributes) -> PolicyObject:
         generation=number(row, GENERATION),
         revision=number(row, REVISION),
         status=loads(PolicyStatus, text(row, STATUS)),
+        pause=loads(Pause, text(row, PAUSE)) if PAUSE in row else Pause(),
     )

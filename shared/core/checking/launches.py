@@ -65,6 +65,8 @@ def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, 
         return ViolationCode.UNKNOWN_NAME, "no such instance type"
     if pool.replicas is not None:
         return ViolationCode.OFFERING, f"pool {pool.name} is static"
+    if pool.paused is not None:
+        return ViolationCode.OFFERING, f"pool {pool.name} is paused"
     if launch.offering.capacity_type is CapacityType.RESERVED:
         problem = _reserved_problem(facts, launch)
     else:

@@ -196,7 +196,8 @@ class OfferingFacts(PlaceFacts):
 
     def _launching(self, pool: NodePool) -> NodeClass | None:
         """Return the pool's class, or None when nothing is ever launched for it here."""
-        return self.classes.get(pool.node_class_name) if pool.replicas is None else None
+        launches = pool.replicas is None and pool.paused is None
+        return self.classes.get(pool.node_class_name) if launches else None
 
     # -- prices
 

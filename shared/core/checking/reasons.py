@@ -68,6 +68,10 @@ def _has_quotas(facts: Facts, _: Workload) -> bool:
     return any(team.quotas for team in facts.snapshot.teams)
 
 
+def _is_paused(facts: Facts, _: Workload) -> bool:
+    return any(pool.paused is not None for pool in facts.snapshot.node_pools)
+
+
 def _has_min_values(facts: Facts, _: Workload) -> bool:
     return any(item.min_values for pool in facts.snapshot.node_pools for item in pool.requirements.values())
 
@@ -89,6 +93,7 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.LIMIT_EXCEEDED: _has_limits,
     ReasonCode.GANG_INCOMPLETE: _is_gang,
     ReasonCode.NODE_CLASS_NOT_READY: _class_not_ready,
+    ReasonCode.NODE_POOL_PAUSED: _is_paused,
     ReasonCode.MIN_VALUES: _has_min_values,
     ReasonCode.SPOT_SHARE: _has_spot_share,
 }

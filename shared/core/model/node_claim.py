@@ -85,6 +85,7 @@ class DrainReason(StrEnum):
     EXPIRED = "Expired"
     UNHEALTHY = "Unhealthy"
     RECLAIMED = "Reclaimed"  # its unit was lent, and whoever owns it wants it
+    REQUESTED = "Requested"  # an operator asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,24 @@ class DisruptionMark:
     started_at: datetime
     replacement_count: int = 0
     terminate_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What somebody did to an object by hand: ``verb`` as it was typed, ``by`` the ARN that AWS knows them by."""
+
+    verb: str
+    by: str
+    reason: str
+    at: datetime
+
+
+OPERATIONS_KEPT: Final = 5  # of an object, the latest
+
+
+def with_operation(operations: tuple[Operation, ...], done: Operation) -> tuple[Operation, ...]:
+    """Return an object's operations with one more, the oldest left out."""
+    return (*operations, done)[-OPERATIONS_KEPT:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +183,8 @@ class NodeClaim:
     moves_to: str | None = None
     finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
     failure: str | None = None
+    cordoned: bool = False  # takes no new replicas until somebody uncordons it
+    operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     def may_become(self, state: ClaimState) -> bool:

@@ -66,6 +66,7 @@ class NodePool:
     expire_after_s: int | None = 720 * 3600
     termination_grace_period_s: int | None = None
     replicas: int | None = None  # static pool when set
+    paused: str | None = None  # launches nothing: who wants that, since when and why
     static_hash: str = ""  # of the fields whose change drifts nodes
 
 

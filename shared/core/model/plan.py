@@ -29,6 +29,7 @@ class ReasonCode(StrEnum):
     MIN_VALUES = "MinValues"
     SPOT_SHARE = "SpotShare"  # more nodes in its spot pools would be more than the policy's share of each
     OUT_OF_TIME = "OutOfTime"
+    NODE_POOL_PAUSED = "NodePoolPaused"  # an operator has paused the pool that would serve
     PLAN_REJECTED = "PlanRejected"  # its place in the plan broke a rule, which the independent checker saw
 
 

@@ -26,6 +26,7 @@ class EndingKind(StrEnum):
     EXPIRY = "expiry"  # nodes older than expireAfter
     UNHEALTHY = "unhealthy"  # nodes whose status checks fail
     SURPLUS = "surplus"  # empty nodes, and nodes whose last replicas nobody wants any more
+    REQUESTED = "requested"  # nodes that operators drain or delete by hand
 
 
 _KINDS: Final[Mapping[DrainReason, EndingKind]] = {
@@ -38,6 +39,7 @@ _KINDS: Final[Mapping[DrainReason, EndingKind]] = {
     DrainReason.UNHEALTHY: EndingKind.UNHEALTHY,
     DrainReason.EMPTY: EndingKind.SURPLUS,
     DrainReason.WITHDRAWN: EndingKind.SURPLUS,
+    DrainReason.REQUESTED: EndingKind.REQUESTED,
 }
 FORCED: Final = frozenset(DrainReason) - _KINDS.keys()
 
@@ -75,6 +77,7 @@ DEFAULT_BOUNDS: Final[Mapping[EndingKind, Bound]] = {
     EndingKind.EXPIRY: Bound(50, 20, 500),
     EndingKind.UNHEALTHY: Bound(20, 3, 50),
     EndingKind.SURPLUS: Bound(100, 100, 1000),
+    EndingKind.REQUESTED: Bound(20, 10, 100),
 }
 
 

@@ -32,7 +32,8 @@ class HandOver:
     def __call__(self, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
         """Write what ``decide`` makes of the claim; its replicas go to the replacements that expect them.
 
-        What nobody expects (it was simulated onto nodes that exist) is demand again. Raises ConflictError.
+        What nobody expects (it was simulated onto nodes that exist, or onto one that was cordoned since) is demand
+        again. Raises ConflictError.
         """
         current: NodeClaim | None = claim
         lost: ConflictError | None = None
@@ -41,7 +42,7 @@ class HandOver:
             if current is None or after is None:
                 return None
             found = self.claims.get_many(self.replacement_ids)
-            takers = [found[key] for key in sorted(found) if found[key].is_live]
+            takers = [found[key] for key in sorted(found) if found[key].is_live and not found[key].cordoned]
             pairs = list(_moves(after.placements, takers, self.now))
             if not pairs:
                 return return_all_replicas(self.claims, current, self.now, decide)

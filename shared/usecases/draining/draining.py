@@ -11,7 +11,14 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.node_claim import (
+    ClaimState,
+    Drain,
+    DrainReason,
+    NodeClaim,
+    Operation,
+    with_operation,
+)
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.node_life import drain
 from shared.core.safety.endings import EndingKind, kind_of
@@ -34,11 +41,12 @@ _UNKNOWN_WORKLOAD: Final = "a workload on it cannot be read"
 
 @dataclass(frozen=True, slots=True)
 class DrainWish:
-    """A node that shall drain. ``deadline`` None: the usual grace of the reason."""
+    """A node that shall drain. ``deadline`` None: the usual grace of the reason; ``operation``: who asked by hand."""
 
     claim: NodeClaim
     reason: DrainReason
     deadline: datetime | None = None
+    operation: Operation | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +139,11 @@ class Draining:
             grace_s = None if pool is None else pool.termination_grace_period_s
             if wish.deadline is None:
                 until = drain.voluntary_deadline(wish.reason, now, periods[wish.claim.id])
-                return lambda current: drain.begin_voluntary(current, wish.reason, until, now, grace_s)
+                return lambda current: _noted(
+                    drain.begin_voluntary(current, wish.reason, until, now, grace_s), wish.operation
+                )
             given = wish.deadline
-            return lambda current: drain.begin(current, wish.reason, given, now, grace_s)
+            return lambda current: _noted(drain.begin(current, wish.reason, given, now, grace_s), wish.operation)
 
         known = [wish for wish in wishes if wish.deadline is not None or wish.claim.id in periods]
         return {wish.claim.id: decision(wish) for wish in known}
@@ -249,6 +259,13 @@ class Draining:
             return replace(current, placements_changed_at=now)
 
         return return_some_replicas(self.claims, claim, now, (PlacedReplicas(key, count),), without) is not None
+
+
+def _noted(claim: NodeClaim | None, operation: Operation | None) -> NodeClaim | None:
+    """Keep with a claim that begins to drain who asked for it."""
+    if claim is None or operation is None:
+        return claim
+    return replace(claim, operations=with_operation(claim.operations, operation))
 
 
 def _workload_keys(claims: Iterable[NodeClaim]) -> Set[str]:

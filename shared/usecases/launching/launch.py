@@ -184,6 +184,10 @@ class Launch:
         except UnreadableRowsError as error:  # the batch comes back until its deadline
             raise _UnsettledError("RowUnreadable", "launch") from error
         node_class = reading.node_class
+        if reading.paused is not None:
+            name = waiting[0].node_pool_name
+            self._give_up(waiting, "NodePoolPaused", f"NodePool {name} is paused {reading.paused}", report)
+            return None
         if node_class is None or node_class.status.launch_blocked_reason is not None:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)

@@ -19,9 +19,13 @@ from shared.ports.state import OfferingStore, ReservationRecord, ReservationStor
 
 @dataclass(frozen=True, slots=True)
 class LaunchReading:
-    """What was read for claims that are launched together; ``node_class`` None: it does not exist."""
+    """What was read for claims that are launched together.
+
+    ``node_class`` None: it does not exist. ``paused``: who wants the pool to launch nothing, and why.
+    """
 
     node_class: NodeClass | None
+    paused: str | None
     reservation: ReservationRecord | None
     catalogue: tuple[InstanceType, ...]
     rests: Mapping[Place, Unavailable]
@@ -65,9 +69,12 @@ class LaunchReader:
     def read(self, claim: NodeClaim) -> LaunchReading:
         """Read what a launch of the claim, and of others like it, needs. Raises UnreadableRowsError."""
         node_class = self.executor.submit(self.policy.node_class, claim.node_class_name)
+        node_pool = self.executor.submit(self.policy.node_pool, claim.node_pool_name)
         reservation = self.executor.submit(self._reservation, claim)
         catalogue, rests = self.offerings.load_with_rests()
-        return LaunchReading(node_class.result(), reservation.result(), catalogue, rests)
+        pool = node_pool.result()
+        paused = None if pool is None else pool.paused
+        return LaunchReading(node_class.result(), paused, reservation.result(), catalogue, rests)
 
     def _reservation(self, claim: NodeClaim) -> ReservationRecord | None:
         reservation_id = claim.offering.reservation_id

@@ -9,7 +9,7 @@ from shared.core.model.team import Team
 from shared.manifests.kinds.node_class import NodeClassManifest
 from shared.manifests.kinds.node_pool import NodePoolManifest
 from shared.manifests.kinds.team import TeamManifest, is_unique_id
-from shared.ports.policy import PolicyKind, PolicyObject
+from shared.ports.policy import Pause, PolicyKind, PolicyObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,8 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
             continue
         try:
             if stored.kind is PolicyKind.NODE_POOL:
-                pools.append(NodePoolManifest.model_validate(dict(stored.manifest)).to_core())
+                pool = NodePoolManifest.model_validate(dict(stored.manifest)).to_core()
+                pools.append(replace(pool, paused=_paused(stored.pause)))
             elif stored.kind is PolicyKind.TEAM:
                 teams.append(_team(stored))
             else:
@@ -49,3 +50,11 @@ def _team(stored: PolicyObject) -> Team:
     team = TeamManifest.model_validate(dict(stored.manifest)).to_core()
     named = {each for each in team.principals if is_unique_id(each)}
     return replace(team, principal_ids=frozenset(named.union(stored.status.principals.values())))
+
+
+def _paused(pause: Pause) -> str | None:
+    """Say who paused a pool, when and why; None while it may launch."""
+    if not pause.is_paused:
+        return None
+    last = pause.operations[-1]
+    return f"by {last.by} since {last.at:%Y-%m-%d %H:%M} UTC: {last.reason}"

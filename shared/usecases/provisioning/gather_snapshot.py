@@ -111,7 +111,7 @@ class SnapshotGatherer:
             reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
             node_pools=policy.node_pools,
             node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
-            nodes=tuple(_node(claims[key], claims, workloads, pool_names) for key in sorted(claims)),
+            nodes=tuple(_node(claims[key], claims, workloads, pool_names, now) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
             teams=tuple(_teams(policy)),
@@ -187,10 +187,17 @@ def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
 
 
 def _node(
-    claim: NodeClaim, claims: Mapping[str, NodeClaim], workloads: Mapping[str, Workload], pool_names: Set[str]
+    claim: NodeClaim,
+    claims: Mapping[str, NodeClaim],
+    workloads: Mapping[str, Workload],
+    pool_names: Set[str],
+    now: datetime,
 ) -> Node:
-    """Return the claim as a node; one whose pool was deleted takes no new replicas."""
+    """Return the claim as a node; one that is cordoned, or whose pool was deleted, takes no new replicas."""
     node = node_of(claim, workloads, held=is_held(claim, claims))
+    if claim.cordoned:
+        # What drains takes nothing new and goes on counting for topology and limits, which is just what is wanted.
+        node = replace(node, drain_at=now)
     return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
 
 

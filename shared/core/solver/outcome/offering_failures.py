@@ -21,6 +21,7 @@ _ORDER: Final = (
     ReasonCode.LIMIT_EXCEEDED,
     ReasonCode.MAX_PRICE,
     ReasonCode.MIN_VALUES,
+    ReasonCode.NODE_POOL_PAUSED,
     ReasonCode.SPOT_SHARE,
     ReasonCode.TOPOLOGY,
 )

@@ -14,6 +14,7 @@ from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
 from shared.core.solver.outcome.offering_failures import LAST, Failure, words
+from shared.core.solver.outcome.paused_pools import paused_pools
 from shared.core.solver.outcome.topology_reasons import topology_message
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.groups import Group
@@ -127,10 +128,12 @@ class Reasons:
         if not snapshot.node_pools:
             yield Failure(ReasonCode.NO_NODE_POOL, "there is no NodePool")
             return
+        paused = list(paused_pools(snapshot, self._asked(group).selection, lambda kind: self._fits(group, kind)))
+        yield from paused
         if not self._catalogue.entries:
             yield self._no_usable_pool()
             return
-        found = False
+        found = bool(paused)
         asked = self._asked(group)
         for entry in self._catalogue.entries:
             for failure in self._of_entry(entry, group, asked):
@@ -146,11 +149,15 @@ class Reasons:
             node_class = classes.get(pool.node_class_name)
             if pool.replicas is not None:
                 problems.append(f"{pool.name} is static")
+            elif pool.paused is not None:
+                problems.append(f"{pool.name} is paused {pool.paused}")
             elif node_class is None:
                 problems.append(f"{pool.name}: EC2NodeClass {pool.node_class_name} does not exist")
             else:
                 problems.append(f"{pool.name}: {node_class.status.launch_blocked_reason}")
-        return Failure(ReasonCode.NODE_CLASS_NOT_READY, "; ".join(problems))
+        is_paused = any(pool.paused is not None for pool in self._catalogue.snapshot.node_pools)
+        code = ReasonCode.INCOMPATIBLE if is_paused else ReasonCode.NODE_CLASS_NOT_READY
+        return Failure(code, "; ".join(problems), misses=1 if is_paused else 0)
 
     def _asked(self, group: Group) -> _Asked:
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)

@@ -1,0 +1,35 @@
+"""The operate function."""
+
+from shared.ports.system import Identities
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.draining import draining_from
+from shared.runtime.composition.outside import adapters, once
+from shared.usecases.operating.operate import Operate
+from shared.usecases.operating.operate_nodes import OperateNodes
+from shared.usecases.operating.pause_pools import PausePools
+
+
+@once
+def operate() -> Operate:
+    """Return what operators do by hand."""
+    return operate_from(adapters())
+
+
+def operate_from(outside: Adapters) -> Operate:
+    """Wire it."""
+    return Operate(
+        nodes=OperateNodes(outside.node_claims, draining_from(outside)),
+        pools=PausePools(outside.policy, outside.queue),
+        publisher=outside.publisher,
+        clock=outside.clock,
+    )
+
+
+def identities() -> Identities:
+    """Return who says who sent a request."""
+    return adapters().identities
+
+
+def deployment() -> str:
+    """Return the deployment that requests must be meant for."""
+    return adapters().settings.deployment

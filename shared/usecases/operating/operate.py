@@ -1,0 +1,56 @@
+"""One request of an operator: told on the bus who wants what, then done."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from shared.core.model.node_claim import Operation
+from shared.manifests.events import OperationRequested
+from shared.manifests.operations import OperationRequest, OperationResult, Verb
+from shared.manifests.parsing.fields import optional_seconds
+from shared.ports.messaging import EventPublisher
+from shared.ports.system import Clock
+from shared.usecases.operating.operate_nodes import OperateNodes
+from shared.usecases.operating.pause_pools import PausePools
+
+
+@dataclass(frozen=True, slots=True)
+class Operate:
+    """Carries out requests."""
+
+    nodes: OperateNodes
+    pools: PausePools
+    publisher: EventPublisher
+    clock: Clock
+
+    def run(self, request: OperationRequest, by: str) -> list[OperationResult]:
+        """Do what ``by``, an ARN that AWS has vouched for, asks; return what became of each object.
+
+        It is told first: a request that dies half-way is known, and a repeat does the rest. Raises UnreadableRowError
+        and AwsError.
+        """
+        now = self.clock.now()
+        operation = Operation(request.verb.value, by, request.reason, now)
+        self.publisher.publish(
+            [
+                OperationRequested(
+                    verb=request.verb.value,
+                    names=list(request.names),
+                    by=by,
+                    reason=request.reason,
+                    requested_at=now,
+                    deadline=request.deadline,
+                )
+            ]
+        )
+        seconds = optional_seconds(request.deadline)
+        ends_after = None if seconds is None else timedelta(seconds=seconds)
+        actions: Mapping[Verb, Callable[[Sequence[str], Operation], list[OperationResult]]] = {
+            Verb.CORDON: self.nodes.cordon,
+            Verb.UNCORDON: self.nodes.uncordon,
+            Verb.DRAIN: lambda names, done: self.nodes.drain(names, done, ends_after),
+            Verb.DELETE: lambda names, done: self.nodes.drain(names, done, timedelta()),
+            Verb.PAUSE: self.pools.pause,
+            Verb.RESUME: self.pools.resume,
+        }
+        return actions[request.verb](request.names, operation)

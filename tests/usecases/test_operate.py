@@ -1,0 +1,277 @@
+"""What operators do by hand: once, with their name on it, and through the same steps as everything else."""
+
+from datetime import timedelta
+
+import pytest
+
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.safety.endings import Bound, Bounds, EndingKind
+from shared.manifests.operations import OperationRequest, OperationResult, Verb
+from shared.ports.errors import TransientError
+from shared.ports.policy import Pause
+from shared.ports.state import ConflictError, PlannedCommit
+from shared.runtime.composition.operate import operate_from
+from tests.fakes.effects import Effects, Killed
+from tests.usecases.disrupt_world import DisruptWorld
+
+ADA = "arn:aws:iam::123456789012:user/ada"
+
+
+def ask(world: DisruptWorld, verb: Verb, *names: str, deadline: str | None = None) -> dict[str, tuple[str, str]]:
+    """Have a request carried out; return outcome and message of each object."""
+    request = OperationRequest(verb=verb, names=list(names), reason="OPS-7", deadline=deadline)
+    results: list[OperationResult] = operate_from(world.outside()).run(request, ADA)
+    return {result.name: (result.outcome, result.message) for result in results}
+
+
+@pytest.fixture
+def world() -> DisruptWorld:
+    """Two nodes with a job each, bought on demand; nothing consolidates them."""
+    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.submit("train", replicas=2, cpus=1)
+    world.minutes(2)
+    return world
+
+
+def only(world: DisruptWorld) -> NodeClaim:
+    (claim,) = world.live()
+    return claim
+
+
+def now_of(world: DisruptWorld, claim: NodeClaim) -> NodeClaim:
+    return world.state.claim_rows[claim.id]
+
+
+def test_a_cordoned_node_keeps_its_replicas_and_takes_no_new_ones(world: DisruptWorld) -> None:
+    claim = only(world)
+    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("done", "takes no new replicas")}
+    world.scale("train", 1)
+    world.minutes(2)
+    world.scale("train", 2)
+    world.minutes(2)
+
+    assert sum(placed.count for placed in now_of(world, claim).placements) == 1
+    assert len(world.live()) == 2, "the replica went elsewhere"
+    assert ask(world, Verb.CORDON, claim.id) == {claim.id: ("unchanged", "was cordoned before")}
+    assert [(it.verb, it.by, it.reason) for it in now_of(world, claim).operations] == [("cordon", ADA, "OPS-7")]
+
+
+def test_an_uncordoned_node_takes_replicas_again(world: DisruptWorld) -> None:
+    claim = only(world)
+    ask(world, Verb.CORDON, claim.id)
+    assert claim.instance_id is not None
+    assert ask(world, Verb.UNCORDON, claim.instance_id)[claim.instance_id] == ("done", "takes replicas again")
+    assert ask(world, Verb.UNCORDON, claim.id)[claim.id] == ("unchanged", "is not cordoned")
+    world.scale("train", 1)
+    world.minutes(2)
+    world.scale("train", 2)
+    world.minutes(2)
+    assert len(world.live()) == 1
+
+
+def test_a_plan_that_was_made_before_the_cordon_is_not_carried_out_on_the_node(world: DisruptWorld) -> None:
+    claim = only(world)
+    world.scale("train", 1)
+    world.minutes(2)
+    world.scale("train", 2)
+    original = world.state.node_claims.commit
+
+    def cordon_first(commit: PlannedCommit) -> None:
+        world.state.node_claims.commit = original  # type: ignore[method-assign] # once
+        ask(world, Verb.CORDON, claim.id)
+        original(commit)
+
+    world.state.node_claims.commit = cordon_first  # type: ignore[method-assign] # between the plan and its commit
+    world.plan_and_launch()
+    assert sum(placed.count for placed in now_of(world, claim).placements) == 1
+    assert len(world.live()) == 2
+
+
+def test_a_drain_gives_notice_and_ends_the_node_once_at_its_deadline(world: DisruptWorld) -> None:
+    world.holds_on = True
+    claim = only(world)
+    outcome, message = ask(world, Verb.DRAIN, claim.id, deadline="3m")[claim.id]
+    assert outcome == "done"
+    assert message.startswith("drains until ")
+    (notice,) = world.bus.of("Node Draining")
+    assert [(it.verb, it.by) for it in now_of(world, claim).operations] == [("drain", ADA)]
+    assert (notice["reason"], [it["replicas"] for it in notice["workloads"]]) == ("Requested", [2])
+    again = ask(world, Verb.DRAIN, claim.id, deadline="3m")
+    assert again[claim.id] == ("unchanged", message)
+    world.minutes(6)
+    assert world.of("Node Terminated") == [claim.id]
+    assert world.pending() == 0, "its replicas have another node"
+    assert len(world.bus.of("Node Draining")) == 1
+
+
+def test_a_later_request_moves_the_deadline_forward_and_never_back(world: DisruptWorld) -> None:
+    world.holds_on = True
+    claim = only(world)
+    ask(world, Verb.DRAIN, claim.id)
+    first = now_of(world, claim).drain
+    assert ask(world, Verb.DRAIN, claim.id, deadline="1h")[claim.id][0] == "unchanged"
+    assert ask(world, Verb.DRAIN, claim.id, deadline="1m")[claim.id][0] == "done"
+    second = now_of(world, claim).drain
+    assert first is not None
+    assert second is not None
+    assert (second.id, second.deadline) == (first.id, world.clock.now() + timedelta(minutes=1))
+
+
+def test_a_deleted_node_is_terminated_at_once_and_its_replicas_are_demand_again(world: DisruptWorld) -> None:
+    claim = only(world)
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("done", "is being terminated")
+    assert now_of(world, claim).state is ClaimState.TERMINATING
+    assert world.pending() == 2
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("unchanged", "is being terminated")
+    world.minutes(3)
+    assert world.of("Node Terminated") == [claim.id]
+    assert ask(world, Verb.DELETE, claim.id)[claim.id] == ("refused", "has ended")
+
+
+def test_what_cannot_be_done_is_refused_beside_what_can(world: DisruptWorld) -> None:
+    claim = only(world)
+    assert ask(world, Verb.DRAIN, "nc-none", claim.id)["nc-none"] == ("refused", "is not known")
+    assert now_of(world, claim).state is ClaimState.DRAINING
+    assert ask(world, Verb.CORDON, claim.id)[claim.id] == ("refused", "is being drained or terminated")
+
+    world.submit("later", cpus=16)
+    world.provision().run()
+    planned = next(it for it in world.live() if it.state is ClaimState.PLANNED)
+    assert ask(world, Verb.DRAIN, planned.id)[planned.id][1].startswith("is not launched yet")
+
+
+def test_more_than_the_envelope_allows_is_held_and_none_of_it_ends(world: DisruptWorld) -> None:
+    claim = only(world)
+    world.bounds = Bounds({EndingKind.REQUESTED: Bound(0, 0, 0)})
+    outcome, message = ask(world, Verb.DELETE, claim.id)[claim.id]
+    assert outcome == "refused"
+    assert message.startswith("is held by the safety envelope: ")
+    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert [told["kind"] for told in world.bus.of("Endings Held")] == ["requested"]
+
+
+def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -> None:
+    world.holds_on = True
+    world.submit("other", replicas=1, cpus=16)
+    world.minutes(2)
+    first, second = world.live()
+    world.change_pool(labels={"wave": "2"})
+    stored_budget = {"budgets": [{"nodes": "1"}], "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+    world.change_pool(disruption=stored_budget)
+    ask(world, Verb.DRAIN, first.id, deadline="30m")
+    world.disruption_pass()
+    assert now_of(world, second).disruption is None, "the one node that may be missing is"
+    assert now_of(world, first).drain is not None
+    assert now_of(world, first).drain.reason is DrainReason.REQUESTED  # type: ignore[union-attr]
+
+
+def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWorld) -> None:
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("done", "launches nothing")}
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("unchanged", "was paused before")}
+    world.submit("waits", replicas=1, cpus=16)
+    world.minutes(3)
+    assert len(world.live()) == 1
+    (unplaced,) = world.state.workload_rows["research/waits"].unplaced
+    assert unplaced.code == "NodePoolPaused"
+    assert f"NodePool gpu is paused by {ADA} since " in unplaced.message
+    assert unplaced.message.endswith(": OPS-7")
+
+    assert ask(world, Verb.RESUME, "gpu") == {"gpu": ("done", "launches again")}
+    world.minutes(2)
+    assert world.pending() == 0
+
+
+def test_a_paused_pool_goes_on_taking_replicas_on_its_nodes(world: DisruptWorld) -> None:
+    world.scale("train", 1)
+    world.minutes(2)
+    ask(world, Verb.PAUSE, "gpu")
+    world.scale("train", 2)
+    world.minutes(2)
+    assert (world.pending(), len(world.live())) == (0, 1)
+
+
+def test_what_was_planned_before_the_pause_is_not_launched(world: DisruptWorld) -> None:
+    world.submit("waits", replicas=1, cpus=16)
+    world.provision().run()
+    ask(world, Verb.PAUSE, "gpu")
+    world.plan_and_launch()
+    assert [it.state for it in world.live()] == [ClaimState.RUNNING]
+    assert [told["code"] for told in world.bus.of("Launch Failed")] == ["NodePoolPaused"]
+    assert world.pending() == 1
+
+
+def test_an_apply_in_between_neither_loses_nor_lifts_the_pause(world: DisruptWorld) -> None:
+    ask(world, Verb.PAUSE, "gpu")
+    world.change_pool(labels={"wave": "2"})
+    assert ask(world, Verb.PAUSE, "gpu")["gpu"][0] == "unchanged"
+
+
+def test_a_pause_that_others_keep_changing_is_given_up(world: DisruptWorld) -> None:
+    asked = []
+
+    def lose(name: str, pause: Pause, *, expected: Pause) -> None:
+        asked.append((pause, expected))
+        raise ConflictError([name])
+
+    world.store.save_pause = lose  # type: ignore[method-assign] # somebody else is always faster
+    assert ask(world, Verb.PAUSE, "gpu") == {"gpu": ("refused", "changes too fast; repeat it")}
+    assert len(asked) == 6
+
+
+def test_a_pool_that_does_not_exist_is_refused_with_what_was_meant(world: DisruptWorld) -> None:
+    assert ask(world, Verb.PAUSE, "gpus") == {"gpus": ("refused", "does not exist; did you mean gpu?")}
+
+
+def test_a_request_is_told_before_it_is_carried_out(world: DisruptWorld) -> None:
+    ask(world, Verb.DRAIN, "nc-none", deadline="10m")
+    (told,) = world.bus.of("Operation Requested")
+    assert (told["verb"], told["names"], told["by"], told["reason"]) == ("drain", ["nc-none"], ADA, "OPS-7")
+    assert told["deadline"] == "10m"
+
+
+def killed_at(verb: Verb, effects: Effects) -> tuple[DisruptWorld, NodeClaim, int]:
+    """Ask for something, die where ``effects`` says, ask again; return the world minutes later."""
+    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.submit("train", replicas=2, cpus=1)
+    world.minutes(2)
+    claim = only(world)
+    world.effects = effects
+    try:
+        ask(world, verb, claim.id)
+    except (Killed, TransientError):
+        world.effects = Effects()
+        world.check()
+        ask(world, verb, claim.id)
+    world.effects = Effects()
+    world.minutes(4)
+    return world, claim, effects.count
+
+
+@pytest.mark.parametrize("verb", [Verb.CORDON, Verb.DRAIN, Verb.DELETE])
+def test_a_request_that_dies_anywhere_is_finished_by_its_repeat(verb: Verb) -> None:
+    points = killed_at(verb, Effects())[2]
+    assert points >= (4 if verb is Verb.DELETE else 2)
+    for point in range(1, points + 1):
+        for effects in (Effects(kill_before=point), Effects(lose_answer_of=point)):
+            world, claim, _ = killed_at(verb, effects)
+            if verb is Verb.CORDON:
+                assert now_of(world, claim).cordoned
+                assert len(now_of(world, claim).operations) == 1
+                continue
+            assert now_of(world, claim).state is ClaimState.TERMINATED
+            assert {told["drainId"] for told in world.bus.of("Node Draining")} == {f"drain-{claim.id}"}
+            assert world.pending() == 0
+
+
+def test_a_drain_that_was_begun_ends_without_a_repeat() -> None:
+    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    world.submit("train", replicas=2, cpus=1)
+    world.minutes(2)
+    claim = only(world)
+    world.effects = Effects(lose_answer_of=4)
+    with pytest.raises((Killed, TransientError)):
+        ask(world, Verb.DELETE, claim.id)
+    assert now_of(world, claim).state is ClaimState.DRAINING, "written, and not yet terminated"
+    world.effects = Effects()
+    world.minutes(3)
+    assert world.of("Node Terminated") == [claim.id]
