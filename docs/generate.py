@@ -9,16 +9,22 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import botocore.session
+import typer.main
 from pydantic import BaseModel, TypeAdapter
 
 DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
 # The path must be known first.
+from reservoir.app import COMMANDS, EXIT_CODES  # noqa: E402 - see above
+from reservoir.app import app as command_line  # noqa: E402 - see above
+from reservoir.nouns.noun import Selector  # noqa: E402 - see above
+from reservoir.nouns.registry import NOUNS, Registered, noun_of  # noqa: E402 - see above
 from shared.deployment.settings import DeploymentSettings  # noqa: E402 - see above
 from shared.manifests.events import EVENTS  # noqa: E402 - see above
 from shared.manifests.messages import (  # noqa: E402 - see above
@@ -32,6 +38,40 @@ from shared.manifests.node_identity import NodeIdentity  # noqa: E402 - see abov
 from shared.manifests.reports import REPORTS, NodeReport  # noqa: E402 - see above
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
+# What the page about the command line says beside what its commands say of themselves.
+_CLI_BEFORE: Final = """# The command line
+
+Generated from the commands by `python docs/generate.py`.
+
+`reservoir` is what [the wheel](../README.md#install-the-command-line) installs; in a checkout, `python -m reservoir` is
+the same. It talks to one stack, and finds it by the settings file in `deployments/` (`--deployment`, where there are
+several) or by its name (`--stack`, `RESERVOIR_STACK`). Profile, region and endpoint are chosen as in the AWS CLI: by
+`--profile`, `--region` and `--endpoint-url`, else by `AWS_PROFILE`, `AWS_REGION`, `AWS_ENDPOINT_URL` and the like. A
+region on the command line wins against the one in the settings, and that against the variables.
+
+## What is printed
+
+Results go to the standard output, everything else to the error stream. A table fits its terminal, and has colours only
+there and unless `NO_COLOR` is set; in a pipe nothing is cut. `-o wide` has more columns. For programs, `-o json` is an
+object of `kind: List` with `items`, `-o yaml` one document after the other, `-o name` one name a line, which other
+commands take. Fields are added to these, never renamed. Prices in tables are USD an hour, in documents micro-USD.
+
+## Exit codes
+
+"""
+_CLI_NOUNS: Final = """
+## Nouns
+
+What `reservoir get` and `reservoir describe` know. Several at once go with commas (`reservoir get nodes,pools`), single
+ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). Labels are selected as in kubectl:
+`-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its tags.
+Workloads are those of the namespace `default`, unless `-n` or `-A` say otherwise. Workloads that neither want a place
+nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which no live
+node goes back: all that is listed is read by an index or by keys.
+
+| noun | also | chosen by | columns (with `-o wide`) |
+|---|---|---|---|
+"""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST_CELL: Final = 70
 _LONGEST_LINE: Final = 120
@@ -43,6 +83,7 @@ def files() -> dict[Path, str]:
     """Return every generated file with its content."""
     generated = {DOCS / "schemas" / name: _json(schema) for name, schema in _schemas()}
     generated[DOCS / "reference.md"] = _reference()
+    generated[DOCS / "cli.md"] = _command_line()
     generated[DOCS.parent / "shared" / "manifests" / "ec2_names.py"] = _ec2_names()
     return generated
 
@@ -120,6 +161,56 @@ def _reference() -> str:
     for event in EVENTS:
         lines += [f"### {event.detail_type}", "", *_model_lines(event), ""]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _command_line() -> str:
+    codes = "".join(f"| {code} | {meaning} |\n" for code, meaning in EXIT_CODES.items())
+    nouns = "".join(f"{_noun_row(registered)}\n" for registered in NOUNS)
+    lines = ["## Commands", "", "Options of all commands stand before the command:", ""]
+    whole: Any = typer.main.get_command(command_line)
+    lines += [*_parameter_lines(whole), ""]
+    for listed in COMMANDS:
+        lines += _command_lines(f"reservoir {listed.name}", listed.load())
+    text = "\n".join(lines).rstrip()
+    return f"{_CLI_BEFORE}| code | when |\n|---|---|\n{codes}{_CLI_NOUNS}{nouns}\n{text}\n"
+
+
+def _noun_row(registered: Registered) -> str:
+    noun = noun_of(registered.plural)
+    others = ", ".join(f"`{alias}`" for alias in registered.aliases)
+    selectors = ", ".join(f"`{each.value}`" for each in Selector if each in noun.selectors) or "names only"
+    columns = ", ".join(column.title for column in noun.listing(datetime(2000, 1, 1, tzinfo=UTC)).columns)
+    return f"| `{noun.plural}` | {others} | {selectors} | {columns} |"
+
+
+def _command_lines(name: str, command: Any) -> Iterator[str]:
+    yield f"### {name}"
+    yield ""
+    yield from textwrap.wrap(" ".join(str(command.help).split()), _LONGEST_LINE, break_on_hyphens=False)
+    yield ""
+    if hasattr(command, "commands"):
+        for inner in command.commands.values():
+            yield from (line.replace("### ", "#### ", 1) for line in _command_lines(f"{name} {inner.name}", inner))
+    elif any(True for _ in _parameters(command)):
+        yield from _parameter_lines(command)
+        yield ""
+
+
+def _parameter_lines(command: Any) -> Iterator[str]:
+    yield "| argument or option | meaning |"
+    yield "|---|---|"
+    for parameter in _parameters(command):
+        if parameter.param_type_name == "argument":
+            name = parameter.metavar or parameter.name.upper()
+        else:
+            values = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.strip('_').upper()}"
+            name = ", ".join(parameter.opts) + values
+        meaning = " ".join(str(parameter.help or "").split())
+        yield "| `{}` | {} |".format(*(cell.replace("|", "\\|") for cell in (name, meaning)))
+
+
+def _parameters(command: Any) -> Iterator[Any]:
+    return (each for each in command.params if each.name != "help")
 
 
 def _model_lines(model: type[BaseModel], stop: Sequence[str] = ()) -> Iterator[str]:

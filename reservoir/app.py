@@ -38,8 +38,16 @@ COMMANDS: Final = (
     Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),
 )
 
+# How a command ends; typer.Exit has the numbers where they are meant.
+EXIT_CODES: Final = {
+    0: "done; to find nothing is done, too",
+    1: "not so: differences, nothing in time for --wait, or stopped by Ctrl-C",
+    2: "refused or failed, a name that does not exist, or wrong usage; the error stream says why",
+}
+
 app = typer.Typer(
     name="reservoir",
+    epilog="Exit codes: " + ". ".join(f"{code}: {meaning}" for code, meaning in EXIT_CODES.items()) + ".",
     cls=lazy_group(COMMANDS),
     help="Put workload demand onto EC2 capacity that is already paid for, first.",
     no_args_is_help=True,

@@ -1,8 +1,8 @@
-"""How commands are grouped, what they print and how they end: 0 done, 1 there are differences, 2 refused or failed."""
+"""How commands are grouped, what they print and how they end (docs/cli.md has the exit codes)."""
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -45,14 +45,31 @@ def add_group(
     app.add_typer(group, name=name)
 
 
+class SafeConsole(Console):
+    """Prints what users and AWS wrote: as it is, but nothing of it does anything to the terminal."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print; in strings, all but new lines is made printable."""
+        super().print(*(_safe(each) if isinstance(each, str) else each for each in objects), **how)
+
+
+def _safe(text: str) -> str:
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def printable(text: str) -> str:
+    """Return text that does nothing to a terminal: what is not printed is escaped, as in a Python string."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def output() -> Console:
     """Return the console of results. Text is never read as markup: names come from users."""
-    return Console(markup=False, highlight=False, soft_wrap=True, emoji=False)
+    return SafeConsole(markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def messages() -> Console:
     """Return the console of everything that is not a result."""
-    return Console(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False)
+    return SafeConsole(stderr=True, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def agree(question: str, *, yes: bool) -> None:
@@ -74,10 +91,10 @@ def report(problems: Iterable[Problem]) -> None:
     """Print problems, one a line."""
     console = messages()
     for problem in problems:
-        console.print(Text(str(problem), style=_STYLES[problem.severity]))
+        console.print(Text(_safe(str(problem)), style=_STYLES[problem.severity]))
 
 
 def fail(message: str) -> NoReturn:
     """End with a sentence."""
-    messages().print(Text(message, style="bold red"))
+    messages().print(Text(_safe(message), style="bold red"))
     raise typer.Exit(FAILED)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 import typer
 
 from reservoir.console import messages, output
+from reservoir.console import printable as printable  # commands take it from here, beside the tables
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -150,8 +151,3 @@ def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None)
         widths[i] -= given
         excess -= given
     return widths
-
-
-def printable(text: str) -> str:
-    """Return text that does nothing to a terminal: what is not printed is escaped, as in a Python string."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

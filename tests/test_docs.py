@@ -23,6 +23,7 @@ from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.reports import parse_report
 from shared.manifests.validate import read_document
+from tests.manifests.test_schemas import generated
 from tests.manifests.valid import node_class, node_pool
 from tests.test_tidy import ROOT, name_of, tracked
 
@@ -175,6 +176,11 @@ def test_the_command_line_takes_what_documents_type(block: Block) -> None:
     context = group.make_context("reservoir", list(words))
     name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
     command.make_context(name, rest, parent=context)
+
+
+def test_the_page_of_the_command_line_is_what_the_commands_say() -> None:
+    page = ROOT / "docs" / "cli.md"
+    assert generated()[page] == page.read_text(encoding="utf-8"), "run python docs/generate.py"
 
 
 GLOBAL_OPTION = re.compile(r"--(?:deployment|profile|region|stack) \S+")

@@ -91,6 +91,7 @@ examples/demo/policy.yaml. To try next:
 
   # what is there, and whether it is ready
   python -m reservoir get
+  python -m reservoir get workloads,nodes,reservations -A
   # send the first workload, a message on the queue `demand`
   python -c "{send}"
   # where it runs, or why it waits

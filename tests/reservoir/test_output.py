@@ -3,9 +3,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+import typer
 import yaml
 from rich.console import Console
 
+from reservoir.console import fail, messages, output
 from reservoir.output import Column, Form, Listing, as_data, as_table, printable, show
 
 
@@ -127,3 +129,13 @@ def test_untrusted_text_does_nothing_to_a_terminal() -> None:
     for form in (Form.JSON, Form.YAML, Form.NAME):
         assert "\x1b" not in as_data([evil], ROWS, form)
         assert "\u202e" not in as_data([evil], ROWS, form)
+
+
+def test_whatever_a_command_prints_is_made_printable(capsys: pytest.CaptureFixture[str]) -> None:
+    output().print("one\x1b[2J\ntwo\u202e", style="bold")
+    messages().print("\x9b31m")
+    with pytest.raises(typer.Exit):
+        fail("AWS refused: \x1b]0;title\x07")
+    said = capsys.readouterr()
+    assert said.out == "one\\x1b[2J\ntwo\\u202e\n"
+    assert said.err == "\\x9b31m\nAWS refused: \\x1b]0;title\\x07\n"
