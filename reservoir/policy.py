@@ -13,7 +13,8 @@ from reservoir.options import Options
 from shared.manifests.events import Change
 from shared.manifests.known_values import of_catalogue
 from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.render import sorted_deeply, to_yaml
+from shared.manifests.render import comparable, sorted_deeply, to_yaml
+from shared.manifests.validate import KINDS
 from shared.ports.errors import AwsError
 from shared.ports.safety import UnreadableRowError
 from shared.ports.state import ConflictError
@@ -81,8 +82,11 @@ def print_diff(outcome: Outcome) -> None:
 
 def _diff(change: PolicyChange) -> list[str]:
     name = f"{change.kind.lower()}/{change.name}"
-    before = "" if change.before is None else to_yaml([sorted_deeply(change.before)])
-    after = "" if change.after is None else to_yaml([sorted_deeply(change.after)])
+    model = KINDS[change.kind][1]
+    before, after = (
+        "" if each is None else to_yaml([sorted_deeply(comparable(each, model))])
+        for each in (change.before, change.after)
+    )
     old = "/dev/null" if change.change is Change.CREATED else f"stored/{name}"
     new = "/dev/null" if change.change is Change.DELETED else f"given/{name}"
     return list(unified_diff(before.splitlines(), after.splitlines(), old, new, lineterm=""))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 _FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 
@@ -12,6 +12,27 @@ _FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec", "status")
 def wire_form(manifest: BaseModel) -> dict[str, Any]:
     """Return what the user gave, in normal form: fields that were left out stay out, server-side fields go."""
     data: dict[str, Any] = manifest.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return data
+
+
+def says_the_same(stored: Mapping[str, Any], given: BaseModel) -> bool:
+    """Whether a stored manifest means what is given: a field that is left out has its default."""
+    return _without_defaults(stored, type(given)) == given.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def comparable(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """Return a manifest as it is compared with another one: what only repeats a default is left out."""
+    named = {key: manifest[key] for key in ("apiVersion", "kind") if key in manifest}
+    return {**named, **(_without_defaults(manifest, model) or manifest)}
+
+
+def _without_defaults(manifest: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any] | None:
+    """Return what a manifest says beyond defaults, None when this release does not understand it."""
+    try:
+        known = model.model_validate(dict(manifest))
+    except ValidationError:
+        return None
+    data: dict[str, Any] = known.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     return data
 
 

@@ -211,6 +211,17 @@ def test_diff_shows_changes_and_ends_with_one(stack: Stack) -> None:
     assert (same.exit_code, same.stdout) == (0, "")
 
 
+def test_a_default_that_is_spelt_out_is_no_difference(stack: Stack) -> None:
+    spelt = pool().replace("  weight: 7", "  weight: 7\n  disruption: {consolidateAfter: 0s}")
+    run(stack, "apply", "-f", "-", given=node_class() + "---" + pool())
+    same = run(stack, "diff", "-f", "-", given=spelt)
+    assert (same.exit_code, same.stdout) == (0, "")
+    assert "nodepool/p unchanged" in run(stack, "apply", "-f", "-", given=spelt).stdout
+    changed = run(stack, "diff", "-f", "-", given=spelt.replace("weight: 7", "weight: 8"))
+    lines = [line for line in changed.stdout.splitlines() if line.startswith(("+ ", "- "))]
+    assert (changed.exit_code, lines) == (1, ["-  weight: 7", "+  weight: 8"])
+
+
 @pytest.mark.parametrize("words", [["nodepool", "p", "q"], ["NodePool/p", "nodepools/q"]])
 def test_delete_by_name(stack: Stack, words: list[str]) -> None:
     run(stack, "apply", "-f", "-", given="---".join([node_class(), pool("p"), pool("q")]))

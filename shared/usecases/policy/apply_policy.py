@@ -11,7 +11,7 @@ from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
-from shared.manifests.render import wire_form
+from shared.manifests.render import says_the_same, wire_form
 from shared.manifests.validate import Manifest, Read, read_files
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import (
@@ -147,7 +147,7 @@ class ApplyPolicy:
             status = self.principals.status_of(manifest, PolicyStatus() if before is None else before.status)
         if before is None:
             return PolicyChange(kind, text, Change.CREATED, None, after, 1, None, status)
-        same = before.manifest == after
+        same = before.manifest == after or says_the_same(before.manifest, manifest)
         change, generation = (Change.UNCHANGED, 0) if same else (Change.UPDATED, 1)
         generation += before.generation
         return PolicyChange(kind, text, change, before.manifest, after, generation, before.revision, status)
