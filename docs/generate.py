@@ -67,7 +67,8 @@ ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). La
 `-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its tags.
 Workloads are those of the namespace `default`, unless `-n` or `-A` say otherwise. Workloads that neither want a place
 nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which no live
-node goes back: all that is listed is read by an index or by keys.
+node goes back; events are those of the last hour (`reservoir events` has more). All that is listed is read by an index
+or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
 
 | noun | also | chosen by | columns (with `-o wide`) |
 |---|---|---|---|

@@ -28,6 +28,7 @@ NOUNS: Final = (
         "classes", ("class", "nodeclasses", "nodeclass", "ec2nodeclasses", "ec2nodeclass"), "reservoir.nouns.classes"
     ),
     Registered("teams", ("team",), "reservoir.nouns.teams"),
+    Registered("events", ("event", "ev"), "reservoir.nouns.events"),
     Registered("decisions", ("decision", "plans"), "reservoir.nouns.decisions"),
 )
 _BY_WORD: Final = {word: each for each in NOUNS for word in (each.plural, *each.aliases)}

@@ -8,7 +8,7 @@ import typer
 
 from reservoir.console import fail
 from reservoir.nouns.noun import Noun, Selection, Selector
-from reservoir.nouns.registry import noun_of
+from reservoir.nouns.registry import NOUNS, noun_of
 from reservoir.nouns.workloads import DEFAULT_NAMESPACE
 from shared.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
 from shared.core.scheduling_terms.labels import closest
@@ -43,7 +43,7 @@ _OPERATORS: Final = {
 def asked(words: Sequence[str]) -> list[Asked]:
     """Read ``NOUN[,NOUN] [NAME...]`` or ``NOUN/NAME...``; ends the command when a noun is not known."""
     if not words:
-        fail("say what: reservoir get workloads, nodes, reservations, offerings, pools, classes, teams or decisions")
+        fail(f"say what: {', '.join(each.plural for each in NOUNS)}")
     if "/" not in words[0]:
         return [(noun_of(word), tuple(words[1:])) for word in words[0].split(",")]
     names: dict[str, list[str]] = {}

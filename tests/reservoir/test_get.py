@@ -338,3 +338,13 @@ def test_every_noun_can_be_described(world: DisruptWorld, noun: str) -> None:
     result = run(world, "describe", noun, *everywhere)
     assert result.exit_code == 0, result.output
     assert result.exception is None
+
+
+def test_events_of_the_last_hour_are_a_noun_too(world: DisruptWorld) -> None:
+    stack = Stack(world)
+    now = world.clock.now()
+    stack.history.keep(
+        [PastEvent(f"e-{hours}", now - hours * HOUR, "Endings Held", {"kind": "empty"}) for hours in (0, 2)]
+    )
+    result = CliRunner().invoke(app, ["get", "events", "-o", "name"], obj=stack)
+    assert (result.exit_code, result.stdout) == (0, "event/e-0\n")

@@ -35,7 +35,7 @@ LISTING: Final = Listing[PastEvent](
         Column("WHAT", summary, gives_way=True),
         Column("ID", lambda event: event.id, is_wide=True),
     ),
-    name=lambda event: event.id,
+    name=lambda event: f"event/{event.id}",
     document=lambda event: {
         "kind": "Event",
         "id": event.id,
