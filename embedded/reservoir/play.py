@@ -16,10 +16,9 @@ from embedded.keep.folder import KeptStateError
 from embedded.reservoir.assembly import ROOT
 from embedded.reservoir.example import EXAMPLES, set_up
 from embedded.reservoir.stack import DeployedReservoir, Report
-from shared.names import Queue, output_name
 
 BLOCK_ENDS_IN: Final = timedelta(days=3)  # time enough to try things
-FIRST: Final = EXAMPLES / "first.json"
+FIRST: Final = EXAMPLES / "first.yaml"
 
 
 def main(arguments: Sequence[str] | None = None, out: TextIO = sys.stdout, progress: TextIO = sys.stderr) -> int:
@@ -77,9 +76,6 @@ def _play(keep: Path | None, report: Report, out: TextIO) -> None:
 def guide(reservoir: DeployedReservoir) -> str:
     """Return the settings for other terminals, and what to try with them."""
     exports = "\n".join(f"  export {name}={shlex.quote(value)}" for name, value in reservoir.variables().items())
-    queue = reservoir.outputs[output_name(Queue.DEMAND.value)]
-    message = f"open('{FIRST.relative_to(ROOT)}').read()"
-    send = f"import boto3; boto3.client('sqs').send_message(QueueUrl='{queue}', MessageBody={message})"
     return f"""
 Reservoir runs on an embedded AWS. In another terminal, in {ROOT}:
 
@@ -90,12 +86,14 @@ With these, the command line and every AWS tool speak to it. The policy is
 examples/demo/policy.yaml. To try next:
 
   # what is there, and whether it is ready
-  python -m reservoir get
-  python -m reservoir get workloads,nodes,reservations -A
-  # send the first workload, a message on the queue `demand`
-  python -c "{send}"
-  # where it runs, or why it waits
+  python -m reservoir get reservations,pools,classes
+  # what would happen to the first workload; then send it, and wait until it has a place
+  python -m reservoir plan -f {FIRST.relative_to(ROOT)}
+  python -m reservoir submit -f {FIRST.relative_to(ROOT)} --wait
+  # where it runs, why, and what happened since
+  python -m reservoir get workloads,nodes -A
   python -m reservoir explain workload trying/first
+  python -m reservoir events
   # ten minutes later at once (docs/embedded-aws.md tells what else there is)
   curl -d '{{"advance_s": 600}}' {reservoir.aws.control.url}/clock
 

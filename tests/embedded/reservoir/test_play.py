@@ -33,11 +33,12 @@ class Terminal:
     def of(cls, guide: str) -> "Terminal":
         return cls(guide, dict(re.findall(r"^  export (\w+)=(\S+)$", guide, flags=re.MULTILINE)))
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, given: str | None = None) -> str:
         done = subprocess.run(  # noqa: S603 - our own program
             [sys.executable, *arguments],
             cwd=ROOT,
             env={"PATH": "/usr/bin:/bin", **self.variables},
+            input=given,
             capture_output=True,
             text=True,
             check=False,
@@ -47,8 +48,9 @@ class Terminal:
 
     def send(self, name: str) -> None:
         """Do what the guide says of the first workload, for one of this name."""
-        (command,) = re.findall(r'^  python -c "(.*)"$', self.guide, flags=re.MULTILINE)
-        self.run("-c", command.replace(".read()", f".read().replace('first', '{name}')"))
+        (file,) = re.findall(r"^  python -m reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE)
+        manifest = (ROOT / file).read_text(encoding="utf-8").replace("first", name)
+        self.run("-m", "reservoir", "submit", "-f", "-", given=manifest)
 
     def explained(self, name: str) -> str:
         """Let a minute pass, as the guide says, in which a workload finds its place; return what is said of it."""
