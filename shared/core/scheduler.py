@@ -10,6 +10,7 @@ from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.sharing.apportionment import Apportionment, is_shared, waiting_count
+from shared.core.sharing.budgets import has_budgets, within_budgets
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
@@ -51,6 +52,8 @@ _STRATEGIES = (
 _RETRY_REPLICAS_MAX = 300
 # What a solve leaves of the shares of teams is shared out again so often.
 _SHARING_ROUNDS_MAX = 3
+# Who is held to a budget buys less, which may let others buy more than theirs.
+_BUDGET_ROUNDS_MAX = 3
 
 
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
@@ -59,6 +62,17 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
+    plan = _solve_shared(snapshot, now, policy)
+    for _ in range(_BUDGET_ROUNDS_MAX if has_budgets(snapshot) else 0):
+        capped = within_budgets(snapshot, plan)
+        if capped is None:
+            break
+        snapshot, plan = capped, _solve_shared(capped, now, policy)
+    return plan
+
+
+def _solve_shared(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
+    """Solve with units shared out among teams; what a solve leaves of their shares is shared out again."""
     if not is_shared(snapshot):
         return _solve(snapshot, now, policy)
     apportionment = Apportionment(snapshot, now)

@@ -112,6 +112,7 @@ def team() -> dict[str, Any]:
             "cohort": "research",
             "fairSharing": {"weight": 2},
             "reclaimWithinCohort": "LowerPriority",
+            "budget": {"usdPerHour": "40.50"},
         },
     }
 

@@ -94,6 +94,10 @@ LOST_ON_THE_WAY_BACK = {
     ("LaunchError", "subnet_id"): "a subnet that is full rests when it refuses again",
     ("Shortage", "tolerated"): "it lets the next launch be a probe",
     ("NodeClassStatus", "zones_full_until"): "computed for each plan, and never stored",
+    ("PolicyStatus", "principals"): "of teams, which it neither reads nor writes",
+    ("CapacityReservation", "share"): "of one solve, and never stored",
+    ("WorkloadRecord", "sent_at"): "kept: said to users",
+    ("WorkloadRecord", "sent_by"): "kept: said to users",
 }
 KEEPING = {"NodeClaim", "Lease", "Drain", "WorkloadRecord", "Workload"}
 

@@ -72,6 +72,10 @@ def _is_paused(facts: Facts, _: Workload) -> bool:
     return any(pool.paused is not None for pool in facts.snapshot.node_pools)
 
 
+def _has_budgets(facts: Facts, _: Workload) -> bool:
+    return any(team.budget_micro_usd_per_hour is not None for team in facts.snapshot.teams)
+
+
 def _has_min_values(facts: Facts, _: Workload) -> bool:
     return any(item.min_values for pool in facts.snapshot.node_pools for item in pool.requirements.values())
 
@@ -85,6 +89,7 @@ _CONDITIONS: Final[Mapping[ReasonCode, _Test]] = {
     ReasonCode.NO_NODE_POOL: _no_pool,
     ReasonCode.RESERVATION_FULL: _has_reservation,
     ReasonCode.TEAM_QUOTA: _has_quotas,
+    ReasonCode.TEAM_BUDGET: _has_budgets,
     ReasonCode.RESERVATION_NOT_STARTED: _is_upcoming,
     ReasonCode.DURATION_DOES_NOT_FIT: _has_too_little_time,
     ReasonCode.FALLBACK_NOT_YET: _has_later_rung,

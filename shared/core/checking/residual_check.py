@@ -169,7 +169,7 @@ class ResidualCheck:
         for room in self._launchable(reserved=True, workload=workload):
             if not wants_many(room.pool) and self._may_run(workload, room):
                 yield room
-        if workload.max_price_micro_usd_per_hour is not None:
+        if workload.max_price_micro_usd_per_hour is not None or self._shares.has_budget(workload.key):
             return
         for room in self._launchable(reserved=False, workload=workload):
             is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100

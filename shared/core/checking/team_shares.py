@@ -14,6 +14,7 @@ from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 from shared.core.model.team import Quota, Team
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 _UNLIMITED: Final = 10**9
 _NO_TEAM: Final = Team("")
@@ -55,6 +56,11 @@ class TeamShares:
         """Return the team of a workload; the empty name for none."""
         return self._team_by_namespace.get(workload_key.split("/", 1)[0], _NO_TEAM).name
 
+    def has_budget(self, workload_key: str) -> bool:
+        """Whether a budget bounds what is bought for the workload."""
+        team = self._teams.get(self.team_of(workload_key))
+        return team is not None and team.budget_micro_usd_per_hour is not None
+
     def open_units(self, workload_key: str, reservation_id: str | None) -> int:
         """Return how many more units of a reservation the workload's team may have, as far as shares go."""
         account = self._account_of.get(reservation_id or "")
@@ -92,6 +98,26 @@ class TeamShares:
         for account in self.accounts:
             for name in sorted(takers.get(id(account), ())):
                 yield from self._loans(account, name)
+        yield from self._budgets()
+
+    def _budgets(self) -> Iterator[Violation]:
+        """Report teams for which the plan buys although they would pay more an hour than they may, by replicas."""
+        running: Counter[str] = Counter()
+        bought: Counter[str] = Counter()
+        if all(team.budget_micro_usd_per_hour is None for team in self._teams.values()):
+            return
+        for host in self._facts.hosts:
+            if _reservation_of(host) is not None:
+                continue
+            price = _price(host) if host.node is None else host.node.price_atto_usd_per_hour
+            carried, into = (host.placed, bought) if host.node is None else (host.running, running)
+            for key, count in carried.items():
+                into[self.team_of(key)] += host.nodes * price * count // sum(carried.values())
+        for name in sorted(bought):
+            most = self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
+            if most is not None and running[name] + bought[name] > most * ATTO_USD_PER_MICRO_USD:
+                message = f"would pay more than {most} micro-USD an hour"
+                yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message)
 
     def _loans(self, account: _Account, name: str) -> Iterator[Violation]:
         borrowed = account.borrowed(name)
@@ -188,6 +214,11 @@ def _reservation_of(host: Host) -> str | None:
     if host.node is not None:
         return host.node.reservation_id
     return None if host.planned is None else host.planned.offering.reservation_id
+
+
+def _price(host: Host) -> int:
+    assert host.planned is not None
+    return host.planned.price_atto_usd_per_hour
 
 
 def _order(quota: Quota) -> str:

@@ -31,6 +31,7 @@ class ViolationCode(StrEnum):
     SPOT_SHARE = "SpotShare"
     DEAR_SPOT = "DearSpot"  # costs more than on demand
     TEAM_QUOTA = "TeamQuota"  # a team borrows more than it may, or what is not lent to it
+    TEAM_BUDGET = "TeamBudget"  # buys for a team beyond its budget
     TEAM_OWED = "TeamOwed"  # lent, while whoever owns it waits
     PRIORITY_INVERSION = "PriorityInversion"
     PAID_WHILE_FREE = "PaidWhileFree"  # rule 3

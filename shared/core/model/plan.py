@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     FALLBACK_NOT_YET = "FallbackNotYet"  # a later rung of the ladder would serve
     OFFERING_UNAVAILABLE = "OfferingUnavailable"  # insufficient capacity was seen; waits for its expiry
     MAX_PRICE = "MaxPrice"
+    TEAM_BUDGET = "TeamBudget"  # its team has spent what it may on what is bought
     LIMIT_EXCEEDED = "LimitExceeded"
     TOPOLOGY = "Topology"
     GANG_INCOMPLETE = "GangIncomplete"

@@ -52,6 +52,7 @@ class Team:
     cohort: str = DEFAULT_COHORT
     weight: int = 1
     reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
+    budget_micro_usd_per_hour: int | None = None  # for what is bought; reserved units cost it nothing
     principal_ids: frozenset[str] = field(default_factory=frozenset)
 
     def may_act(self, sender_id: str | None) -> bool:

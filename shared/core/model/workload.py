@@ -147,8 +147,12 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Replicas of a workload that run nowhere yet. ``pending_since`` starts the fallback ladder's clock."""
+    """Replicas of a workload that run nowhere yet. ``pending_since`` starts the fallback ladder's clock.
+
+    ``budget_atto_usd_per_hour`` is what its team's budget leaves for what one solve buys for it; None: no bound.
+    """
 
     workload: Workload
     pending_count: int
     pending_since: datetime
+    budget_atto_usd_per_hour: int | None = None

@@ -1,9 +1,9 @@
 """Who gets how many of the free units: progressive filling, unit by unit.
 
 1. Demand within nominal quotas, evenly in proportion to them where there is not enough for all.
-2. What is left is lent, unit by unit, to whoever has the smallest weighted dominant share of what they borrow (Ghodsi
-   et al., Dominant Resource Fairness, NSDI 2011; Kueue's fair sharing), as long as their borrowing limit allows it and
-   what others do not lend stays free for them.
+2. What is left is lent, unit by unit, to whoever then has the smallest weighted dominant share of what they borrow
+   (Ghodsi et al., Dominant Resource Fairness, NSDI 2011; Kueue's fair sharing), as long as their borrowing limit allows
+   it and what others do not lend stays free for them.
 """
 
 import heapq
@@ -33,6 +33,7 @@ class _Filling:
         self._free = {group.key: group.free_units for group in groups}
         self._used = {(name, group.key): group.used.get(name, 0) for group in groups for name in teams}
         self._left = {pair: count for pair, count in sorted(wanted.items()) if count > 0}
+        self._kept: dict[tuple[str, str], int] = {}
         self.given = dict.fromkeys(self._left, 0)
 
     def fill(self, order: _Order, may: _May) -> None:
@@ -58,8 +59,8 @@ class _Filling:
         return self._used[team_name, key] < self._groups[key].nominal(team_name)
 
     def nominal_order(self, team_name: str, key: str) -> Fraction:
-        """Return how much of what it owns the team has."""
-        return Fraction(self._used[team_name, key], self._groups[key].nominal(team_name) or 1)
+        """Return how much of what it owns the team would have with one unit more."""
+        return Fraction(self._used[team_name, key] + 1, self._groups[key].nominal(team_name) or 1)
 
     def may_borrow(self, team_name: str, key: str) -> bool:
         """Whether the team may have one unit more than it owns."""
@@ -69,13 +70,20 @@ class _Filling:
         limit = None if quota is None else quota.borrowing_limit_units
         if limit is not None and borrowed >= limit:
             return False
-        return self._free[key] > self._kept_from(team_name, key)
+        # While loans are made nobody who is below what they own takes any: what is kept for them stays the same.
+        pair = (team_name, key)
+        if pair not in self._kept:
+            self._kept[pair] = self._kept_from(team_name, key)
+        return self._free[key] > self._kept[pair]
 
-    def borrowing_order(self, team_name: str, _key: str) -> Fraction:
-        """Return the team's weighted dominant share: the largest part of any group that it borrows, by its weight."""
+    def borrowing_order(self, team_name: str, key: str) -> Fraction:
+        """Return the team's weighted dominant share with one unit more: the largest part of a group that it borrows."""
         shares = (
-            Fraction(max(0, self._used[team_name, key] - group.nominal(team_name)), max(1, group.total_units))
-            for key, group in self._groups.items()
+            Fraction(
+                max(0, self._used[team_name, group.key] + (group.key == key) - group.nominal(team_name)),
+                max(1, group.total_units),
+            )
+            for group in self._groups.values()
         )
         return max(shares) / self._teams[team_name].weight
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, TeamLimits
 from shared.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from shared.manifests.kinds.workload import MOST_REPLICAS
-from shared.manifests.parsing.fields import Namespace, ObjectName, check_distinct, matching
+from shared.manifests.parsing.fields import Namespace, ObjectName, Price, check_distinct, matching, micro_usd
 from shared.manifests.parsing.metadata import LARGEST_INTEGER, Metadata, ServerSide
 from shared.manifests.parsing.model import Model
 
@@ -79,6 +79,12 @@ class FairSharing(Model):
     weight: int = Field(default=1, ge=1, le=1000, description="A team of weight 2 borrows twice as much as one of 1.")
 
 
+class TeamBudgetSpec(Model):
+    """What may be spent on what is bought."""
+
+    usd_per_hour: Price = Field(description="For spot and on-demand nodes; reserved use is never held back.")
+
+
 class TeamSpec(Model):
     """Who the team is, and what it may ask for."""
 
@@ -94,6 +100,7 @@ class TeamSpec(Model):
     quotas: list[QuotaSpec] = Field(default_factory=list, max_length=MOST_QUOTAS)
     cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
     fair_sharing: FairSharing = FairSharing()
+    budget: TeamBudgetSpec | None = None
     reclaim_within_cohort: Annotated[ReclaimWithinCohort, Field(strict=False)] = Field(
         default=ReclaimWithinCohort.NEVER,
         description="From whom units are taken back that were lent and that waiting work of the team could use.",
@@ -121,4 +128,5 @@ class TeamManifest(Model):
             cohort=spec.cohort,
             weight=spec.fair_sharing.weight,
             reclaim_within_cohort=spec.reclaim_within_cohort,
+            budget_micro_usd_per_hour=None if spec.budget is None else micro_usd(spec.budget.usd_per_hour),
         )

@@ -91,8 +91,7 @@ class Insertion:
         if scope.admits is not None and not scope.admits(bin_):
             return False
         # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
-        is_capped = group.workload.max_price_micro_usd_per_hour is not None
-        return not (is_capped and bin_.is_paid)
+        return not (group.is_price_capped and bin_.is_paid)
 
     def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, scope: Scope) -> None:
         """Put as many as possible on the nodes of one bin."""

@@ -154,8 +154,8 @@ class NewNodes:
     def nodes_left(self, option: LaunchOption, group: Group) -> int:
         """Return how many more nodes of the option capacity and the group's price cap allow."""
         left = self._state.residual.nodes_left(option)
-        cap = group.workload.max_price_micro_usd_per_hour
-        if cap is not None and option.price > 0:
+        is_charged = option.reservation is None or group.workload.max_price_micro_usd_per_hour is not None
+        if group.is_price_capped and is_charged and option.price > 0:
             left = min(left, max(0, self._state.budget_left(group)) // option.price)
         return left
 

@@ -20,6 +20,7 @@ _ORDER: Final = (
     ReasonCode.TEAM_QUOTA,
     ReasonCode.LIMIT_EXCEEDED,
     ReasonCode.MAX_PRICE,
+    ReasonCode.TEAM_BUDGET,
     ReasonCode.MIN_VALUES,
     ReasonCode.NODE_POOL_PAUSED,
     ReasonCode.SPOT_SHARE,

@@ -34,6 +34,7 @@ class _Asked:
     ladder: frozenset[CapacityType]
     budget: int | None
     nodes: int
+    team_budget: int | None = None  # what the team's budget leaves, in atto-USD
 
 
 @dataclass(slots=True)
@@ -163,7 +164,8 @@ class Reasons:
         ladder = frozenset(step.capacity_type for step in group.workload.fallback)
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
-        return _Asked(group.levels[-1].selection, ladder, budget, nodes)
+        team_budget = None if group.team_budget is None else self._state.team_budget_left(group)
+        return _Asked(group.levels[-1].selection, ladder, budget, nodes, team_budget)
 
     def _of_entry(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
@@ -303,7 +305,12 @@ class Reasons:
         self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: _Asked, price: int
     ) -> Failure | None:
         """Return which rule about money, variety or shares forbids the place."""
-        is_capped = asked.budget is not None and place.reservation is None
+        is_bought = place.reservation is None
+        if is_bought and asked.team_budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.team_budget:
+            left = usd(max(0, asked.team_budget) // ATTO_USD_PER_MICRO_USD)
+            message = f"{words(key)} costs {usd(price)} an hour, and its team's budget leaves {left}"
+            return Failure(ReasonCode.TEAM_BUDGET, message, key, price)
+        is_capped = asked.budget is not None and is_bought
         if is_capped and price * ATTO_USD_PER_MICRO_USD > (asked.budget or 0):
             left = usd(max(0, asked.budget or 0) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"

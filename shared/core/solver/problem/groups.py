@@ -52,11 +52,12 @@ class Group:
     constraints: tuple[Constraints, ...] = ()
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
+    team_budget: int | None = None  # what its team's budget leaves for new nodes, in atto-USD an hour
 
     @property
     def is_price_capped(self) -> bool:
         """Whether what it pays for is bounded: then it shares no node that is being bought."""
-        return self.workload.max_price_micro_usd_per_hour is not None
+        return self.workload.max_price_micro_usd_per_hour is not None or self.team_budget is not None
 
 
 @dataclass(slots=True)
@@ -261,13 +262,16 @@ def _grouped(pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dim
     for demand, class_ in zip(pending, classes, strict=True):
         workload = demand.workload
         request = dimensions.request(workload.requests)
-        is_alone = workload.gang is not None or workload.max_price_micro_usd_per_hour is not None
+        budget = demand.budget_atto_usd_per_hour
+        is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
+        is_alone = workload.gang is not None or is_capped
         key = (request, id(class_), workload.priority, workload.key if is_alone else "")
         group = by_key.get(key)
         if group is None:
             group = by_key[key] = Group(
                 0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
             )
+            group.team_budget = budget
         group.members.append((workload.key, demand.pending_count, demand.pending_since))
         group.count += demand.pending_count
     return _in_queue_order(by_key.values())

@@ -223,11 +223,24 @@ class PartialPlan:
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
 
     def budget_left(self, group: Group) -> int:
-        """Return what the workload may still spend an hour, in atto-USD: its cap minus what it pays for already."""
+        """Return what the workload may still spend an hour, in atto-USD, by its own cap and by its team's budget."""
+        left = [self.team_budget_left(group)] if group.team_budget is not None else []
         cap = group.workload.max_price_micro_usd_per_hour
-        assert cap is not None
-        spent = self._running_cost.get(group.workload.key, 0)
-        for bin_ in self.bins:
-            if bin_.option is not None and group.index in bin_.contents:
-                spent += bin_.option.price * bin_.count
-        return cap * ATTO_USD_PER_MICRO_USD - spent
+        if cap is not None:
+            spent = self._running_cost.get(group.workload.key, 0) + self._planned_cost(group, bought_only=False)
+            left.append(cap * ATTO_USD_PER_MICRO_USD - spent)
+        return min(left)
+
+    def team_budget_left(self, group: Group) -> int:
+        """Return what its team's budget leaves for what is bought; reserved units are not charged."""
+        assert group.team_budget is not None
+        return group.team_budget - self._planned_cost(group, bought_only=True)
+
+    def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
+        return sum(
+            bin_.option.price * bin_.count
+            for bin_ in self.bins
+            if bin_.option is not None
+            and group.index in bin_.contents
+            and not (bought_only and bin_.option.reservation is not None)
+        )

@@ -1,0 +1,84 @@
+"""Budgets stop buying, never reserved use; who is left out hears why."""
+
+from dataclasses import replace
+from typing import Any
+
+from shared.core.checking.violation import ViolationCode
+from shared.core.model.plan import Plan, ReasonCode
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.team import Team
+from tests.core.scheduler.world import ON_DEMAND, RESERVED, markets, pool
+from tests.core.sharing.world import planned, team, violations, wants, world
+
+USD = 1_000_000  # micro-USD; a node costs one USD an hour on demand
+BUYING: Any = {"node_pools": (pool("default", markets(RESERVED, ON_DEMAND)),)}
+
+
+def with_budget(name: str, usd: int, nominal: int | None = None) -> Team:
+    return team(name, nominal, budget_micro_usd_per_hour=usd * USD)
+
+
+def bought(plan: Plan) -> dict[str, int]:
+    """Count bought nodes by workload."""
+    found: dict[str, int] = {}
+    for launch in plan.launches:
+        if launch.offering.reservation_id is None:
+            (placed,) = launch.placements
+            found[placed.workload_key] = found.get(placed.workload_key, 0) + launch.count
+    return found
+
+
+def bought_before(snapshot: Snapshot) -> Snapshot:
+    """Let all that runs run on bought nodes."""
+    price = USD * 10**12
+    nodes = [
+        replace(node, capacity_type=ON_DEMAND, reservation_id=None, price_atto_usd_per_hour=price)
+        for node in snapshot.nodes
+    ]
+    return replace(snapshot, nodes=tuple(nodes), reservations=())
+
+
+def test_what_is_bought_stays_within_the_budget() -> None:
+    plan = planned(world((with_budget("audio", 3),), [wants("audio", 10)], units=0, **BUYING))
+    assert bought(plan) == {"audio/job": 3}
+    (refusal,) = plan.unplaced
+    assert (refusal.code, refusal.count) == (ReasonCode.TEAM_BUDGET, 7)
+    assert "and its team's budget leaves 0" in refusal.message
+
+
+def test_reserved_use_is_never_held_back() -> None:
+    plan = planned(world((with_budget("audio", 0),), [wants("audio", 10)], units=8, **BUYING))
+    assert bought(plan) == {}
+    assert sum(launch.count for launch in plan.launches) == 8
+
+
+def test_what_runs_counts() -> None:
+    snapshot = world((with_budget("audio", 3),), [wants("audio", 5)], {"audio": 2}, units=2, **BUYING)
+    assert bought(planned(bought_before(snapshot))) == {"audio/job": 1}
+
+
+def test_priority_then_age_decides_who_of_a_team_buys() -> None:
+    demands = [wants("audio", 2, job="late"), wants("audio", 2, job="urgent", priority=5)]
+    plan = planned(world((with_budget("audio", 3),), demands, units=0, **BUYING))
+    assert bought(plan) == {"audio/urgent": 2, "audio/late": 1}
+
+
+def test_one_teams_budget_is_nobody_elses() -> None:
+    teams = (with_budget("audio", 1), team("vision", None))
+    plan = planned(world(teams, [wants("audio", 4), wants("vision", 4), wants("of-no-team", 2)], units=0, **BUYING))
+    assert bought(plan) == {"audio/job": 1, "vision/job": 4, "of-no-team/job": 2}
+
+
+def test_a_budget_that_suffices_changes_no_plan() -> None:
+    snapshot = world((with_budget("audio", 100),), [wants("audio", 10)], **BUYING)
+    assert planned(snapshot) == planned(replace(snapshot, teams=()))
+
+
+def test_the_checker_forbids_buying_beyond_a_budget() -> None:
+    snapshot = world((), [wants("audio", 4)], units=0, **BUYING)
+    plan = planned(snapshot)
+    codes = {
+        usd: {violation.code for violation in violations(replace(snapshot, teams=(with_budget("audio", usd),)), plan)}
+        for usd in (3, 4)
+    }
+    assert codes == {3: {ViolationCode.TEAM_BUDGET}, 4: set()}
