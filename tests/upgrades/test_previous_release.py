@@ -96,8 +96,6 @@ LOST_ON_THE_WAY_BACK = {
     ("NodeClassStatus", "zones_full_until"): "computed for each plan, and never stored",
     ("PolicyStatus", "principals"): "of teams, which it neither reads nor writes",
     ("CapacityReservation", "share"): "of one solve, and never stored",
-    ("WorkloadRecord", "sent_at"): "kept: said to users",
-    ("WorkloadRecord", "sent_by"): "kept: said to users",
 }
 KEEPING = {"NodeClaim", "Lease", "Drain", "WorkloadRecord", "Workload"}
 
