@@ -14,7 +14,7 @@ from constructs import Construct
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, output_name
+from shared.names import EVENT_SOURCE, HISTORY_RULE_SUFFIX, PLANNING_MESSAGE_GROUP, Function, Queue, output_name
 
 MINUTES_A_DAY: Final = 24 * 60
 
@@ -185,7 +185,7 @@ class Schedules(Construct):
         construct: str,
         *,
         functions: Mapping[Function, lambda_.IFunction],
-        planning: sqs.IQueue,
+        queues: Mapping[Queue, sqs.IQueue],
         undelivered: sqs.IQueue,
     ) -> None:
         super().__init__(scope, construct)
@@ -195,7 +195,13 @@ class Schedules(Construct):
                 # The next pass does what one did not that could not be delivered in time; but of those that come
                 # twice a day each counts, and EventBridge tries for a day.
                 age = Duration.minutes(settings.every_min) if settings.every_min < MINUTES_A_DAY / 4 else None
-                target = targets.LambdaFunction(functions[function], max_event_age=age, dead_letter_queue=undelivered)
+                target: events.IRuleTarget
+                if settings.queue is None:
+                    target = targets.LambdaFunction(
+                        functions[function], max_event_age=age, dead_letter_queue=undelivered
+                    )
+                else:
+                    target = targets.SqsQueue(queues[settings.queue], max_event_age=age, dead_letter_queue=undelivered)
                 self.by_function[function] = self._every(output_name(function), settings.every_min, target)
         # A new deployment must not wait half a day for its catalogue, nor minutes for the marks on its tables, before
         # which nothing is ended by choice. Should the rule be too young to see its own stack, schedules make up for it.
@@ -210,7 +216,7 @@ class Schedules(Construct):
         )
         # Its body differs each minute (time and id of the event), so the queue's deduplication keeps every one.
         wake_up = targets.SqsQueue(
-            planning,
+            queues[Queue.PLANNING],
             message_group_id=PLANNING_MESSAGE_GROUP,
             max_event_age=Duration.minutes(1),
             dead_letter_queue=undelivered,

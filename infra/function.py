@@ -89,6 +89,7 @@ class ReservoirFunction(Construct):
             system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
         )
         acknowledge_runtime(self.function)
-        if settings.every_min is not None and settings.every_min <= RETRY_BY_SCHEDULE_MIN:
+        by_schedule = settings.every_min is not None and settings.queue is None
+        if by_schedule and (settings.every_min or 0) <= RETRY_BY_SCHEDULE_MIN:
             # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.
             self.function.configure_async_invoke(retry_attempts=0, max_event_age=Duration.minutes(1))

@@ -90,7 +90,7 @@ class ReservoirStack(Stack):
             self,
             "Schedules",
             functions=self.functions,
-            planning=self.queues.by_name[Queue.PLANNING],
+            queues=self.queues.by_name,
             undelivered=self.queues.undelivered,
         )
         Observability(
@@ -192,6 +192,7 @@ class ReservoirStack(Stack):
                 **planner_environment(self.deployment.settings),
                 **safety_environment(self.deployment.settings),
                 names.HISTORY_DAYS: str(self.deployment.settings.history_days),
+                names.PUBLISH_METRICS: str(self.deployment.settings.publish_metrics).lower(),
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,

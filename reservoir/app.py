@@ -22,6 +22,8 @@ COMMANDS: Final = (
     Listed("get", f"{_ROOMS}.see.get", "List workloads, nodes, reservations, offerings, policy."),
     Listed("describe", f"{_ROOMS}.see.describe", "Tell everything about objects."),
     Listed("explain", f"{_ROOMS}.see.explain", "Say why a node exists or stays, or why a workload waits."),
+    Listed("status", f"{_ROOMS}.see.status", "Show in one screen how things are."),
+    Listed("top", f"{_ROOMS}.see.top", "Show the status, and keep it up to date until Ctrl-C."),
     Listed("events", f"{_ROOMS}.see.events", "Tell what happened: to everything, or to one object."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),

@@ -14,6 +14,7 @@ from shared.names import output_name
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
 from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
+from shared.ports.overview import AlarmReader, QueueReader
 from shared.ports.policy import PolicyStore
 from shared.ports.principals import PrincipalReader
 from shared.ports.safety import TableMarkStore, TallyStore
@@ -57,6 +58,16 @@ class Connection(Protocol):
     @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
+        ...
+
+    @property
+    def queues(self) -> QueueReader:
+        """How full the queues are."""
+        ...
+
+    @property
+    def alarms(self) -> AlarmReader:
+        """Which alarms have gone off."""
         ...
 
     @property
@@ -193,6 +204,16 @@ class Session:
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
         return self.adapters.decisions
+
+    @property
+    def queues(self) -> QueueReader:
+        """How full the queues are."""
+        return self.adapters.queues
+
+    @property
+    def alarms(self) -> AlarmReader:
+        """Which alarms have gone off."""
+        return self.adapters.alarms
 
     @property
     def history(self) -> HistoryStore:

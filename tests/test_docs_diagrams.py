@@ -104,7 +104,12 @@ def place(reference: Mapping[str, Any]) -> str:
 def cause(rule: Mapping[str, Any], targets: set[str]) -> str:
     """Return what makes a rule of EventBridge fire, as the diagram calls it."""
     if "ScheduleExpression" in rule:
-        every = {"rate(1 minute)": "minute", "rate(5 minutes)": "five_minutes", "rate(12 hours)": "half_day"}
+        every = {
+            "rate(1 minute)": "minute",
+            "rate(5 minutes)": "five_minutes",
+            "rate(10 minutes)": "ten_minutes",
+            "rate(12 hours)": "half_day",
+        }
         return every[rule["ScheduleExpression"]]
     if rule["EventPattern"]["source"] == ["aws.cloudformation"]:
         return "deployment"

@@ -35,6 +35,6 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         count("LaunchesDelayed", int(report.result is LaunchResult.DELAYED))
         count_for_all("LaunchesBlocked", report.blocked_count)
         count("QuotasReached", report.quota_count)
-        count("LaunchesRefused", report.refused_count)
+        count("LaunchesRefused", report.refused_count + report.quota_count)
 
     return each_message(event, take)

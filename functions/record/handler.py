@@ -1,25 +1,39 @@
-"""History queue -> History. What Reservoir told the world is kept, by object and by time."""
+"""History queue -> History. What Reservoir told the world is kept, and every few minutes what there is."""
 
 import json
 from typing import Any
 
+from shared.core.history.measures import lines
 from shared.core.history.past_event import EventError
+from shared.core.history.summary import subject, summary
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.record import keep_events
+from shared.runtime.composition.record import keep_events, publishes_metrics, take_sample
+from shared.runtime.measuring import tell
 from shared.runtime.observability import count, logger, observed
 
 
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    """Keep a batch of events; return the ids of the messages to deliver again."""
-    keeper = keep_events()
+    """Keep a batch of events, and take a sample for the schedule's; return the ids of messages to deliver again."""
 
     def take(message: QueueMessage) -> None:
         try:
-            keeper.keep(json.loads(message.body))
+            told = json.loads(message.body)
+            if isinstance(told, dict) and told.get("source") == "aws.events":
+                _sample()
+                return
+            kept = keep_events().keep(told)
         except (EventError, json.JSONDecodeError) as error:
             # Only the rule's own events come here; what is none of them would be none the next time either.
             logger.warning("event cannot be read", extra={"message_id": message.id, "error": str(error)})
             count("EventsUnreadable")
+            return
+        more = {"event_id": kept.id, "type": kept.detail_type, "object": subject(kept), "what": summary(kept)}
+        logger.info("told", extra=more)
 
     return each_message(event, take)
+
+
+def _sample() -> None:
+    for line in lines(take_sample().take()):
+        tell(line, publish=publishes_metrics())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "cloudwatch": ("DescribeAlarms", "GetMetricData"),  # the command line's; no function asks it
     "dynamodb": (
         "BatchGetItem",
         "BatchWriteItem",
@@ -55,7 +56,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "resource-groups": ("ListGroupResources",),
     "s3": ("GetObject", "PutObject"),
     "scheduler": ("CreateSchedule", "UpdateSchedule"),
-    "sqs": ("ChangeMessageVisibilityBatch", "SendMessage", "SendMessageBatch"),
+    "sqs": ("ChangeMessageVisibilityBatch", "GetQueueAttributes", "SendMessage", "SendMessageBatch"),
     "ssm": ("GetParameters",),
     "sts": ("GetCallerIdentity",),
 }

@@ -304,7 +304,13 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         describes=("Instances", "LaunchTemplates"),
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
-    Function.RECORD: Duty(writes=(), sends=(), publishes=False, more=(keep_history,)),
+    Function.RECORD: Duty(
+        writes=(),
+        reads=(*_CLAIMS, Table.OFFERINGS),  # what there is, every few minutes
+        sends=(),
+        publishes=False,
+        more=(keep_history,),
+    ),
     Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
     Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),  # what was released may go
     Function.OPERATE: Duty(

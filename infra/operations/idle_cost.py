@@ -28,6 +28,7 @@ PASS_S: Final[Mapping[Function, float]] = {
     Function.EXPIRE: 0.1,
     Function.DISRUPT: 0.1,
     Function.COLLECT: 0.15,
+    Function.RECORD: 0.25,
 }
 READ_UNITS_A_PASS: Final[Mapping[Function, float]] = {
     Function.DISCOVER_RESERVATIONS: 9,
@@ -36,8 +37,12 @@ READ_UNITS_A_PASS: Final[Mapping[Function, float]] = {
     Function.EXPIRE: 3,
     Function.DISRUPT: 3,
     Function.COLLECT: 3,
+    Function.RECORD: 25,
 }
+# Of 100 reservations a sample has some 20 KB; compressed, and as rows of 1 KB are written.
+WRITE_UNITS_A_PASS: Final[Mapping[Function, float]] = {Function.RECORD: 4}
 LOG_KB_A_PASS: Final = 2
+LOG_KB_A_SAMPLE: Final = 10  # 20 reservations, a line each
 # Lambda's pollers of a queue that is idle, each with a long poll of 20 s.
 POLLERS: Final = 5
 POLLS_A_MIN: Final = 3
@@ -49,6 +54,7 @@ DASHBOARD_USD: Final = 3.00
 SQS_USD_A_MILLION: Final = 0.40
 SQS_FIFO_USD_A_MILLION: Final = 0.50
 READS_USD_A_MILLION: Final = 0.125
+WRITES_USD_A_MILLION: Final = 0.625
 LOGS_USD_A_GB: Final = 0.50
 
 _PERIODS_MIN: Final = {"minute": 1, "hour": 60, "day": 24 * 60}
@@ -97,7 +103,9 @@ def costs(resources: Resources) -> list[Cost]:
     runs = schedules(resources)
     passes, gb_s = sum(run.passes for run in runs), sum(run.gb_s for run in runs)
     reads = sum(run.passes * READ_UNITS_A_PASS[run.function] for run in runs)
-    log_gb = passes * LOG_KB_A_PASS / MILLION
+    writes = sum(run.passes * WRITE_UNITS_A_PASS.get(run.function, 0) for run in runs)
+    samples = sum(run.passes for run in runs if run.function is Function.RECORD)
+    log_gb = (passes * LOG_KB_A_PASS + samples * LOG_KB_A_SAMPLE) / MILLION
     alarms = sum(_alarm_metrics(alarm) for alarm in _of_type(resources, "AWS::CloudWatch::Alarm").values())
     dashboards = len(_of_type(resources, "AWS::CloudWatch::Dashboard"))
     return [
@@ -111,10 +119,15 @@ def costs(resources: Resources) -> list[Cost]:
         _polling(resources),
         Cost(
             "DynamoDB on demand",
-            f"{reads / MILLION:.2f} million read units at {READS_USD_A_MILLION} a million; equal rows are not written",
-            reads * READS_USD_A_MILLION / MILLION,
+            f"{reads / MILLION:.2f} million read units at {READS_USD_A_MILLION} a million,"
+            f" {writes / MILLION:.2f} million write units at {WRITES_USD_A_MILLION}; equal rows are not written",
+            (reads * READS_USD_A_MILLION + writes * WRITES_USD_A_MILLION) / MILLION,
         ),
-        Cost("Logs", f"{LOG_KB_A_PASS} KB a pass: {log_gb:.2f} GB at {LOGS_USD_A_GB:.2f}", log_gb * LOGS_USD_A_GB),
+        Cost(
+            "Logs",
+            f"{LOG_KB_A_PASS} KB a pass, {LOG_KB_A_SAMPLE} KB more a sample: {log_gb:.2f} GB at {LOGS_USD_A_GB:.2f}",
+            log_gb * LOGS_USD_A_GB,
+        ),
     ]
 
 

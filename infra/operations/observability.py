@@ -50,6 +50,9 @@ MISSED_HOURS_MORE: Final = 2  # than there are between two passes
 WOKEN_BY_SCHEDULE_ALONE: Final = (Function.DISRUPT, Function.COLLECT, Function.DISCOVER_OFFERINGS)
 
 TELLING_THEIR_CALLER: Final = (Function.APPLY, Function.OPERATE)  # a deployment, the command line
+# What these give up is in their dead letters, which have an alarm of their own: nobody waits for them, so that half an
+# hour earlier is worth nothing.
+TOLD_OTHERWISE: Final = (*TELLING_THEIR_CALLER, Function.RECORD, Function.FOLLOW)
 
 # Counters that functions write themselves, with the functions that write them; one is enough for somebody to look.
 COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
@@ -57,8 +60,10 @@ COUNTED: Final[Mapping[str, tuple[str, tuple[Function, ...]]]] = {
         "Nothing of a class can be launched, or starts: it rests.",
         (Function.LAUNCH, Function.EXPIRE, Function.REACT),
     ),
-    "QuotasReached": ("EC2 refuses launches because a quota of the account is used up.", (Function.LAUNCH,)),
-    "LaunchesRefused": ("EC2 refuses launches for a reason that somebody must look at.", (Function.LAUNCH,)),
+    "LaunchesRefused": (
+        "EC2 refuses launches: a quota is used up, or for a reason that somebody must look at.",
+        (Function.LAUNCH,),
+    ),
     "NodesNeverStarted": ("Instances did not reach running in time and are replaced.", (Function.EXPIRE,)),
     "CapacitySuspected": ("Units of a reservation seem to be broken.", (Function.EXPIRE, Function.REACT)),
     "OrphansSpared": ("Instances of ours have no claim, and are left alone.", (Function.COLLECT,)),
@@ -77,7 +82,7 @@ class Observability(Construct):
         scope: Construct,
         construct: str,
         *,
-        functions: Mapping[Function, lambda_.IFunction],
+        functions: Mapping[Function, lambda_.Function],
         queues: WorkQueues,
         schedules: Mapping[Function, events.Rule],
         timers: scheduler.IScheduleGroup,
@@ -131,7 +136,7 @@ class Observability(Construct):
 
     def _function_alarms(self, function: Function, work: lambda_.IFunction, schedule: events.Rule | None) -> None:
         title = output_name(function)
-        if function not in TELLING_THEIR_CALLER:
+        if function not in TOLD_OTHERWISE:
             self._alarm(
                 f"{title}Errors",
                 work.metric_errors(period=MINUTE),

@@ -91,6 +91,12 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         [resources.bus.event_bus_arn],
     )
     yield Grant(
+        "CountMessages",
+        "How much waits in the queues; no message is read.",
+        ["sqs:GetQueueAttributes"],
+        [queue.queue_arn for queue in resources.queues.values()],
+    )
+    yield Grant(
         "LookAtAlarms",
         "Alarms and what they watch; the calls know no narrower resource.",
         ["cloudwatch:DescribeAlarms", "cloudwatch:GetMetricData"],

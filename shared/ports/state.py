@@ -346,15 +346,16 @@ class OfferingStore(Protocol):
         """Return the catalogue, and beside it everything that rests now: reservations are not in the catalogue."""
         ...
 
+    def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:
+        """Return prices in micro-USD an hour, as far as they are known, by instance type."""
+        ...
+
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written (unchanged rows are not)."""
         ...
 
     def mark_unavailable(self, places: Collection[Place], *, until: datetime, reason: str = "") -> None:
-        """Remember a shortage until ``until``; a later instant wins over an earlier one.
-
-        ``reason`` is for users, where it is something else than insufficient capacity.
-        """
+        """Remember a shortage; a later ``until`` wins. ``reason`` is for users, where it is not the capacity."""
         ...
 
     def list_unavailable(self, now: datetime) -> Mapping[Place, Unavailable]:

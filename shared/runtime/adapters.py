@@ -27,6 +27,7 @@ from shared.adapters.ec2.reservations import Ec2ReservationReader
 from shared.adapters.ec2.unit_moves import Ec2UnitMover
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.iam import IamPrincipals
+from shared.adapters.overview import AwsAlarms, AwsQueues
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
@@ -203,6 +204,20 @@ class Adapters:
     def identities(self) -> StsIdentities:
         """Who signed a request."""
         return StsIdentities(make_client("sts"))
+
+    @cached_property
+    def _cloudwatch(self) -> Any:
+        return lazy_client("cloudwatch")
+
+    @cached_property
+    def queues(self) -> AwsQueues:
+        """How full the queues are."""
+        return AwsQueues(self._sqs, self._cloudwatch, self.settings.queue_urls, self.clock)
+
+    @cached_property
+    def alarms(self) -> AwsAlarms:
+        """Which alarms have gone off."""
+        return AwsAlarms(self._cloudwatch, self.settings.deployment)
 
     @cached_property
     def timers(self) -> SchedulerDrainTimers:

@@ -15,7 +15,7 @@ from shared.core.safety.endings import Bounds
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.ending_bounds import ending_bounds
-from shared.runtime.environment import SettingsError, choice, whole_number
+from shared.runtime.environment import SettingsError, choice, switch, whole_number
 from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
 
 REGION: Final = "AWS_REGION"  # set by Lambda
@@ -71,6 +71,7 @@ class Settings:
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     ending_bounds: Bounds = field(default_factory=Bounds)
     history_kept: timedelta = timedelta(days=14)
+    publishes_metrics: bool = False
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Settings":
@@ -102,6 +103,7 @@ class Settings:
             ),
             ending_bounds=ending_bounds(environment),
             history_kept=timedelta(days=whole_number(environment, names.HISTORY_DAYS, _DEFAULT_HISTORY_DAYS)),
+            publishes_metrics=switch(environment, names.PUBLISH_METRICS, default=False),
         )
 
 

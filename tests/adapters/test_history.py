@@ -9,6 +9,7 @@ import pytest
 
 from shared.adapters.dynamodb.history import DynamoDbHistory
 from shared.core.history.past_event import PastEvent
+from shared.core.history.sample import Sample
 from shared.ports.errors import ThrottledError
 from shared.ports.history import HistoryStore
 from tests.adapters import ministack
@@ -122,3 +123,11 @@ def test_a_table_that_stays_busy_is_told_so_that_the_message_comes_again(clock: 
     history = DynamoDbHistory(busy, "history", clock, kept=KEPT, sleep=lambda _: None)
     with pytest.raises(ThrottledError):
         history.keep([event(1, START, *(f"nc-{number}" for number in range(20)))])
+
+
+def test_what_there_was_comes_in_order_of_time_and_once(history: HistoryStore) -> None:
+    taken = [Sample(START + timedelta(hours=8 * number)) for number in range(5)]
+    for sample in (*reversed(taken), taken[1]):
+        history.keep_sample(sample)
+    assert list(history.samples(START, START + timedelta(days=2))) == taken
+    assert list(history.samples(taken[1].taken_at, taken[3].taken_at)) == taken[1:3]

@@ -177,3 +177,15 @@ def test_what_happened_to_a_workload_and_its_nodes_is_told_afterwards(world: Wor
     assert "Node Launched" in told(f"reservation/{node['capacityReservationId']}")
     everything = json.loads(world.command("events", "--since", "2d", "-o", "json").stdout)["items"]
     assert {item["id"] for item in everything} & {event["id"] for event in world.seen.events}
+
+
+def test_the_status_shows_what_there_is(world: World) -> None:
+    told = json.loads(world.command("status", "-o", "json").stdout)
+    units = {it["id"]: it["total_count"] for it in told["there"]["reservations"]}
+    assert units == {reservation.id: 2 for reservation in world.look().reservations}
+    assert told["refused"] == [] or {"at", "type", "object", "what"} <= told["refused"][0].keys()
+    assert told["queues"]["planning"]["messages"] >= 0
+    assert isinstance(told["alarms"], list)
+    shown = world.command("status").stdout.splitlines()
+    assert max(map(len, shown)) <= 80
+    assert not any("unknown" in line for line in shown)

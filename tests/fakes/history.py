@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from shared.core.history.past_event import PastEvent
+from shared.core.history.sample import Sample
 
 
 class MemoryHistory:
@@ -11,6 +12,7 @@ class MemoryHistory:
 
     def __init__(self) -> None:
         self._kept: dict[str, PastEvent] = {}
+        self._samples: dict[datetime, Sample] = {}
 
     def keep(self, events: Sequence[PastEvent]) -> None:
         for event in events:
@@ -22,3 +24,9 @@ class MemoryHistory:
     def timeline(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
         kept = sorted(self._kept.values(), key=lambda event: event.order)
         return iter([event for event in kept if since <= event.at < until])
+
+    def keep_sample(self, sample: Sample) -> None:
+        self._samples[sample.taken_at.replace(microsecond=0)] = sample
+
+    def samples(self, since: datetime, until: datetime) -> Iterator[Sample]:
+        return (sample for at, sample in sorted(self._samples.items()) if since <= at < until)

@@ -345,6 +345,11 @@ class MemoryOfferings:
             rests = self.list_unavailable(self._state.clock.now())
             return with_shortages(known, rests), rests
 
+    def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:
+        found = {name: self._catalogue[name] for name in instance_types if name in self._catalogue}
+        prices = {name: it.on_demand_price_micro_usd_per_hour for name, it in found.items()}
+        return {name: price for name, price in prices.items() if price is not None}
+
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         with self._state.lock:
             wanted = {instance_type.name: instance_type for instance_type in instance_types}

@@ -87,7 +87,7 @@ def test_quotas_and_codes_that_nobody_knows_are_counted(world: World, capsys: py
     batches = [world.plan(1, offering, batch_id=offering.capacity_type) for offering in (spot("m5.large"), reserved())]
     launch(sqs(*map(dumps, batches)), None)
     written = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (written["QuotasReached"], written["LaunchesRefused"]) == ([1.0], [1.0])
+    assert (written["QuotasReached"], written["LaunchesRefused"]) == ([1.0], [1.0, 1.0])
     assert "LaunchesBlocked" not in written
 
 

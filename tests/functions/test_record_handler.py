@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from functions.record.handler import handler
+from shared.core.history.sample import Sample, WaitingSample
 from shared.ports.errors import ThrottledError
 from shared.usecases.history.keep_events import KeepEvents
 from tests.fakes.history import MemoryHistory
@@ -18,6 +19,20 @@ def history(monkeypatch: pytest.MonkeyPatch) -> MemoryHistory:
     history = MemoryHistory()
     monkeypatch.setattr("functions.record.handler.keep_events", lambda: KeepEvents(history))
     return history
+
+
+class Five:
+    """Counts five waiting replicas."""
+
+    def take(self) -> Sample:
+        return Sample(START, waiting=(WaitingSample("ReservationFull", 5, 1, START - timedelta(minutes=1)),))
+
+
+@pytest.fixture(params=[False, True], ids=["log", "log and metrics"])
+def publishes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr("functions.record.handler.take_sample", Five)
+    monkeypatch.setattr("functions.record.handler.publishes_metrics", lambda: request.param)
+    return bool(request.param)
 
 
 def told(number: int, **changes: Any) -> str:
@@ -61,3 +76,27 @@ def test_what_meets_a_busy_table_comes_again_alone(history: MemoryHistory, monke
     monkeypatch.setattr(history, "keep", busy_at_first)
     assert handler(sqs(told(1), told(2)), None) == {"batchItemFailures": [{"itemIdentifier": "m-0"}]}
     assert kept(history) == ["e-2"]
+
+
+def logged(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
+    return [vars(record) for record in caplog.records if record.message == message]
+
+
+def test_the_schedules_message_takes_a_sample_beside_its_neighbours(
+    history: MemoryHistory, publishes: bool, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    minute = json.dumps({"id": "e-0", "source": "aws.events", "detail-type": "Scheduled Event", "detail": {}})
+    assert handler(sqs(minute, told(1)), None) == {"batchItemFailures": []}
+    assert kept(history) == ["e-1"]
+    (line,) = logged(caplog, "waiting measured")
+    assert (line["reason"], line["replica_count"], line["longest_wait_s"]) == ("ReservationFull", 5, 60)
+    written = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    metrics = [(it["reason"], it["ReplicasWaiting"], it["LongestWait"]) for it in written if "ReplicasWaiting" in it]
+    assert metrics == ([("ReservationFull", [5.0], [60.0])] if publishes else [])
+
+
+@pytest.mark.usefixtures("history")
+def test_what_was_told_is_in_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
+    handler(sqs(told(1)), None)
+    (line,) = logged(caplog, "told")
+    assert (line["type"], line["object"], line["event_id"]) == ("Node Launched", "node/nc-1", "e-1")

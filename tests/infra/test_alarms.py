@@ -18,12 +18,14 @@ from infra.app import ROOT
 from infra.config import FUNCTIONS
 from infra.function import RETRY_BY_SCHEDULE_MIN
 from infra.iam.acknowledgements import as_reported
-from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TELLING_THEIR_CALLER
+from infra.operations.observability import COUNTED, OLDEST_MESSAGE_S, TOLD_OTHERWISE
 from shared.names import METRICS_NAMESPACE, ROWS_UNREADABLE, Function, Queue, output_name
 from tests.infra.cloudwatch import MINUTE_S, Metrics, is_alarm
 from tests.infra.reading import Resources, of_type
 
 DAY_S: Final = 24 * 60 * MINUTE_S
+# Their schedules go through their queues.
+THROUGH_A_QUEUE: Final = (Function.PROVISION, Function.RECORD)
 SCHEDULED: Final = {function: s.every_min for function, s in FUNCTIONS.items() if s.every_min} | {Function.PROVISION: 1}
 WRITE = """
 import sys
@@ -151,7 +153,7 @@ def switch_off(function: Function) -> Callable[[Stack], float]:
 
     def story(stack: Stack) -> float:
         missed_s = max(5 * MINUTE_S, 3 * SCHEDULED[function] * MINUTE_S)
-        if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, Function.PROVISION):
+        if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, *THROUGH_A_QUEUE):
             for at_s in range(DAY_S, DAY_S + missed_s, MINUTE_S):
                 stack.run(function, at_s)
         return DAY_S + missed_s
@@ -254,14 +256,14 @@ def stories() -> Iterator[tuple[str, str, Callable[[Stack], float]]]:
     yield "ReactThrottles", "no concurrency", throttle(Function.REACT)
     for function in Function:
         name = output_name(function)
-        if function not in TELLING_THEIR_CALLER:
+        if function not in TOLD_OTHERWISE:
             yield f"{name}Errors", "each run fails", fail_always(function)
         if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS):
             yield f"{name}Stopped", "no concurrency", starve(function)
-        elif function in SCHEDULED and function is not Function.PROVISION:
+        elif function in SCHEDULED and function not in THROUGH_A_QUEUE:
             yield f"{name}Stopped", "no concurrency", starve(function)
             yield f"{name}Stopped", "the schedule is off", switch_off(function)
-        if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, Function.PROVISION):
+        if function in (Function.EXPIRE, Function.DISCOVER_RESERVATIONS, *THROUGH_A_QUEUE):
             yield f"{name}Unscheduled", "the schedule is off", switch_off(function)
     yield ROWS_UNREADABLE, "a function meets a row that it cannot read", write(A_ROW, Function.PROVISION)
     for metric, (_, writers) in COUNTED.items():
@@ -359,7 +361,7 @@ def test_a_schedule_that_could_not_be_delivered_is_not_delivered_late_beside_the
         for rule in of_type(resources, "AWS::Events::Rule").values()
         if "ScheduleExpression" in rule
     }
-    assert ages == {"rate(1 minute)": 60, "rate(5 minutes)": 300, "rate(12 hours)": None}
+    assert ages == {"rate(1 minute)": 60, "rate(5 minutes)": 300, "rate(10 minutes)": 600, "rate(12 hours)": None}
 
 
 def alarm_actions(template: Mapping[str, Any]) -> list[tuple[Any, Any]]:

@@ -182,7 +182,8 @@ def test_functions_get_every_variable_that_the_names_module_names(resources: Res
 def test_outputs_carry_the_variables_for_the_command_line(template: dict[str, Any], resources: Resources) -> None:
     variables = next(iter(of_type(resources, "AWS::Lambda::Function").values()))["Environment"]["Variables"]
     settings = DeploymentSettings()
-    of_functions_alone = planner_environment(settings) | safety_environment(settings) | {names.HISTORY_DAYS: "14"}
+    of_history = {names.HISTORY_DAYS: "14", names.PUBLISH_METRICS: "false"}
+    of_functions_alone = planner_environment(settings) | safety_environment(settings) | of_history
     assert template["Outputs"][names.DEPLOYMENT_NAME_OUTPUT]["Value"] == NAME
     for variable, value in variables.items():
         if not variable.startswith("POWERTOOLS_") and variable not in of_functions_alone:
@@ -203,6 +204,11 @@ def test_timers_wake_the_expire_function(resources: Resources) -> None:
     assert handler == f"functions.{Function.EXPIRE}.handler.handler"
 
 
+def _scheduled(name: str, resources: Resources) -> str:
+    """Return the handler that a schedule calls, or the queue that it writes to."""
+    return str(resources[name]["Properties"].get("Handler", name[:-8]))
+
+
 def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
     scheduled = {
         as_reported(target["Arn"]): properties["ScheduleExpression"]
@@ -210,19 +216,17 @@ def test_schedules_are_those_of_the_settings(resources: Resources) -> None:
         if "ScheduleExpression" in properties
         for target in properties["Targets"]
     }
-    by_function = {
-        resources[arn.strip("<>").split(".")[0]]["Properties"].get("Handler", "planning queue"): rate
-        for arn, rate in scheduled.items()
-    }
+    by_function = {_scheduled(arn.strip("<>").split(".")[0], resources): rate for arn, rate in scheduled.items()}
     assert by_function == {
         "functions.discover_reservations.handler.handler": "rate(1 minute)",
         "functions.discover_offerings.handler.handler": "rate(12 hours)",
         "functions.expire.handler.handler": "rate(1 minute)",
         "functions.disrupt.handler.handler": "rate(1 minute)",
         "functions.collect.handler.handler": "rate(5 minutes)",
-        "planning queue": "rate(1 minute)",
+        "QueuesPlanning": "rate(1 minute)",
+        "QueuesHistory": "rate(10 minutes)",
     }
-    assert {f for f in Function if FUNCTIONS[f].every_min} == {
+    assert {f for f in Function if FUNCTIONS[f].every_min and FUNCTIONS[f].queue is None} == {
         Function(handler.split(".")[1]) for handler in by_function if handler.startswith("functions")
     }
 

@@ -2,9 +2,10 @@
 
 An event is one row for each object that it is about, cut down to that object, and one row of the timeline, whole. The
 timeline's partitions are an hour and one of a few shards, so that neither a busy minute nor a busy reservation makes
-the others wait, and a look back reads the hours that it is about.
+the others wait, and a look back reads the hours that it is about. What there was at an instant is one row of its day.
 """
 
+import gzip
 import hashlib
 import json
 import time
@@ -19,6 +20,7 @@ from shared.adapters.dynamodb.table import (
     FORM,
     Attributes,
     Expression,
+    RowFormError,
     attributes,
     data,
     epoch_s,
@@ -29,6 +31,8 @@ from shared.adapters.dynamodb.table import (
     understood,
 )
 from shared.core.history.past_event import PastEvent
+from shared.core.history.sample import Sample
+from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY, SORT_KEY, TTL_ATTRIBUTE
 from shared.ports.errors import ThrottledError
 from shared.ports.system import Clock
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
 
 _SHARDS: Final = 4  # of an hour: some 4,000 rows a second, four times what one partition takes
 _HOUR: Final = timedelta(hours=1)
+_DAY: Final = timedelta(days=1)
 _BATCH_MAX: Final = 25  # rows in one BatchWriteItem
 _ATTEMPTS_MAX: Final = 8
 _DETAIL_TYPE: Final = "detail_type"
@@ -82,6 +87,30 @@ class DynamoDbHistory:
             yield from sorted(found, key=lambda event: event.order)
             hour += _HOUR
 
+    def keep_sample(self, sample: Sample) -> None:
+        """Keep what there was at an instant: one row, compressed, because thousands of reservations fit into none."""
+        # A fixed time in the gzip header keeps equal content byte-identical.
+        packed = gzip.compress(dumps(sample).encode(), mtime=0)
+        row: Attributes = {
+            **attributes(
+                {
+                    KEY: _samples(sample.taken_at),
+                    SORT_KEY: f"{instant(sample.taken_at.replace(microsecond=0))} sample",
+                    FORM: CURRENT_FORM,
+                    TTL_ATTRIBUTE: epoch_s(sample.taken_at + self._kept),
+                }
+            ),
+            DATA: {"B": packed},
+        }
+        self._put([row])
+
+    def samples(self, since: datetime, until: datetime) -> Iterator[Sample]:
+        """Yield what there was, oldest first."""
+        day = max(since, self._clock.now() - self._kept).astimezone(UTC).replace(hour=0, minute=0, second=0)
+        while day < until:
+            yield from understood(self._read(_samples(day), since, until), _sample)
+            day += _DAY
+
     def _rows(self, event: PastEvent) -> Iterator[Attributes]:
         shard = hashlib.sha256(event.id.encode()).digest()[0] % _SHARDS
         yield self._row(_timeline(_hour(event.at), shard), event)
@@ -112,6 +141,9 @@ class DynamoDbHistory:
         raise ThrottledError("UnprocessedItems", "BatchWriteItem")
 
     def _partition(self, name: str, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        yield from understood(self._read(name, since, until), _event)
+
+    def _read(self, name: str, since: datetime, until: datetime) -> Iterator[Attributes]:
         expression = Expression()
         # A sort key goes on behind its instant, and so comes after it: `until` itself is left out.
         between = f"BETWEEN {expression.value(instant(since))} AND {expression.value(instant(until))}"
@@ -125,8 +157,7 @@ class DynamoDbHistory:
         now_s = epoch_s(self._clock.now())
         with map_client_errors():
             for page in pages:
-                rows = (row for row in page["Items"] if number(row, TTL_ATTRIBUTE) > now_s)
-                yield from understood(rows, _event)
+                yield from (row for row in page["Items"] if number(row, TTL_ATTRIBUTE) > now_s)
 
 
 def _hour(at: datetime) -> datetime:
@@ -135,6 +166,16 @@ def _hour(at: datetime) -> datetime:
 
 def _timeline(hour: datetime, shard: int) -> str:
     return f"#timeline {hour:%Y-%m-%dT%H} {shard}"
+
+
+def _samples(day: datetime) -> str:
+    return f"#samples {day.astimezone(UTC):%Y-%m-%d}"
+
+
+def _sample(row: Attributes) -> Sample:
+    if number(row, FORM) > CURRENT_FORM:
+        raise RowFormError(f"a sample has form {number(row, FORM)}, this version reads {CURRENT_FORM}")
+    return loads(Sample, gzip.decompress(row[DATA]["B"]).decode())
 
 
 def _event(row: Attributes) -> PastEvent:

@@ -95,6 +95,12 @@ class DynamoDbOfferingStore:
         self._known = {name: text for name, (text, _) in found.items()}
         self._parsed = tuple(found[name][1] for name in sorted(found))
 
+    def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:
+        """Return prices as far as they are known; reads the rows of these types and no others."""
+        found = understood(self._table.get_many(instance_types, self._clock.now()), _type)
+        prices = {each.name: each.on_demand_price_micro_usd_per_hour for _, each in found}
+        return {name: price for name, price in prices.items() if price is not None}
+
     def save_catalogue(self, instance_types: Sequence[InstanceType]) -> int:
         """Replace the catalogue; returns how many rows were written or deleted.
 

@@ -53,7 +53,7 @@ def _rejected(detail: Detail) -> str:
 
 def _launched(detail: Detail) -> str:
     node = detail.get("node", {})
-    return f"{node.get('instanceId')} is {_offer(node)}"
+    return f"{node.get('instanceId', 'an instance')} is {_offer(node)}"
 
 
 def _draining(detail: Detail) -> str:
@@ -96,7 +96,7 @@ def _plain(detail: Detail) -> str:
 
 
 def _offer(part: Any) -> str:
-    return f"{part.get('instanceType')} {part.get('capacityType')} in {part.get('zone')}"
+    return f"{part.get('instanceType', '?')} {part.get('capacityType', '?')} in {part.get('zone', '?')}"
 
 
 def _parts(detail: Detail, key: str) -> Sequence[Detail]:

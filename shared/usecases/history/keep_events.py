@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core.history.past_event import parse_event
+from shared.core.history.past_event import PastEvent, parse_event
 from shared.ports.history import HistoryStore
 
 
@@ -13,12 +13,14 @@ class KeepEvents:
 
     history: HistoryStore
 
-    def keep(self, event: Any) -> None:
-        """Keep one event as EventBridge delivered it.
+    def keep(self, event: Any) -> PastEvent:
+        """Keep one event as EventBridge delivered it, and return it.
 
         Raises
         ------
         EventError
             It is no event of EventBridge.
         """
-        self.history.keep([parse_event(event)])
+        told = parse_event(event)
+        self.history.keep([told])
+        return told

@@ -1,1 +1,0 @@
-"""Step Functions: a state that waits for a workload's machines (``waitForTaskToken``)."""

@@ -1,0 +1,136 @@
+"""What is measured, once for each sample: the names, units and dimensions of metrics and of fields in the log.
+
+Of reservations and workloads only the first twenty are told, so that neither the log nor CloudWatch's bill grows with
+them: a metric costs 0.30 USD a month for each value of its dimension. The history has all of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from shared.core.history.sample import ReservationSample, Sample
+
+MOST: Final = 20  # reservations, workloads
+_MICRO: Final = 1_000_000
+
+
+class Unit(StrEnum):
+    """CloudWatch's units; an amount of money has none there."""
+
+    COUNT = "Count"
+    SECONDS = "Seconds"
+    NONE = "None"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One metric, and the field that has it in the log."""
+
+    name: str
+    field: str
+    unit: Unit
+    meaning: str
+
+
+class Subject(StrEnum):
+    """What is measured; the value is the message of its lines in the log."""
+
+    RESERVATION = "reservation measured"
+    MARKET = "market measured"
+    WAITING = "waiting measured"
+    BOUGHT = "bought measured"
+
+
+DIMENSIONS: Final[Mapping[Subject, str]] = {
+    Subject.RESERVATION: "reservation",
+    Subject.MARKET: "capacity_type",
+    Subject.WAITING: "reason",
+    Subject.BOUGHT: "workload",
+}
+MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
+    Subject.RESERVATION: (
+        Measure("ReservationUnits", "total_count", Unit.COUNT, "units of the reservation"),
+        Measure("ReservationUnitsOurs", "ours_count", Unit.COUNT, "units that nodes of Reservoir use or are to use"),
+        Measure("ReservationUnitsOthers", "others_count", Unit.COUNT, "units that somebody else uses"),
+        Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that may be promised"),
+        Measure(
+            "ReservationIdleUsdPerHour", "idle_usd_per_hour", Unit.NONE, "what the free units would cost on demand"
+        ),
+    ),
+    Subject.MARKET: (
+        Measure("Nodes", "node_count", Unit.COUNT, "instances"),
+        Measure("UsdPerHour", "usd_per_hour", Unit.NONE, "what they cost beside reservations"),
+        Measure("UsdPerHourAvoided", "avoided_usd_per_hour", Unit.NONE, "what they would cost on demand beyond that"),
+    ),
+    Subject.WAITING: (
+        Measure("ReplicasWaiting", "replica_count", Unit.COUNT, "replicas that wait for this reason"),
+        Measure("LongestWait", "longest_wait_s", Unit.SECONDS, "how long the first of them has waited"),
+    ),
+    Subject.BOUGHT: (
+        Measure("NodesBought", "node_count", Unit.COUNT, "nodes beside reservations that hold its replicas"),
+        Measure("UsdPerHourBought", "usd_per_hour", Unit.NONE, "its share of what they cost"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that was measured. ``values`` by field of the log; what is not known is left out.
+
+    ``more`` is for readers of the log alone.
+    """
+
+    subject: Subject
+    name: str
+    values: Mapping[str, float]
+    more: Mapping[str, str | int]
+
+
+def lines(sample: Sample) -> Iterator[Line]:
+    """Yield what is told of a sample, at most ``MOST`` of a kind that can be many."""
+    for reservation in sorted(sample.reservations, key=_rank)[:MOST]:
+        yield _reservation(reservation)
+    for market in sample.markets:
+        values = {
+            "node_count": market.node_count,
+            "usd_per_hour": market.micro_usd_per_hour / _MICRO,
+            **_known("avoided_usd_per_hour", market.avoided_micro_usd_per_hour),
+        }
+        yield Line(Subject.MARKET, market.capacity_type.value, values, {})
+    for each in sample.waiting:
+        waited = {} if each.since is None else {"longest_wait_s": _seconds(each.since, sample.taken_at)}
+        more = {"workload_count": each.workload_count}
+        yield Line(Subject.WAITING, each.reason, {"replica_count": each.replica_count, **waited}, more)
+    for bought in sample.bought[:MOST]:
+        paid = {"node_count": bought.node_count, "usd_per_hour": bought.micro_usd_per_hour / _MICRO}
+        yield Line(Subject.BOUGHT, bought.workload_key, paid, {})
+
+
+def _rank(reservation: ReservationSample) -> tuple[int, int, str]:
+    """Return the order of reservations: what lies idle most dearly first, then the largest."""
+    return -(reservation.idle_micro_usd_per_hour or 0), -reservation.total_count, reservation.id
+
+
+def _reservation(it: ReservationSample) -> Line:
+    values = {
+        "total_count": it.total_count,
+        "ours_count": it.ours_count,
+        "others_count": it.others_count,
+        "free_count": it.free_count,
+        **_known("idle_usd_per_hour", it.idle_micro_usd_per_hour),
+    }
+    more: dict[str, str | int] = {"instance_type": it.instance_type, "zone": it.zone, "state": it.state}
+    if it.end_at is not None:
+        # Numbers compare in CloudWatch's query language, instants do not.
+        more |= {"ends_at": it.end_at.isoformat(), "ends_at_s": int(it.end_at.timestamp())}
+    return Line(Subject.RESERVATION, it.id, values, more)
+
+
+def _known(field: str, micro_usd: int | None) -> Mapping[str, float]:
+    return {} if micro_usd is None else {field: micro_usd / _MICRO}
+
+
+def _seconds(since: datetime, until: datetime) -> int:
+    return max(0, int((until - since).total_seconds()))

@@ -1,0 +1,91 @@
+"""Everything that an operator looks at each day, read at once. What one source does not say leaves the others whole."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeVar
+
+from shared.core.history.past_event import PastEvent
+from shared.core.history.sample import Sample
+from shared.names import Queue
+from shared.ports.errors import AwsError
+from shared.ports.history import HistoryStore
+from shared.ports.overview import AlarmReader, QueueDepth, QueueReader
+from shared.ports.safety import UnreadableRowError
+from shared.ports.state import ReservationStore
+from shared.ports.system import Clock
+from shared.usecases.history.take_sample import CountWhatIsThere
+
+T = TypeVar("T")
+
+REFUSALS: Final = frozenset({"Launch Failed", "Launches Blocked", "Workload Rejected", "Endings Held"})
+REFUSED_WITHIN: Final = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A source did not answer. What it would have said is not known, and is never nought."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LastDiscovery:
+    """When an observation of reservations last changed anything, and which reservations could not be read again."""
+
+    changed_at: datetime | None
+    stale: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What there is, what was refused within a day, and how the deployment is."""
+
+    asked_at: datetime
+    there: Sample | Unknown
+    refused: tuple[PastEvent, ...] | Unknown
+    discovery: LastDiscovery | Unknown
+    queues: Mapping[Queue, QueueDepth] | Unknown
+    alarms: tuple[str, ...] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class SeeStatus:
+    """Reads all of it."""
+
+    there: CountWhatIsThere
+    history: HistoryStore
+    reservations: ReservationStore
+    queues: QueueReader
+    alarms: AlarmReader
+    clock: Clock
+
+    def see(self) -> Status:
+        """Return how things are now."""
+        now = self.clock.now()
+        return Status(
+            asked_at=now,
+            there=_ask(self.there.count),
+            refused=_ask(lambda: self._refused(now)),
+            discovery=_ask(self._discovery),
+            queues=_ask(self.queues.depths),
+            alarms=_ask(self.alarms.alarming),
+        )
+
+    def _refused(self, now: datetime) -> tuple[PastEvent, ...]:
+        told = self.history.timeline(now - REFUSED_WITHIN, now + timedelta(minutes=1))
+        return tuple(event for event in told if event.detail_type in REFUSALS)
+
+    def _discovery(self) -> LastDiscovery:
+        records = self.reservations.list_current()
+        return LastDiscovery(
+            max((record.observed_at for record in records), default=None),
+            tuple(record.reservation.id for record in records if record.reservation.stale),
+        )
+
+
+def _ask(read: Callable[[], T]) -> T | Unknown:
+    try:
+        return read()
+    except (AwsError, UnreadableRowError) as error:
+        return Unknown(str(error))

@@ -1,0 +1,50 @@
+"""Queues and alarms as SQS and CloudWatch show them."""
+
+from typing import Any
+
+import pytest
+
+from shared.adapters.overview import AwsAlarms, AwsQueues
+from shared.names import Queue
+from shared.ports.overview import QueueDepth
+from tests.adapters import ministack
+from tests.fakes.system import START, ManualClock
+
+
+class CloudWatch:
+    """Knows the age of messages of one queue, and two alarms on two pages."""
+
+    def __init__(self, queue_name: str) -> None:
+        self._queue_name = queue_name
+
+    def get_metric_data(self, **request: Any) -> dict[str, Any]:
+        assert request["StartTime"] < request["EndTime"] == START
+        results = []
+        for query in request["MetricDataQueries"]:
+            metric = query["MetricStat"]["Metric"]
+            assert (metric["Namespace"], metric["MetricName"]) == ("AWS/SQS", "ApproximateAgeOfOldestMessage")
+            is_known = metric["Dimensions"] == [{"Name": "QueueName", "Value": self._queue_name}]
+            results.append({"Id": query["Id"], "Values": [42.0, 7.0] if is_known else []})
+        return {"MetricDataResults": results}
+
+    def get_paginator(self, operation: str) -> "CloudWatch":
+        assert operation == "describe_alarms"
+        return self
+
+    def paginate(self, **request: Any) -> list[dict[str, Any]]:
+        assert request == {"AlarmNamePrefix": "Reservoir-", "StateValue": "ALARM"}
+        return [{"MetricAlarms": [{"AlarmName": f"Reservoir-{name}"}]} for name in "BA"]
+
+
+@pytest.mark.embedded
+def test_each_queue_has_its_count_and_the_age_that_cloudwatch_knows(aws_endpoint: str) -> None:
+    sqs = ministack.client("sqs", aws_endpoint)
+    urls = {queue: sqs.create_queue(QueueName=f"overview-{queue.name}")["QueueUrl"] for queue in Queue}
+    for body in "ab":
+        sqs.send_message(QueueUrl=urls[Queue.DEMAND], MessageBody=body)
+    depths = AwsQueues(sqs, CloudWatch("overview-DEMAND"), urls, ManualClock()).depths()
+    assert depths == {queue: QueueDepth(0) for queue in Queue} | {Queue.DEMAND: QueueDepth(2, 42)}
+
+
+def test_alarms_that_have_gone_off_are_named_in_order() -> None:
+    assert AwsAlarms(CloudWatch(""), "Reservoir").alarming() == ("Reservoir-A", "Reservoir-B")

@@ -1,0 +1,162 @@
+"""What there is, counted; and what of it is told."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from shared.core.history.measures import DIMENSIONS, MEASURES, MOST, Subject, lines
+from shared.core.history.sample import PendingForReason, ReservationSample, Sample, measure
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.scheduling_terms.resources import Resources
+from shared.core.serialisation.json_codec import dumps, loads
+
+NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
+PRICES = {"p5.48xlarge": 55_000_000, "m5.large": 96_000}
+
+
+def reservation(total: int, free: int, **changes: Any) -> CapacityReservation:
+    facts: dict[str, Any] = {
+        "id": "cr-1",
+        "owner_id": "1",
+        "instance_type": "p5.48xlarge",
+        "zone": "us-east-1a",
+        "zone_id": "use1-az1",
+        "kind": ReservationKind.DEFAULT,
+        "state": "active",
+        "total_count": total,
+        "available_count": free,
+        "free_units": free,
+    }
+    return CapacityReservation(**facts | changes)
+
+
+def claim(name: str, market: CapacityType, *placements: tuple[str, int], **changes: Any) -> NodeClaim:
+    is_reserved = market is CapacityType.RESERVED
+    instance_type = "p5.48xlarge" if is_reserved else "m5.large"
+    return replace(
+        NodeClaim(
+            id=name,
+            state=ClaimState.RUNNING,
+            revision=1,
+            node_pool_name="p",
+            node_class_name="c",
+            batch_id="b",
+            attempt=0,
+            offering=OfferingKey(instance_type, "us-east-1a", "use1-az1", market, "cr-1" if is_reserved else None),
+            price_atto_usd_per_hour=40_000 * ATTO_USD_PER_MICRO_USD,
+            placements=tuple(PlacedReplicas(key, count) for key, count in placements),
+            allocatable=Resources.of({}),
+            created_at=NOW,
+            lease=Lease("cr-1") if is_reserved else None,
+            launched_at=NOW,
+        ),
+        **changes,
+    )
+
+
+def sample(*claims: NodeClaim, reservations: Any = (), waiting: Any = (), prices: Any = PRICES) -> Sample:
+    return measure(NOW, reservations, claims, waiting, prices)
+
+
+def test_units_are_ours_others_or_free() -> None:
+    on_its_way = claim("nc-2", CapacityType.RESERVED, state=ClaimState.PLANNED, launched_at=None)
+    (found,) = sample(claim("nc-1", CapacityType.RESERVED), on_its_way, reservations=[reservation(8, 3)]).reservations
+    assert (found.total_count, found.ours_count, found.others_count, found.free_count) == (8, 2, 3, 3)
+    assert found.idle_micro_usd_per_hour == 3 * 55_000_000
+
+
+def test_before_and_after_it_is_active_nobody_has_a_unit_and_none_is_idle() -> None:
+    (found,) = sample(reservations=[reservation(8, 8, state="scheduled")]).reservations
+    assert (found.ours_count, found.others_count, found.free_count, found.idle_micro_usd_per_hour) == (0, 0, 0, 0)
+
+
+def test_without_a_price_idleness_has_none_and_is_not_nought() -> None:
+    (found,) = sample(reservations=[reservation(8, 3)], prices={}).reservations
+    assert found.idle_micro_usd_per_hour is None
+
+
+def test_a_unit_that_two_claims_wait_for_is_counted_once() -> None:
+    waits = claim("nc-2", CapacityType.RESERVED, waits_for_slot=True, launched_at=None)
+    (found,) = sample(claim("nc-1", CapacityType.RESERVED), waits, reservations=[reservation(1, 0)]).reservations
+    assert (found.ours_count, found.others_count) == (1, 0)
+
+
+def test_each_market_with_what_it_costs_and_avoids() -> None:
+    there = sample(claim("nc-1", CapacityType.RESERVED), claim("nc-2", CapacityType.SPOT))
+    by_market = {it.capacity_type: it for it in there.markets}
+    reserved, spot, bought = (by_market[it] for it in CapacityType)
+    assert (reserved.node_count, reserved.micro_usd_per_hour, reserved.avoided_micro_usd_per_hour) == (1, 0, 55_000_000)
+    assert (spot.node_count, spot.micro_usd_per_hour, spot.avoided_micro_usd_per_hour) == (1, 40_000, 56_000)
+    assert (bought.node_count, bought.avoided_micro_usd_per_hour) == (0, 0)
+
+
+def test_what_is_avoided_is_not_known_while_a_price_is_missing() -> None:
+    (reserved, *_) = sample(claim("nc-1", CapacityType.RESERVED), prices={}).markets
+    assert reserved.avoided_micro_usd_per_hour is None
+
+
+def test_who_waits_is_counted_by_reason() -> None:
+    earlier = NOW - timedelta(hours=1)
+    waiting = [
+        PendingForReason("a/x", 3, "ReservationFull", NOW),
+        PendingForReason("a/y", 2, "ReservationFull", earlier),
+        PendingForReason("a/y", 1, "LimitExceeded", earlier),
+    ]
+    found = {it.reason: (it.replica_count, it.workload_count, it.since) for it in sample(waiting=waiting).waiting}
+    assert found == {"ReservationFull": (5, 2, earlier), "LimitExceeded": (1, 1, earlier)}
+
+
+def test_what_was_bought_is_shared_by_those_on_it() -> None:
+    there = sample(
+        claim("nc-1", CapacityType.ON_DEMAND, ("a/x", 3), ("a/y", 1)),
+        claim("nc-2", CapacityType.SPOT, ("a/x", 1)),
+        claim("nc-3", CapacityType.RESERVED, ("a/z", 1)),
+        claim("nc-4", CapacityType.SPOT),
+    )
+    assert [(it.workload_key, it.node_count, it.micro_usd_per_hour) for it in there.bought] == [
+        ("a/x", 2, 70_000),
+        ("a/y", 1, 10_000),
+    ]
+
+
+def test_a_sample_is_read_back_as_it_was_written() -> None:
+    there = sample(
+        claim("nc-1", CapacityType.SPOT, ("a/x", 1)),
+        reservations=[reservation(8, 3, end_at=NOW)],
+        waiting=[PendingForReason("a/x", 3, "ReservationFull", NOW)],
+    )
+    assert loads(Sample, dumps(there)) == there
+
+
+def idle(number: int, free: int, price: int | None = 1) -> ReservationSample:
+    facts = ("m5.large", "us-east-1a", ReservationKind.DEFAULT, "active", free + 1, 1, 0, free)
+    return ReservationSample(f"cr-{number:03}", *facts, price)
+
+
+def test_of_many_reservations_those_that_lie_idle_most_dearly_are_told() -> None:
+    many = [idle(number, number) for number in range(100)]
+    told = [it.name for it in lines(Sample(NOW, tuple(many)))]
+    assert told == [f"cr-{number:03}" for number in range(99, 99 - MOST, -1)]
+
+
+def test_what_is_not_known_is_left_out_of_a_line() -> None:
+    (line,) = lines(Sample(NOW, (idle(1, 3, None),)))
+    assert "idle_usd_per_hour" not in line.values
+    assert line.values["free_count"] == 3
+
+
+def test_a_line_has_no_value_that_is_not_described() -> None:
+    there = sample(
+        claim("nc-1", CapacityType.SPOT, ("a/x", 1)),
+        reservations=[reservation(8, 3, end_at=NOW)],
+        waiting=[PendingForReason("a/x", 3, "ReservationFull", NOW)],
+    )
+    told = list(lines(there))
+    assert {it.subject for it in told} == set(Subject) == set(DIMENSIONS)
+    for line in told:
+        assert set(line.values) == {measure.field for measure in MEASURES[line.subject]}
