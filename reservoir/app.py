@@ -27,6 +27,7 @@ COMMANDS: Final = (
     Listed("events", f"{_ROOMS}.see.events", "Tell what happened: to everything, or to one object."),
     Listed("plan", f"{_ROOMS}.ask.plan", "Say what would happen to demand now."),
     Listed("replay", f"{_ROOMS}.ask.replay", "Run a stored plan again."),
+    Listed("report", f"{_ROOMS}.ask.report", "Write what became of reservations, money and demand."),
     Listed("submit", f"{_ROOMS}.act.submit", "Send workloads, new or changed."),
     Listed("withdraw", f"{_ROOMS}.act.withdraw", "Say that workloads are not wanted any more."),
     Listed("release", f"{_ROOMS}.act.release", "Say that replicas have left a draining node."),

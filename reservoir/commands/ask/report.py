@@ -1,0 +1,48 @@
+"""``reservoir report``."""
+
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from reservoir.commands.see.events import span
+from reservoir.console import fail, output
+from reservoir.policy import attempt, connection
+
+_NEEDED: Final = ("jinja2", "matplotlib")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    context: typer.Context,
+    html: Annotated[Path, typer.Option("--html", help="The file to write; one that exists is replaced.")],
+    since: Annotated[str, typer.Option(help="How far back: 30m, 6h, 7d.")] = "7d",
+) -> None:
+    """Write what became of reservations, money and demand.
+
+    One page of HTML that needs no server and no network. It reads the history and changes nothing.
+    """
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        fail(f"a report needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    # imported here, because drawing takes a second to load
+    from reservoir.report.figures import make_report
+    from reservoir.report.page import page
+
+    stack = connection(context)
+    until = stack.clock.now()
+    start = until - span(since)
+    samples = attempt(lambda: list(stack.history.samples(start, until)))
+    events = attempt(lambda: list(stack.history.timeline(start, until + timedelta(minutes=1))))
+    text = page(make_report(stack.deployment, start, until, samples, events))
+    try:
+        html.write_text(text, encoding="utf-8")
+    except OSError as error:
+        fail(f"cannot write {html}: {error.strerror}")
+    output().print(f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB")

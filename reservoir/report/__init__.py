@@ -1,0 +1,1 @@
+"""A report on some days: one page that needs no server and no network."""
