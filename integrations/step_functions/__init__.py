@@ -1,0 +1,1 @@
+"""Step Functions: a state that waits for a workload's machines (``waitForTaskToken``)."""
