@@ -1,0 +1,281 @@
+"""Jobs of GitHub Actions: forged, doubled, late and cancelled, against a GitHub that hands jobs to any idle runner."""
+
+import hashlib
+import hmac
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from integrations.github_runners.github import GitHub, GitHubError
+from integrations.github_runners.handler import answer
+from integrations.github_runners.runners import Runners
+from reservoir.client.facts import parse_fact
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import DrainReason
+from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, PlacedWorkload, WorkloadRef
+from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
+from tests.fakes.system import START
+from tests.reservoir.client.world import Deployment
+
+SECRET = b"It's a Secret to Everybody"
+POOLS = {"gpu": {"resources": {"requests": {"cpu": "4"}}}}
+
+
+@dataclass
+class FakeGitHub:
+    """Implements ``Call`` as GitHub documents its API: names are taken once, and busy runners are not removed."""
+
+    runners: dict[str, int] = field(default_factory=dict)
+    busy: set[str] = field(default_factory=set)
+    over: set[int] = field(default_factory=set)
+    made: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
+        if path == "/orgs/acme/actions/runners/generate-jitconfig":
+            assert method == "POST"
+            assert body is not None
+            if body["name"] in self.runners:
+                return 409, None
+            self.made.append(dict(body))
+            self.runners[body["name"]] = len(self.made)
+            return 201, {"runner": {"id": len(self.made)}, "encoded_jit_config": f"config-{len(self.made)}"}
+        if path.startswith("/orgs/acme/actions/runners?name="):
+            name = path.partition("=")[2]
+            found = [{"id": number, "name": it} for it, number in self.runners.items() if it.startswith(name)]
+            return 200, {"total_count": len(found), "runners": found}
+        if method == "DELETE":
+            number = int(path.rpartition("/")[2])
+            name = next(it for it, its in self.runners.items() if its == number)
+            if name in self.busy:
+                return 422, None
+            del self.runners[name]
+            return 204, None
+        job = int(path.rpartition("/")[2])
+        return 200, {"id": job, "status": "completed" if job in self.over else "queued"}
+
+
+@dataclass
+class MemoryConfigurations:
+    """Implements ``Configurations``."""
+
+    rows: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def has(self, instance_id: str, runner: str) -> bool:
+        return (instance_id, runner) in self.rows
+
+    def put(self, instance_id: str, runner: str, configuration: str) -> None:
+        self.rows[instance_id, runner] = configuration
+
+    def forget(self, instance_id: str, runners: Sequence[str]) -> None:
+        for runner in runners:
+            self.rows.pop((instance_id, runner), None)
+
+
+class World:
+    """The functions between GitHub and a deployment."""
+
+    def __init__(self) -> None:
+        self.deployment = Deployment()
+        self.github = FakeGitHub()
+        self.configurations = MemoryConfigurations()
+        self.runners = Runners(self.deployment, GitHub(self.github, "orgs/acme"), self.configurations, "runners", POOLS)
+
+    def deliver(self, action: str, job: int, runner: str | None = None, *labels: str) -> int:
+        """Deliver a webhook, signed; return its status."""
+        payload = {
+            "action": action,
+            "workflow_job": {
+                "id": job,
+                "run_id": 1,
+                "status": action,
+                "name": "build; rm -rf /",
+                "labels": list(labels or ("self-hosted", "gpu")),
+                "runner_id": None,
+                "runner_name": runner,
+            },
+            "repository": {"full_name": "acme/app"},
+            "sender": {"login": "octocat"},
+        }
+        return int(answer(request(payload), SECRET, self.runners)["statusCode"])
+
+    def wanted(self) -> set[str]:
+        return {
+            key.partition("/")[2]
+            for key, record in self.deployment.state.workload_rows.items()
+            if record.workload is not None and not record.withdrawn
+        }
+
+    def hear(self, event: Event) -> None:
+        self.deployment.events.messages.clear()
+        self.deployment.publish(event)
+        told = parse_fact(self.deployment.events.messages.pop().body)
+        assert told is not None
+        self.runners.hear(told)
+
+
+def request(payload: Any, secret: bytes = SECRET, **headers: str) -> dict[str, Any]:
+    body = json.dumps(payload)
+    signature = "sha256=" + hmac.new(secret, body.encode(), hashlib.sha256).hexdigest()
+    given = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "workflow_job", **headers}
+    return {"body": body, "isBase64Encoded": False, "headers": given}
+
+
+def node(instance: str = "i-1") -> NodeDetail:
+    return NodeDetail(
+        instance_type="g5.xlarge",
+        zone="us-east-1a",
+        zone_id="use1-az1",
+        capacity_type=CapacityType.RESERVED,
+        node_claim="nc-1",
+        node_pool="gpu",
+        node_class="gpu",
+        instance_id=instance,
+    )
+
+
+def placed(name: str = "gpu-7", namespace: str = "runners") -> list[PlacedWorkload]:
+    return [PlacedWorkload(namespace=namespace, name=name, replicas=1)]
+
+
+def test_githubs_own_example_of_a_signature_is_right() -> None:
+    example = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
+    signed = {"body": "Hello, World!", "headers": {"x-hub-signature-256": example}}
+    assert answer(signed, SECRET, World().runners)["statusCode"] == 204
+
+
+@pytest.mark.parametrize("signature", [None, "", "sha256=", "sha256=00", "sha1=757107ea", "ключ"])
+def test_what_is_not_signed_is_not_looked_at(signature: str | None) -> None:
+    world = World()
+    forged = request({"action": "queued"})
+    forged["headers"] = {"X-GitHub-Event": "workflow_job"} | (
+        {} if signature is None else {"X-Hub-Signature-256": signature}
+    )
+    assert answer(forged, SECRET, world.runners)["statusCode"] == 401
+    assert answer(request({"action": "queued"}, b"another"), SECRET, world.runners)["statusCode"] == 401
+    assert world.deployment.sent == []
+    with pytest.raises(ValueError, match="empty secret"):
+        answer(forged, b"", world.runners)
+
+
+def test_a_queued_job_is_wanted_once_and_nothing_of_its_text_is_passed_on() -> None:
+    world = World()
+    assert [world.deliver("queued", 7) for _ in range(3)] == [202] * 3
+    assert world.wanted() == {"gpu-7"}
+    assert "rm -rf" not in json.dumps(world.deployment.sent)
+
+
+@pytest.mark.parametrize(
+    "labels", [("ubuntu-latest",), ("self-hosted",), ("self-hosted", "tpu"), ("self-hosted", "gpu", "x")]
+)
+def test_jobs_for_others_are_left_to_them(labels: tuple[str, ...]) -> None:
+    world = World()
+    assert world.deliver("queued", 7, None, *labels) == 202
+    assert world.deployment.sent == []
+
+
+@pytest.mark.parametrize(
+    "payload", [{}, {"action": "queued"}, {"action": "x"}, [], {"action": "queued", "workflow_job": {"id": -1}}]
+)
+def test_what_is_no_job_is_refused(payload: Any) -> None:
+    assert answer(request(payload), SECRET, World().runners)["statusCode"] == 400
+
+
+def test_a_job_and_its_runner_end_together_in_any_order_of_events_and_any_number() -> None:
+    events = [("queued", None), ("in_progress", "reservoir-gpu-7"), ("completed", "reservoir-gpu-7")]
+    for order in itertools.permutations([*events, events[0], events[2]]):
+        world = World()
+        for action, runner in order:
+            world.deliver(action, 7, runner)
+        assert world.wanted() == set(), order
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_withdrawn() -> None:
+    world = World()
+    world.deliver("queued", 7)
+    world.hear(NodeLaunched(node=node(), launched_at=START, workloads=placed()))
+    world.deliver("completed", 7)
+    assert (world.wanted(), world.github.runners) == (set(), {})
+
+
+def test_a_runner_that_took_another_job_is_not_taken_away_when_its_own_is_cancelled() -> None:
+    world = World()
+    for job in (7, 8):
+        world.deliver("queued", job)
+    world.hear(NodeLaunched(node=node(), launched_at=START, workloads=placed("gpu-7")))
+    world.github.busy = {"reservoir-gpu-7"}  # runs job 8
+    world.github.over = {7}
+    world.deliver("completed", 7)
+    assert world.wanted() == {"gpu-7", "gpu-8"}
+    world.deliver("completed", 8, "reservoir-gpu-7")
+    assert world.wanted() == set()  # the runner ended, and job 8 needs no other
+
+
+def test_two_jobs_that_swapped_their_runners_both_run_to_their_end() -> None:
+    world = World()
+    for job in (7, 8):
+        world.deliver("queued", job)
+    world.deliver("completed", 8, "reservoir-gpu-7")
+    assert world.wanted() == {"gpu-8"}  # job 7 is still to come, and takes it
+    world.github.over = {8}
+    world.deliver("completed", 7, "reservoir-gpu-8")
+    assert world.wanted() == set()
+
+
+def test_an_instance_gets_one_configuration_for_each_runner_however_often_it_is_told() -> None:
+    world = World()
+    world.deliver("queued", 7)
+    launched = NodeLaunched(node=node(), launched_at=START, workloads=[*placed(), *placed("web", "others")])
+    world.hear(launched)
+    world.hear(launched)
+    on = NodePlacement(**node().model_dump(by_alias=False), replicas=1)
+    world.hear(WorkloadPlaced(workload=WorkloadRef(namespace="runners", name="gpu-7"), replicas=1, nodes=[on]))
+    assert world.configurations.rows == {("i-1", "reservoir-gpu-7"): "config-1"}
+    (made,) = world.github.made
+    assert made == {
+        "name": "reservoir-gpu-7",
+        "runner_group_id": 1,
+        "labels": ["self-hosted", "gpu"],
+        "work_folder": "_work",
+    }
+
+
+def test_a_machine_that_is_lost_is_followed_by_one_with_a_runner_of_the_same_name() -> None:
+    world = World()
+    world.deliver("queued", 7)
+    world.hear(NodeLaunched(node=node("i-1"), launched_at=START, workloads=placed()))
+    world.hear(NodeTerminated(node=node("i-1"), reason="Interruption", terminated_at=START, returned=placed()))
+    world.hear(NodeLaunched(node=node("i-2"), launched_at=START, workloads=placed()))
+    assert world.configurations.rows == {("i-2", "reservoir-gpu-7"): "config-2"}
+
+
+def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
+    world = World()
+    world.github.runners = {"reservoir-gpu-7": 1, "reservoir-gpu-8": 2}
+    world.github.busy = {"reservoir-gpu-8"}
+    for name in ("gpu-7", "gpu-8"):
+        world.hear(
+            NodeDraining(
+                drain_id=f"d-{name}",
+                node=node(),
+                reason=DrainReason.EXPIRED,
+                notified_at=START,
+                deadline=START,
+                workloads=[*placed(name), *placed("web", "others")],
+            )
+        )
+    assert world.deployment.releases == [("runners/gpu-7", "nc-1")]
+
+
+def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> None:
+    github = GitHub(lambda method, path, body: (500, None), "orgs/acme")  # noqa: ARG005
+    for call in (
+        lambda: github.configuration("r", ["gpu"]),
+        lambda: github.remove("r"),
+        lambda: github.is_over("acme/app", 7),
+    ):
+        with pytest.raises(GitHubError, match="status 500"):
+            call()
