@@ -8,7 +8,7 @@ from typing import Final
 from shared.core.capacity.reservation_selection import selected_ids
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
-from shared.core.model.node_class import NodeClass
+from shared.core.model.node_class import CapacityReservationSelectorTerm, NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import Demand
@@ -115,12 +115,21 @@ def _with_policy(snapshot: Snapshot, edits: WorldEdits, now: datetime, notes: li
             notes.append(
                 f"EC2NodeClass {node_class.name}: what its selectors found before is assumed to be found still"
             )
+        if node_class.capacity_reservation_selector_terms != _terms(known):
+            notes.append(
+                f"EC2NodeClass {node_class.name} selects other reservations: those that no class selected before are"
+                " not known, and would have to be added"
+            )
         status = node_class.status if known is None else replace(known.status, launch_blocked_reason=None)
         ids = selected_ids(node_class, snapshot.reservations, groups, now)
         # The planner never sees user data either: what is asked and what is stored have one form.
         classes[node_class.name] = replace(node_class, user_data=None, status=replace(status, reservation_ids=ids))
     by_name = (tuple(pools[key] for key in sorted(pools)), tuple(classes[key] for key in sorted(classes)))
     return replace(snapshot, node_pools=by_name[0], node_classes=by_name[1])
+
+
+def _terms(node_class: NodeClass | None) -> tuple[CapacityReservationSelectorTerm, ...]:
+    return () if node_class is None else node_class.capacity_reservation_selector_terms
 
 
 def _selects_otherwise(node_class: NodeClass, known: NodeClass) -> bool:
