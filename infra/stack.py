@@ -117,6 +117,8 @@ class ReservoirStack(Stack):
         launch_role = self.functions[Function.LAUNCH].role
         if launch_role is not None:  # the principal that a key's own policy must let in
             CfnOutput(self, "LaunchRoleArn", value=launch_role.role_arn)
+        for queue, letters in self.queues.dead_letters.items():
+            CfnOutput(self, names.dead_letters_output(queue), value=letters.queue_url)
         CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=self.deployment.name)
 

@@ -36,6 +36,7 @@ COMMANDS: Final = (
     Listed("drain", f"{_ROOMS}.act.drain", "Drain nodes and end them."),
     Listed("pause", f"{_ROOMS}.act.switches", "Let NodePools launch nothing."),
     Listed("resume", f"{_ROOMS}.act.switches", "Let NodePools launch again."),
+    Listed("dlq", f"{_ROOMS}.act.dlq", "Look at messages that were given up."),
     Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
     Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
     Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),

@@ -1,6 +1,7 @@
 """The deployed stack as the command line sees it."""
 
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -22,6 +23,7 @@ from shared.ports.state import DecisionStore, NodeClaimStore, OfferingStore, Res
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
+    from reservoir.dead_letters import DeadLetterQueue
     from shared.runtime.adapters import Adapters
     from shared.usecases.provisioning.solver import Solver
     from shared.usecases.what_if.plan_demand import SnapshotSource
@@ -139,6 +141,11 @@ class Connection(Protocol):
         """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
         ...
 
+    @property
+    def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
+        """The dead-letter queues, by name."""
+        ...
+
     def operate(self, request: OperationRequest) -> list[OperationResult]:
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
         ...
@@ -160,6 +167,19 @@ class Session:
         return choose(self._options, Path())
 
     @cached_property
+    def outputs(self) -> tuple[dict[str, str], str]:
+        """The stack's outputs, and the region that it was found in."""
+        return _outputs_of(self.target)
+
+    @property
+    def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
+        """The dead-letter queues, by name."""
+        from reservoir.dead_letters import dead_letter_queues  # here, because few commands need them
+        from shared.adapters.clients import make_client
+
+        return dead_letter_queues(make_client("sqs"), self.outputs[0])
+
+    @cached_property
     def adapters(self) -> "Adapters":
         """The adapters of the stack's tables and queues, made when a command first needs one."""
         # imported here, because --help and validate shall not wait for AWS's libraries
@@ -167,7 +187,7 @@ class Session:
         from shared.runtime.environment import SettingsError
         from shared.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
 
-        outputs, region = _outputs_of(self.target)
+        outputs, region = self.outputs
         names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
         environment = {name: outputs[output] for name, output in names.items() if output in outputs}
         try:

@@ -36,12 +36,14 @@ def add_group(
 ) -> None:
     """Add commands that share a first word (``reservoir NAME COMMAND``), each under its function's name.
 
+    A name that Python has already ends in an underscore, which the command does without.
+
     ``first`` is called before any of them, and may end the command.
     """
     # help is plain text
     group = typer.Typer(help=purpose, callback=first, no_args_is_help=True, rich_markup_mode=None)
     for command in commands:
-        group.command(command.__name__)(command)
+        group.command(command.__name__.removesuffix("_"))(command)
     app.add_typer(group, name=name)
 
 

@@ -186,6 +186,11 @@ MANIFEST_NAME: Final = "Name"
 MANIFEST_TEXT: Final = "Text"
 
 
+def dead_letters_output(queue: Queue) -> str:
+    """Return the stack output that carries the URL of a queue's dead letters: ``DemandDeadLettersUrl``."""
+    return f"{output_name(queue.name)}DeadLettersUrl"
+
+
 # In the signature with which an operator's request proves who sent it: the request's digest.
 SIGNED_REQUEST_HEADER: Final = "x-reservoir-request"
 

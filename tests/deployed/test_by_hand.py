@@ -154,3 +154,23 @@ def test_nobody_else_operates_and_a_proof_is_good_for_one_request(world: World, 
         assert problem["rule"] == "identity", payload
     assert call(request=request.document(), proof=proof)["results"][0]["outcome"] == "done"
     assert operator.command("resume", "pool", pool, "--reason", "OPS-9").returncode == 0
+
+
+def test_an_operator_looks_at_dead_letters_and_sends_them_again(world: World) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    world.send('{"action": "sumbit"}')
+    rejected = "Workload Rejected"
+    world.until("it is refused", lambda seen: seen.counts[rejected] == 1)
+    shown = operator.command("dlq", "show", "demand", "-o", "json")
+    (letter,) = json.loads(shown.stdout)["items"]
+    assert "did you mean submit?" in letter["status"]["reason"]
+    listed = operator.command("dlq", "list", "-o", "json")
+    counts = {each["metadata"]["name"]: each["status"]["letters"] for each in json.loads(listed.stdout)["items"]}
+    assert counts["demand"] == 1
+    world.until(
+        "it shows again, and is sent again",
+        lambda _: operator.command("dlq", "redrive", "demand", "--yes").stdout == "demand: 1 sent again\n",
+    )
+    world.until("it is refused again", lambda seen: seen.counts[rejected] == 2)
+    purged = operator.command("dlq", "purge", "demand", "--yes")
+    assert purged.stdout == "demand: 1 thrown away\n", purged.stderr
