@@ -21,6 +21,7 @@ DOCS: Final = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))  # run as a script from anywhere
 
 # The path must be known first.
+from docs.asyncapi import asyncapi  # noqa: E402 - see above
 from reservoir.app import COMMANDS, EXIT_CODES  # noqa: E402 - see above
 from reservoir.app import app as command_line  # noqa: E402 - see above
 from reservoir.nouns.noun import Selector  # noqa: E402 - see above
@@ -37,6 +38,7 @@ from shared.manifests.messages import (  # noqa: E402 - see above
     WithdrawMessage,
 )
 from shared.manifests.node_identity import NodeIdentity  # noqa: E402 - see above
+from shared.manifests.render import to_yaml  # noqa: E402 - see above
 from shared.manifests.reports import REPORTS, NodeReport  # noqa: E402 - see above
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 
@@ -86,6 +88,7 @@ def files() -> dict[Path, str]:
     """Return every generated file with its content."""
     generated = {DOCS / "schemas" / name: _json(schema) for name, schema in _schemas()}
     generated[DOCS / "reference.md"] = _reference()
+    generated[DOCS / "asyncapi.yaml"] = to_yaml([asyncapi()])
     generated[DOCS / "cli.md"] = _command_line()
     generated[DOCS.parent / "shared" / "manifests" / "ec2_names.py"] = _ec2_names()
     generated[DOCS / "metrics.md"] = _metrics()
