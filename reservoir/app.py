@@ -37,6 +37,7 @@ COMMANDS: Final = (
     Listed("pause", f"{_ROOMS}.act.switches", "Let NodePools launch nothing."),
     Listed("resume", f"{_ROOMS}.act.switches", "Let NodePools launch again."),
     Listed("dlq", f"{_ROOMS}.act.dlq", "Look at messages that were given up."),
+    Listed("doctor", f"{_ROOMS}.ask.doctor", "Look for what is wrong with a deployment."),
     Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),
     Listed("tables", f"{_ROOMS}.operate.tables", "Show whether the tables are whole, or adopt them."),
     Listed("deployment", f"{_ROOMS}.operate.deployment", "Deploy, compare and destroy a deployment."),

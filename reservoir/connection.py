@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from reservoir.console import fail
 from reservoir.options import Options
@@ -146,6 +146,10 @@ class Connection(Protocol):
         """The dead-letter queues, by name."""
         ...
 
+    def client(self, service: str) -> Any:
+        """Return a client of a service, with the credentials of whoever runs the command."""
+        ...
+
     def operate(self, request: OperationRequest) -> list[OperationResult]:
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
         ...
@@ -284,6 +288,12 @@ class Session:
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
         return self.adapters.settings.launch_limits
+
+    def client(self, service: str) -> Any:
+        """Return a client of a service, with the credentials of whoever runs the command."""
+        from shared.adapters.clients import make_client
+
+        return make_client(service)
 
     def operate(self, request: OperationRequest) -> list[OperationResult]:
         """Have a request carried out by the function that does it, signed by whoever runs the command."""

@@ -1,0 +1,173 @@
+"""What the doctor looks at, one function a check; each finding says what to do."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from reservoir.connection import Connection
+from shared.core.model.capacity_reservation import ACTIVE
+from shared.core.model.instance_type import CapacityType
+from shared.core.scheduling_terms import labels
+from shared.manifests.crosscheck import ObjectSet, cross_check
+from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.safety.envelope import LiftEnvelope
+from shared.usecases.safety.tables import OwnTables
+
+# Of this clock and AWS's. Signatures are refused beyond five minutes, and deadlines are told a minute wrong here.
+_SKEW_MAX: Final = timedelta(minutes=1)
+_SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
+
+
+class Severity(StrEnum):
+    """How bad a finding is; SKIPPED: it could not be looked at."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    HINT = "hint"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or could not be looked at, and what to do about it."""
+
+    severity: Severity
+    check: str
+    message: str
+    advice: str
+
+
+Check = Callable[[Connection], Iterator[Finding]]
+
+
+def tables(stack: Connection) -> Iterator[Finding]:
+    """Whether the tables are the deployment's own."""
+    for problem in OwnTables(stack.table_marks, stack.deployment).recognition().problems:
+        yield Finding(Severity.ERROR, "tables", problem, "nothing is ended meanwhile: see reservoir tables show")
+
+
+def envelope(stack: Connection) -> Iterator[Finding]:
+    """Whether the safety envelope holds something."""
+    for tally in LiftEnvelope(stack.tallies, stack.publisher).show():
+        if tally.is_holding(stack.clock.now()):
+            message = f"{tally.kind}: more nodes would end than may, and none of them does"
+            yield Finding(Severity.ERROR, "envelope", message, "see reservoir envelope show, and the runbook")
+
+
+def dead_letters(stack: Connection) -> Iterator[Finding]:
+    """Whether messages were given up."""
+    for queue in stack.dead_letter_queues.values():
+        count = queue.count()
+        if count:
+            advice = f"see reservoir dlq show {queue.name}"
+            yield Finding(Severity.WARNING, "dead-letters", f"{queue.name}: {count} messages were given up", advice)
+
+
+def policy(stack: Connection) -> Iterator[Finding]:
+    """Which pools can never launch, and why; which are paused."""
+    found = policy_of(stack.policy.list_all())
+    for kind, name in sorted(found.unreadable):
+        message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
+        yield Finding(Severity.ERROR, "policy", message, "apply it again, or deploy the newer release")
+    for each in found.node_classes:
+        if each.status.launch_blocked_reason is not None:
+            message = f"EC2NodeClass/{each.name} launches nothing: {each.status.launch_blocked_reason}"
+            yield Finding(Severity.ERROR, "policy", message, "mend what it names and apply the class again")
+    for pool in found.node_pools:
+        if pool.paused is not None:
+            advice = f"reservoir resume pool {pool.name}"
+            yield Finding(Severity.HINT, "policy", f"NodePool/{pool.name} is paused {pool.paused}", advice)
+    objects = ObjectSet(found.node_pools, found.node_classes, teams=found.teams, limits=stack.launch_limits)
+    for doubt in cross_check(objects):
+        advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
+        yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
+
+
+def reservations(stack: Connection) -> Iterator[Finding]:
+    """Which reservations nothing selects, and which facts are old."""
+    classes = policy_of(stack.policy.list_all()).node_classes
+    selected = {key for each in classes for key in each.status.reservation_ids}
+    for record in stack.reservations.list_current():
+        found = record.reservation
+        if found.stale:
+            message = f"{found.id} could not be read again: what is known of it is old"
+            yield Finding(Severity.WARNING, "reservations", message, "read the log of discover_reservations")
+        if found.state == ACTIVE and found.id not in selected:
+            message = f"no EC2NodeClass selects {found.id}: {found.total_count} x {found.instance_type}"
+            advice = "select it by its tags or id in capacityReservationSelectorTerms, or cancel it"
+            yield Finding(Severity.WARNING, "reservations", message, advice)
+
+
+def alarms(stack: Connection) -> Iterator[Finding]:
+    """Which alarms have gone off, and which tell nobody."""
+    pages = stack.client("cloudwatch").get_paginator("describe_alarms").paginate(AlarmNamePrefix=stack.deployment)
+    found = [alarm for page in pages for alarm in page["MetricAlarms"]]
+    for alarm in found:
+        if alarm["StateValue"] == "ALARM":
+            message = f"{alarm['AlarmName']} has gone off: {alarm.get('AlarmDescription', '')}"
+            yield Finding(Severity.ERROR, "alarms", message, "see the runbook")
+    silent = sum(not alarm.get("AlarmActions") for alarm in found)
+    if silent:
+        advice = "set alarmTopic in the deployment's settings"
+        yield Finding(Severity.WARNING, "alarms", f"{silent} of {len(found)} alarms tell nobody", advice)
+
+
+def schedules(stack: Connection) -> Iterator[Finding]:
+    """Which of the deployment's rules are switched off."""
+    pages = stack.client("events").get_paginator("list_rules").paginate(NamePrefix=stack.deployment)
+    for rule in (rule for page in pages for rule in page["Rules"]):
+        if rule["State"] == "DISABLED":
+            advice = f"aws events enable-rule --name {rule['Name']}"
+            yield Finding(Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice)
+
+
+def clock(stack: Connection) -> Iterator[Finding]:
+    """Whether this machine's clock and AWS's agree."""
+    answer = stack.client("sts").get_caller_identity()["ResponseMetadata"]
+    skew = abs(stack.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"]))
+    if skew > _SKEW_MAX:
+        message = f"this machine's clock and AWS's differ by {skew.total_seconds():.0f} s"
+        yield Finding(Severity.ERROR, "clock", message, "set the clock: AWS refuses signatures beyond five minutes")
+
+
+def spot_role(stack: Connection) -> Iterator[Finding]:
+    """Whether Spot's service-linked role is there, if a pool may use spot."""
+    pools = policy_of(stack.policy.list_all()).node_pools
+    if not any(pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.SPOT.value) for pool in pools):
+        return
+    client = stack.client("iam")
+    try:
+        client.get_role(RoleName=_SPOT_ROLE)
+    except client.exceptions.NoSuchEntityException:
+        advice = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, or spotServiceLinkedRole"
+        yield Finding(Severity.WARNING, "spot-role", f"pools may use spot, and {_SPOT_ROLE} does not exist", advice)
+
+
+CHECKS: Final[Mapping[str, Check]] = {
+    "tables": tables,
+    "envelope": envelope,
+    "policy": policy,
+    "reservations": reservations,
+    "dead-letters": dead_letters,
+    "alarms": alarms,
+    "schedules": schedules,
+    "clock": clock,
+    "spot-role": spot_role,
+}
+
+
+def examine(stack: Connection, refusals: tuple[type[Exception], ...]) -> list[Finding]:
+    """Return what all checks find, the worst first. A check that meets one of ``refusals`` is skipped, and says so."""
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        try:
+            found += check(stack)
+        except refusals as error:
+            found.append(
+                Finding(Severity.SKIPPED, name, f"not looked at: {error}", "ask with permissions that allow it")
+            )
+    order: list[Any] = list(Severity)
+    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))
