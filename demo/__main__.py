@@ -22,7 +22,7 @@ def main() -> int:
         passed = f"[dim]{time.monotonic() - started:5.1f} s[/]"
         console.print(f"{passed}  {line}", highlight=False, no_wrap=True, overflow="ellipsis")
 
-    return conclude(Demo(console, report), console, KEPT)
+    return conclude(Demo(console, report, KEPT), console, KEPT)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """One run of the demo: played, concluded with an exit status, and cleared away."""
 
+import subprocess
+import sys
 import time
 import traceback
 from collections.abc import Mapping
@@ -46,12 +48,13 @@ class Playable(Protocol):
 
 
 class Demo:
-    """The story on a deployment of its own, watched in a terminal."""
+    """The story on a deployment of its own, watched in a terminal; ``pages`` is where its report is written."""
 
-    def __init__(self, console: Console, report: Report) -> None:
+    def __init__(self, console: Console, report: Report, pages: Path) -> None:
         self.seen: Observed | None = None
         self._console = console
         self._report = report
+        self._pages = pages
         self._reservoir = DeployedReservoir(report)
 
     @property
@@ -87,9 +90,19 @@ class Demo:
         reserved = [observer.seen.curves[title] for title in titles.by_id.values()]
         bill = make_bill(stays, read_prices(aws, stays), reserved, *span(self.seen, story.marks))
         self._console.print(closing_picture(self.seen, story.marks, bill, self._console.width))
+        self._write_report()
         found = list(violations(story, aws, [outputs[output_name(DEMAND_DEAD_LETTER_QUEUE)]]))
         if found:
             raise RuleBrokenError("\n".join(found))
+
+    def _write_report(self) -> None:
+        """Have the command line write its report on this run, and say where it is."""
+        page = self._pages / "demo-report.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        until = self._reservoir.aws.clock.now().isoformat()  # the world's time, which has run ahead of ours
+        command = [sys.executable, "-m", "reservoir", "report", "--since", "3h", "--until", until, "--html", str(page)]
+        subprocess.run(command, env=self._reservoir.environment(), check=True, stdout=subprocess.DEVNULL)  # noqa: S603 - our own
+        self._console.print(f"A report on this run: {page}", highlight=False, soft_wrap=True)
 
     def stop(self) -> None:
         """End the embedded AWS."""

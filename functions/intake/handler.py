@@ -25,7 +25,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
                 rules.authorise(asked, message.sender_id)
                 describe()(asked)
             else:
-                answers[message.id] = demand.apply(asked, rules, message.sender_id)
+                answers[message.id] = answer = demand.apply(asked, rules, message.sender_id)
+                logger.info("message taken", extra=_named(answer))
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)
             logger.warning("message rejected", extra={"message_id": message.id, "problem": str(error.problems[0])})
@@ -40,3 +41,14 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             count("WorkloadsChanged", len(changed))
             demand.wake_planner(changed)
         demand.tell(answers)
+
+
+def _named(answer: Answer) -> dict[str, Any]:
+    """Return what a line calls the workload, so that a message is found again by what became of it."""
+    ref = answer.workload
+    return {
+        "action": answer.action,
+        "workload": f"{ref.namespace}/{ref.name}",
+        "generation": ref.generation,
+        "ignored": answer.ignored,
+    }

@@ -1,6 +1,6 @@
 """Launch queue -> CreateFleet. One message is one batch of equal claims."""
 
-from typing import Any
+from typing import Any, Final
 
 from shared.core.serialisation.json_codec import loads
 from shared.ports.messaging import LaunchBatch
@@ -8,6 +8,8 @@ from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.launch import launch
 from shared.runtime.observability import count, count_for_all, logger, observed
 from shared.usecases.launching.launch import LaunchResult
+
+_NAMED_MAX: Final = 50  # claims in a line of the log
 
 
 @observed
@@ -23,6 +25,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             extra={
                 "batch_id": batch.batch_id,
                 "claims": len(batch.claim_ids),
+                "claim_ids": batch.claim_ids[:_NAMED_MAX],
                 "result": report.result,
                 "attempts": report.attempt_count,
                 "launched": report.launched_count,

@@ -1,12 +1,14 @@
 """Planning queue -> plans. Every message of a batch asks for the same: one pass."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from shared.runtime.composition.provision import provision
 from shared.runtime.garbage import collection_paused
 from shared.runtime.observability import count, logger, observed
 from shared.runtime.wake_ups import WakeUps
+
+_NAMED_MAX: Final = 50  # workloads in a line of the log
 
 
 @observed
@@ -15,7 +17,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     wake_ups = WakeUps.of(event)
     with collection_paused():
         report = provision().run(wake_ups.workload_keys, indexes_lag=wake_ups.names_no_one)
-    logger.info("planned", extra={**asdict(report), "wake_ups": len(event.get("Records", []))})
+    logger.info("planned", extra={**asdict(report), **_woken_by(event, wake_ups)})
     count("ReplicasPlaced", report.placed_count)
     count("ReplicasPending", report.unplaced_count)
     count("NodeClaimsPlanned", report.claim_count)
@@ -23,3 +25,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count("PlanShortcomings", len(report.shortcomings))
     count("ReplicasHeld", report.held_count)
     return {"batchItemFailures": []}
+
+
+def _woken_by(event: dict[str, Any], wake_ups: WakeUps) -> dict[str, Any]:
+    """Return who a pass was made for, as far as a line should be long."""
+    return {"wake_ups": len(event.get("Records", [])), "workloads": sorted(wake_ups.workload_keys)[:_NAMED_MAX]}

@@ -88,6 +88,8 @@ def _end(report: Report) -> datetime:
 
 
 def _totals(report: Report) -> dict[str, int | None]:
+    if not report.known_s:
+        return dict.fromkeys(("paid", "avoided", "idle", "ours_percent"))
     idle = [use.idle_micro_usd for use in report.reservations if use.free_unit_s]
     avoided = [market.avoided_micro_usd for market in report.markets]
     ours = sum(use.ours_unit_s for use in report.reservations)

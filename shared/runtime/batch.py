@@ -56,7 +56,8 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
     bugs: list[Exception] = []
     for message in messages(event):
         try:
-            handle(message)
+            with logger.append_context_keys(message_id=message.id):  # in every line that its handling writes
+                handle(message)
         except TRANSIENT as error:
             logger.warning("message will be delivered again", extra={"message_id": message.id, "error": str(error)})
             count("MessageRetried")

@@ -109,6 +109,7 @@ def test_of_a_time_of_which_nothing_is_kept_the_page_says_so() -> None:
     text = page(make_report("production", SINCE, UNTIL, [], []))
     assert "No sample of this time has a reservation." in text
     assert "<svg" not in text
+    assert text.count("<dd>not known</dd>") == 4
 
 
 class Stack:
@@ -131,6 +132,14 @@ def test_the_command_writes_the_file_and_says_what_it_is_made_of(tmp_path: Path)
     assert "samples and 13 events" in done.stdout
     expected = make_report("Reservoir", UNTIL - timedelta(days=1), UNTIL, list(samples()), events())
     assert file.read_text() == page(expected)
+
+
+def test_a_report_can_end_earlier_than_now(tmp_path: Path) -> None:
+    file = tmp_path / "early.html"
+    arguments = ["report", "--since", "6h", "--until", f"{SINCE + timedelta(hours=6):%Y-%m-%dT%H:%M}"]
+    done = CliRunner().invoke(app, [*arguments, "--html", str(file)], obj=Stack())
+    assert "36 samples and 6 events" in done.stdout
+    assert CliRunner().invoke(app, [*arguments[:-1], "noon", "--html", str(file)], obj=Stack()).exit_code == 2
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

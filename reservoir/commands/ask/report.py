@@ -1,6 +1,6 @@
 """``reservoir report``."""
 
-from datetime import timedelta
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
@@ -23,6 +23,9 @@ def report(
     context: typer.Context,
     html: Annotated[Path, typer.Option("--html", help="The file to write; one that exists is replaced.")],
     since: Annotated[str, typer.Option(help="How far back: 30m, 6h, 7d.")] = "7d",
+    until: Annotated[
+        str | None, typer.Option(help="Up to when, such as 2026-01-31T12:00Z; without a zone in UTC. Default: now.")
+    ] = None,
 ) -> None:
     """Write what became of reservations, money and demand.
 
@@ -36,13 +39,21 @@ def report(
     from reservoir.report.page import page
 
     stack = connection(context)
-    until = stack.clock.now()
-    start = until - span(since)
-    samples = attempt(lambda: list(stack.history.samples(start, until)))
-    events = attempt(lambda: list(stack.history.timeline(start, until + timedelta(minutes=1))))
-    text = page(make_report(stack.deployment, start, until, samples, events))
+    end = stack.clock.now() if until is None else _instant(until)
+    start = end - span(since)
+    samples = attempt(lambda: list(stack.history.samples(start, end)))
+    events = attempt(lambda: list(stack.history.timeline(start, end)))
+    text = page(make_report(stack.deployment, start, end, samples, events))
     try:
         html.write_text(text, encoding="utf-8")
     except OSError as error:
         fail(f"cannot write {html}: {error.strerror}")
     output().print(f"{html}: {len(samples)} samples and {len(events)} events, {len(text.encode()) // 1024} KB")
+
+
+def _instant(text: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        fail(f"{text} is no instant such as 2026-01-31T12:00Z")
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
