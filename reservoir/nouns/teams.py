@@ -1,5 +1,6 @@
 """Teams."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -15,6 +16,16 @@ def _principals(row: Row) -> str:
     return str(count) if count else "anybody"
 
 
+def _units(name: str) -> Callable[[Row], str]:
+    """Return what adds units up over the team's quotas."""
+
+    def total(row: Row) -> str:
+        quotas = row["status"]["quotas"]
+        return str(sum(quota[name] for quota in quotas)) if quotas else "-"
+
+    return total
+
+
 def _listing(now: datetime) -> Listing[Row]:
     del now
     return Listing(
@@ -23,6 +34,10 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
             Column("NAMESPACES", lambda row: ", ".join(row["spec"]["namespaces"]), gives_way=True),
             Column("PRINCIPALS", _principals),
+            Column("OWNED", _units("nominalUnits")),
+            Column("USED", _units("usedUnits")),
+            Column("BORROWED", _units("borrowedUnits")),
+            Column("LENT", _units("lentUnits")),
         ),
         lambda row: f"team/{row['metadata']['name']}",
         lambda row: row,

@@ -1,6 +1,7 @@
 """The status that users see beside a manifest: conditions, what was found, counts (the ODCR RFC's status block)."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -47,10 +48,35 @@ def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim
     }
 
 
-def team_status(conditions: Sequence[Condition], principals: Mapping[str, str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class QuotaUse:
+    """Units of one group of reservations: what a team owns, uses, uses beyond that, and has lent at the least."""
+
+    group: str
+    nominal: int
+    used: int
+    borrowed: int
+    lent: int
+    total: int
+
+
+def team_status(
+    conditions: Sequence[Condition], principals: Mapping[str, str], uses: Sequence[QuotaUse]
+) -> dict[str, Any]:
     """Return a Team's status; ``principals`` are unique ids by ARN, as they were when it was applied."""
     found = [{"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())]
-    return {"principals": found, "conditions": _conditions(conditions)}
+    quotas = [
+        {
+            "reservations": use.group,
+            "nominalUnits": use.nominal,
+            "usedUnits": use.used,
+            "borrowedUnits": use.borrowed,
+            "lentUnits": use.lent,
+            "totalUnits": use.total,
+        }
+        for use in uses
+    ]
+    return {"principals": found, "quotas": quotas, "conditions": _conditions(conditions)}
 
 
 def _conditions(conditions: Sequence[Condition]) -> list[dict[str, str]]:

@@ -28,7 +28,7 @@ from tests.core.scheduler.world import fx_type
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState
+from tests.fakes.state import MemoryNodeClaims, MemoryOfferings, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import START, InTurn, ManualClock
 from tests.fakes.values import ZONE, ZONE_ID, node_claim
 from tests.usecases.planning_world import node_class_manifest
@@ -59,6 +59,10 @@ class Stack:
     @property
     def node_claims(self) -> MemoryNodeClaims:
         return self.state.node_claims
+
+    @property
+    def workloads(self) -> MemoryWorkloads:
+        return self.state.workloads
 
     @property
     def queue(self) -> Bus:

@@ -7,12 +7,16 @@ from typing import Any
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import not_yet_looked_at
 from shared.core.model.node_claim import NodeClaim
+from shared.core.model.team import Team
 from shared.manifests.render import in_field_order
-from shared.manifests.status import node_class_status, node_pool_status, team_status
+from shared.manifests.status import QuotaUse, node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
-from shared.ports.state import NodeClaimStore, ReservationStore
+from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
+from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.team_quotas import quota_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class ShowPolicy:
     store: PolicyStore
     reservations: ReservationStore
     node_claims: NodeClaimStore
+    workloads: WorkloadStore
     clock: Clock
 
     def show(self, kind: PolicyKind | None = None, name: str | None = None) -> list[dict[str, Any]]:
@@ -29,21 +34,36 @@ class ShowPolicy:
         rows = [row for row in self.store.list_all() if row.is_readable]
         wanted = [row for row in rows if kind in (None, row.kind) and name in (None, row.name)]
         kinds = {row.kind for row in wanted}
+        teams = policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams if PolicyKind.TEAM in kinds else ()
+        are_shared = any(team.quotas for team in teams)
         reservations: dict[str, CapacityReservation] = {}
-        if PolicyKind.NODE_CLASS in kinds:
+        if PolicyKind.NODE_CLASS in kinds or are_shared:
             records = self.reservations.list_current()
             reservations = {record.reservation.id: record.reservation for record in records}
-        claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds else ()
-        return [_printed(row, self._status(row, reservations, claims)) for row in wanted]
+        claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
+        uses = self._uses(teams, reservations, claims) if are_shared else {}
+        return [_printed(row, self._status(row, reservations, claims, uses.get(row.name, ()))) for row in wanted]
+
+    def _uses(
+        self, teams: Sequence[Team], reservations: Mapping[str, CapacityReservation], claims: Sequence[NodeClaim]
+    ) -> Mapping[str, tuple[QuotaUse, ...]]:
+        keys = {placed.workload_key for claim in claims for placed in claim.placements}
+        records, _ = unreadable.workloads(self.workloads, keys)
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        return quota_uses(teams, reservations.values(), claims, workloads)
 
     def _status(
-        self, row: PolicyObject, reservations: Mapping[str, CapacityReservation], claims: Sequence[NodeClaim]
+        self,
+        row: PolicyObject,
+        reservations: Mapping[str, CapacityReservation],
+        claims: Sequence[NodeClaim],
+        uses: Sequence[QuotaUse],
     ) -> dict[str, Any]:
         conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
             return node_pool_status(conditions, [claim for claim in claims if claim.node_pool_name == row.name])
         if row.kind is PolicyKind.TEAM:
-            return team_status(row.status.conditions, row.status.principals)
+            return team_status(row.status.conditions, row.status.principals, uses)
         found = row.status.node_class
         selected = [reservations[each] for each in found.reservation_ids if each in reservations]
         return node_class_status(found, conditions, selected, self.clock.now())

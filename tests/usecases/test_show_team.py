@@ -1,0 +1,48 @@
+"""What is shown of a team: who its principals are, and what it uses of what it owns."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from shared.core.capacity.ledger import Balance
+from shared.core.model.node_claim import ClaimState
+from shared.core.model.snapshot import PlacedReplicas
+from shared.ports.policy import PolicyKind
+from shared.ports.state import ReservationRecord
+from shared.usecases.policy.show_policy import ShowPolicy
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.state import MemoryState
+from tests.fakes.system import START, ManualClock
+from tests.fakes.values import node_claim, reservation, workload_record
+from tests.usecases.test_apply_policy import applier
+
+
+def team(name: str, nominal: int) -> dict[str, Any]:
+    quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "training"}}], "nominalQuota": nominal}
+    spec = {"namespaces": [name], "quotas": [quota]}
+    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:
+    clock = ManualClock()
+    state, store = MemoryState(clock), MemoryPolicyStore()
+    files = [(name, json.dumps(team(name, nominal))) for name, nominal in (("research", 1), ("vision", 3))]
+    applier(store).apply(files)
+    block = reservation(tags={"purpose": "training"}, available_count=1, free_units=1)
+    state.reservation_rows[block.id] = ReservationRecord(block, Balance(1, 0), START)
+    record = workload_record()
+    state.workload_rows[record.key] = record
+    placements = (PlacedReplicas(record.key, 1),)
+    for number in range(3):
+        claim = replace(node_claim(f"nc-{number}"), state=ClaimState.RUNNING, placements=placements)
+        state.claim_rows[claim.id] = claim
+
+    shown = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show(PolicyKind.TEAM)
+    counts = {
+        row["metadata"]["name"]: {key: value for key, value in row["status"]["quotas"][0].items() if "Units" in key}
+        for row in shown
+    }
+    assert counts == {
+        "research": {"nominalUnits": 1, "usedUnits": 3, "borrowedUnits": 2, "lentUnits": 0, "totalUnits": 4},
+        "vision": {"nominalUnits": 3, "usedUnits": 0, "borrowedUnits": 0, "lentUnits": 2, "totalUnits": 4},
+    }
