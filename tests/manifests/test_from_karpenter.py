@@ -145,3 +145,9 @@ def test_a_number_is_no_duration() -> None:
     wrong["spec"]["template"]["spec"]["expireAfter"] = 10
     (problem,) = read(wrong).problems
     assert str(problem).endswith("expireAfter: must be a duration with its unit, such as 10s or 10m [duration]")
+
+
+@pytest.mark.parametrize("kind", ["[List]", "{List: 1}", "7", "null"])
+def test_a_kind_that_is_no_text_is_no_list_and_no_crash(kind: str) -> None:
+    reading = read_files([("odd.yaml", f"apiVersion: v1\nkind: {kind}\nitems: []\n")])
+    assert [problem.rule for problem in reading.problems] == ["kind"]

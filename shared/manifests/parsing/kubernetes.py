@@ -69,7 +69,8 @@ def what_to_do_instead(value: Mapping[str, Any]) -> str | None:
 def objects_in(document: Document) -> Iterator[Document]:
     """Yield the objects of a list, each with its own lines; any other document as it is."""
     value = document.value
-    if not isinstance(value, dict) or value.get("kind") not in _LIST_KINDS or not isinstance(value.get("items"), list):
+    kind = value.get("kind") if isinstance(value, dict) else None
+    if not isinstance(kind, str) or kind not in _LIST_KINDS or not isinstance(value.get("items"), list):
         yield document
         return
     lines: list[dict[Location, int]] = [{} for _ in value["items"]]
