@@ -35,6 +35,11 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--no-governor", action="store_true", help="let emulated time run ahead of the work, as overload"
     )
     parser.add_argument(
+        "--run-nodes",
+        action="store_true",
+        help="run the user data of instances as processes of this machine, with your rights",
+    )
+    parser.add_argument(
         "--keep",
         type=Path,
         metavar="FOLDER",
@@ -60,7 +65,14 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
     from embedded.host import Host  # MiniStack reads its environment when it is imported
 
     host = Host(
-        listener, options.control_port, folder, endpoint, governed=not options.no_governor, keep=options.keep, kept=kept
+        listener,
+        options.control_port,
+        folder,
+        endpoint,
+        governed=not options.no_governor,
+        run_nodes=options.run_nodes,
+        keep=options.keep,
+        kept=kept,
     )
     for name in (signal.SIGINT, signal.SIGTERM):
         signal.signal(name, lambda *_: host.request_stop())

@@ -123,6 +123,8 @@ class EmbeddedAws:
         What the child writes to stderr.
     governed
         Whether the clock waits for the work that it causes; see ``Clock.govern``.
+    run_nodes
+        Whether instances run their user data, as processes of this machine with this one's rights.
     keep
         Folder to go on with if something is kept there, and to keep in; see ``keep``.
     """
@@ -134,11 +136,13 @@ class EmbeddedAws:
         control_port: int = 0,
         log_level: str = "WARNING",
         governed: bool = True,
+        run_nodes: bool = False,
         keep: Path | None = None,
     ) -> None:
         self._arguments = ["--port", str(port), "--control-port", str(control_port)]
         self._arguments += ["--log-level", log_level, "--exit-with-stdin"]
         self._arguments += [] if governed else ["--no-governor"]
+        self._arguments += ["--run-nodes"] if run_nodes else []
         self._arguments += [] if keep is None else ["--keep", str(keep.absolute())]
         self._process: subprocess.Popen[bytes] | None = None
         self._log: deque[str] = deque(maxlen=10_000)

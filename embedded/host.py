@@ -35,6 +35,7 @@ from embedded.keep.gate import Gate
 from embedded.keep.keeper import Keeper
 from embedded.nodes import sessions
 from embedded.nodes.metadata import MetadataService
+from embedded.nodes.processes import InstanceProcesses
 from embedded.router import Router
 from embedded.settings import ACCOUNT_ID, REGION
 from embedded.table_backups import TableBackups
@@ -55,6 +56,8 @@ class Host:
         Where ``listener`` answers.
     governed
         Whether the clock waits for work (``embedded.emulated_time.governor``), at first and after a reset.
+    run_nodes
+        Whether instances run their user data, as processes of this machine.
     keep
         Folder that ``POST /keep`` writes to; None keeps nothing.
     kept
@@ -69,6 +72,7 @@ class Host:
         endpoint: Endpoint,
         *,
         governed: bool = True,
+        run_nodes: bool = False,
         keep: Path | None = None,
         kept: Mapping[str, Any] | None = None,
     ) -> None:
@@ -113,11 +117,16 @@ class Host:
         if keep is not None and kept is not None:
             self._keeper.restore(keep)
         self.metadata = MetadataService(self.ec2, self.clock.now, ACCOUNT_ID, REGION)
+        self._nodes = (
+            InstanceProcesses(self.ec2, folder, folder / "clock", endpoint, self.metadata.url) if run_nodes else None
+        )
         self.control = ControlServer(control_port, self._operations(), {"POST /ec2/": self._control_ec2})
 
     def run(self, on_ready: Callable[[], None]) -> None:
         """Serve for ever; ``on_ready`` is called once requests are answered."""
         threading.Thread(target=self.control.serve, name="control", daemon=True).start()
+        if self._nodes is not None:
+            threading.Thread(target=self._nodes.run, name="nodes", daemon=True).start()
         threading.Thread(target=self.metadata.serve, name="metadata", daemon=True).start()
         threading.Thread(target=self.governor.run, args=(self._stopping.is_set,), name="governor", daemon=True).start()
         # A graceful end would wait for idle TLS connections; this process ends by exiting.
@@ -134,6 +143,8 @@ class Host:
     def wait_for_stop(self) -> None:
         """Wait for ``request_stop``, then end every process that was started here."""
         self._stopping.wait()
+        if self._nodes is not None:
+            self._nodes.stop()
         self.runtime.stop()
 
     def _control_ec2(self, action: str, payload: JsonObject) -> dict[str, Any]:

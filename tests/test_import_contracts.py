@@ -14,7 +14,7 @@ PACKAGES = [
     *("functions", "functions.intake", "functions.launch", "infra", "embedded", "reservoir", "demo", "bench", "shared"),
     *("simulation", "integrations", "integrations.slurm"),
     *("shared.runtime", "shared.adapters", "shared.usecases", "shared.ports", "shared.manifests", "shared.core"),
-    *("shared.deployment", "reservoir.client"),
+    *("shared.deployment", "reservoir.client", "reservoir.agent"),
     *("shared.core.checking", "shared.core.solver"),
 ]
 VIOLATIONS = [
@@ -49,6 +49,8 @@ VIOLATIONS = [
     ("reservoir/client/client.py", "import shared.adapters", "the client stands alone"),
     ("integrations/slurm/resume.py", "import shared.adapters", "integrations stand on the client"),
     ("reservoir/client/client.py", "import typer", "the client stands alone"),
+    ("reservoir/agent/agent.py", "import shared.manifests.reports", "the agent stands alone"),
+    ("reservoir/agent/agent.py", "import boto3", "the agent stands alone"),
     ("shared/core/model/claim.py", "import shared.core.capacity", "rooms of the core"),
     ("shared/core/lease.py", "", "rooms of the core"),
     ("shared/usecases/draining/drain.py", "import shared.usecases.node_life", "rooms of the use cases"),

@@ -123,6 +123,11 @@ class Ec2Emulation:
         with self._lock:
             return self.world.instances.get(instance_id)
 
+    def instances(self) -> list[Instance]:
+        """Return the account's own instances that are still to be seen."""
+        with self._lock:
+            return [each for each in self.world.instances.values() if each.owner_id == self.world.account_id]
+
     def state(self) -> dict[str, Any]:
         """Return all that there is; for :meth:`restore`, in this or in another process."""
         return {"world": self.world, "tokens": self._tokens}

@@ -35,6 +35,8 @@ class DeployedReservoir:
         last time.
     keep
         A folder to go on with, if a deployment is kept there, and to keep this one in (``aws.keep``).
+    run_nodes
+        Whether instances run their user data, as processes of this machine.
     """
 
     def __init__(
@@ -43,8 +45,10 @@ class DeployedReservoir:
         settings: Settings | None = None,
         assembly: Path | None = None,
         keep: Path | None = None,
+        *,
+        run_nodes: bool = False,
     ) -> None:
-        self.aws = EmbeddedAws(keep=keep)
+        self.aws = EmbeddedAws(run_nodes=run_nodes, keep=keep)
         self.goes_on = keep is not None and read_index(keep) is not None
         self.outputs: Mapping[str, str] = {}
         self._report = report

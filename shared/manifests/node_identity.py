@@ -3,6 +3,7 @@
 Within a version fields are only added; readers ignore fields that they do not know.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
@@ -22,6 +23,12 @@ class NodeDrain(Part):
     deadline: AwareDatetime
 
 
+class HostedWorkload(PlacedWorkload):
+    """Replicas of a workload that belong on the node, beside those that have finished there."""
+
+    finished: int | None = Field(default=None, description="How many have finished on this node; absent for none.")
+
+
 class NodeIdentity(Part):
     """Which claim a node is for, what belongs on it, and whether it must go."""
 
@@ -32,7 +39,7 @@ class NodeIdentity(Part):
     capacity_type: CapacityType
     capacity_reservation_id: str | None = None
     state: ClaimState
-    workloads: list[PlacedWorkload] = Field(
+    workloads: list[HostedWorkload] = Field(
         description="Replicas that belong on the node; while it drains, those that have not been released."
     )
     drain: NodeDrain | None = Field(default=None, description="Absent while the node may stay.")
@@ -45,6 +52,7 @@ class NodeIdentity(Part):
 def node_identity(claim: NodeClaim) -> NodeIdentity:
     """Return what the claim's node may know."""
     drain = claim.drain
+    done = {finished.workload_key: finished.count for finished in claim.finished}
     return NodeIdentity(
         node_claim=claim.id,
         node_pool=claim.node_pool_name,
@@ -52,14 +60,15 @@ def node_identity(claim: NodeClaim) -> NodeIdentity:
         capacity_type=claim.offering.capacity_type,
         capacity_reservation_id=claim.offering.reservation_id,
         state=claim.state,
-        workloads=[_placed(placed) for placed in (claim.placements if drain is None else drain.awaiting)],
+        workloads=[_hosted(placed, done) for placed in (claim.placements if drain is None else drain.awaiting)],
         drain=None if drain is None else _drain(drain),
     )
 
 
-def _placed(placed: PlacedReplicas) -> PlacedWorkload:
+def _hosted(placed: PlacedReplicas, done: Mapping[str, int]) -> HostedWorkload:
     namespace, _, name = placed.workload_key.partition("/")
-    return PlacedWorkload(namespace=namespace, name=name, replicas=placed.count)
+    finished = done.get(placed.workload_key)
+    return HostedWorkload(namespace=namespace, name=name, replicas=placed.count, finished=finished)
 
 
 def _drain(drain: Drain) -> NodeDrain:

@@ -1,6 +1,7 @@
 """One deployment a test module: each plays its stories on its own world, and none may lack a permission.
 
-A module that deploys with settings of its own names them ``SETTINGS``.
+A module that deploys with settings of its own names them ``SETTINGS``; one whose instances run their user data says
+``RUN_NODES = True``.
 """
 
 import hashlib
@@ -22,7 +23,8 @@ def world(request: pytest.FixtureRequest, make_once: MakeOnce) -> Iterator[World
     settings = getattr(request.module, "SETTINGS", {})
     name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
     assembly = make_once(f"deployed-{name}", lambda folder: folder.symlink_to(Synthesis(settings).finish()))
-    with DeployedReservoir(report=print, settings=settings, assembly=assembly) as reservoir:
+    run_nodes = getattr(request.module, "RUN_NODES", False)
+    with DeployedReservoir(print, settings, assembly, run_nodes=run_nodes) as reservoir:
         world = World(reservoir)
         yield world
         denials = world.denials()

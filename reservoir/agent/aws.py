@@ -1,0 +1,155 @@
+"""What the agent asks of AWS: two calls, signed with the credentials of the instance.
+
+botocore signs them and finds the credentials; its clients are left out, because the models that they load take more
+memory than all the rest of the agent.
+"""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, Final
+
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import InstanceMetadataProvider
+from botocore.exceptions import BotoCoreError
+from botocore.utils import InstanceMetadataFetcher
+
+TIMEOUT_S: Final = 10
+METADATA: Final = "http://169.254.169.254"
+METADATA_TIMEOUT_S: Final = 2
+# Kept here, because the agent imports nothing of the rest of the product.
+IDENTITY_INDEX: Final = "node-identity"
+_JSON: Final[Mapping[str, str]] = {"dynamodb": "application/x-amz-json-1.0", "sqs": "application/x-amz-json-1.0"}
+
+
+class UnreachableError(Exception):
+    """AWS could not be asked, or refused; trying again later is all that one can do."""
+
+
+class _Metadata:
+    """Reads single values of the instance's metadata (IMDSv2)."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._base = f"{endpoint.rstrip('/')}/latest/"
+        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # never through a proxy
+
+    def read(self, path: str) -> str | None:
+        """Return a value, None when there is none; raises UnreachableError."""
+        try:
+            token = self._ask("api/token", "PUT", {"X-aws-ec2-metadata-token-ttl-seconds": "60"})
+            return self._ask(path, "GET", {"X-aws-ec2-metadata-token": token})
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code == HTTPStatus.NOT_FOUND:
+                    return None
+                raise UnreachableError(f"metadata {path}: {error.code}") from error
+        except OSError as error:
+            raise UnreachableError(f"metadata {path}: {error}") from error
+
+    def _ask(self, path: str, method: str, headers: Mapping[str, str]) -> str:
+        request = urllib.request.Request(self._base + path, headers=dict(headers), method=method)  # noqa: S310 - http
+        with self._open(request, timeout=METADATA_TIMEOUT_S) as answer:
+            text: str = answer.read().decode()
+            return text
+
+
+class Instance:
+    """The instance that this program runs on.
+
+    Parameters
+    ----------
+    endpoint
+        Where AWS answers instead of its usual addresses, for tests.
+    metadata
+        The same for the instance's metadata.
+    """
+
+    def __init__(self, endpoint: str | None, metadata: str | None) -> None:
+        config = {"ec2_metadata_service_endpoint": metadata or METADATA}
+        self._endpoint = endpoint
+        self._metadata = _Metadata(metadata or METADATA)
+        fetcher = InstanceMetadataFetcher(config=config)
+        self._provider = InstanceMetadataProvider(iam_role_fetcher=fetcher)
+        self._credentials: Any = None
+        self._document: Mapping[str, str] = {}
+
+    def identity(self, table: str) -> Mapping[str, Any] | None:
+        """Return what the node is for, None when that is not known yet; raises UnreachableError."""
+        document = self._who()
+        arn = f"arn:{_partition(document['region'])}:ec2:{document['region']}:{document['accountId']}"
+        answer = self._call(
+            "dynamodb",
+            "DynamoDB_20120810.Query",
+            {
+                "TableName": table,
+                "IndexName": IDENTITY_INDEX,
+                "KeyConditionExpression": "instance_arn = :arn",
+                "ExpressionAttributeValues": {":arn": {"S": f"{arn}:instance/{document['instanceId']}"}},
+            },
+        )
+        if not answer.get("Items"):
+            return None
+        found: dict[str, Any] = json.loads(answer["Items"][0]["identity"]["S"])
+        if "drain" in found:
+            found["drain"]["deadlineS"] = datetime.fromisoformat(found["drain"]["deadline"]).timestamp()
+        return found
+
+    def report(self, queue_url: str, body: Mapping[str, Any]) -> None:
+        """Send a report; raises UnreachableError."""
+        self._call("sqs", "AmazonSQS.SendMessage", {"QueueUrl": queue_url, "MessageBody": json.dumps(body)})
+
+    def interrupted_at_s(self) -> float | None:
+        """Return when EC2 ends the instance, if it has said so to the instance; no call leaves the machine."""
+        text = self._metadata.read("meta-data/spot/instance-action")
+        return None if text is None else datetime.fromisoformat(json.loads(text)["time"]).timestamp()
+
+    def _who(self) -> Mapping[str, str]:
+        if not self._document:
+            text = self._metadata.read("dynamic/instance-identity/document")
+            if text is None:
+                raise UnreachableError("the instance's metadata have no identity document")
+            self._document = json.loads(text)
+        return self._document
+
+    def _call(self, service: str, target: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        region = self._who()["region"]
+        if self._credentials is None:
+            self._credentials = self._provider.load()
+        if self._credentials is None:
+            raise UnreachableError("the instance has no role")
+        url = self._endpoint or f"https://{service}.{region}.{_domain(region)}/"
+        body = json.dumps(parameters).encode()
+        request = AWSRequest(
+            "POST",
+            url,
+            {"Content-Type": _JSON[service], "X-Amz-Target": target},
+            body,
+        )
+        try:
+            SigV4Auth(self._credentials, service, region).add_auth(request)
+            headers = {name: _text(value) for name, value in request.headers.items()}
+            signed = urllib.request.Request(url, body, headers)  # noqa: S310 - https, or what a test says
+            with urllib.request.urlopen(signed, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
+                found: dict[str, Any] = json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                raise UnreachableError(f"{target}: {error.code} {error.read(500)!r}") from error
+        except (OSError, ValueError, BotoCoreError) as error:
+            raise UnreachableError(f"{target}: {error}") from error
+        return found
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _partition(region: str) -> str:
+    return "aws-cn" if region.startswith("cn-") else "aws-us-gov" if region.startswith("us-gov-") else "aws"
+
+
+def _domain(region: str) -> str:
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"

@@ -1,0 +1,79 @@
+"""The agent's file on a node: where its deployment is, and what is run for which workload.
+
+What is run is said here, by whoever made the node, and never by a message of demand.
+"""
+
+import tomllib
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+
+class ConfigurationError(Exception):
+    """The file does not say what it must."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is run for workloads whose ``namespace/name`` fits a pattern; times in seconds.
+
+    ``per_node``: once for all replicas on the node, as launchers of training want it, instead of once for each.
+    ``checkpoint`` is run when the node must go, before anything is stopped.
+    """
+
+    workload: str
+    command: tuple[str, ...]
+    checkpoint: tuple[str, ...] = ()
+    per_node: bool = False
+    ready_after_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The whole file. ``poll_s``: how often the agent asks while nothing happens."""
+
+    node_claims_table: str
+    reports_queue_url: str
+    runs: tuple[Run, ...]
+    poll_s: float = 60.0
+    log_folder: Path = field(default=Path("/var/log/reservoir"))
+
+    def run_for(self, workload_key: str) -> Run | None:
+        """Return the first that fits a workload."""
+        return next((run for run in self.runs if fnmatchcase(workload_key, run.workload)), None)
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read the file.
+
+    Raises
+    ------
+    ConfigurationError
+        It is no TOML, or something is missing, unknown or of another type.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        runs = tuple(_run(table) for table in content.pop("run", ()))
+        if "log_folder" in content:
+            content["log_folder"] = Path(content["log_folder"])
+        found = Configuration(runs=runs, **content)
+    except (OSError, tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    if not found.runs:
+        raise ConfigurationError(f"{path}: there is no [[run]]")
+    return found
+
+
+def _run(table: Any) -> Run:
+    if not isinstance(table, dict):
+        raise TypeError("run must be tables: [[run]]")
+    for key in {"command", "checkpoint"} & table.keys():
+        table[key] = _words(key, table[key])
+    return Run(**table)
+
+
+def _words(key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        raise ValueError(f"{key} must be a list of words, such as {key} = ['/opt/run', '--fast']")
+    return tuple(value)

@@ -1,0 +1,287 @@
+"""What the agent does next: a state machine without a clock, network or process of its own.
+
+It is told what the node's identity says, which processes have ended and what time it is, and answers with actions. The
+identity is the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on
+until the last deadline that was known.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, TypeAlias
+
+from reservoir.agent.configuration import Configuration, Run
+
+# Pauses before a command that failed is started again: these seconds, twice as long each time, at most so many.
+FIRST_PAUSE_S: Final = 10
+LONGEST_PAUSE_S: Final = 300
+# Who ran so long has recovered: the next failure is a first one.
+RECOVERED_AFTER_S: Final = 600
+# Before the deadline, what has not ended by itself is killed; what is left of the node's time is for the last report.
+KILL_MARGIN_S: Final = 10
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+class Phase(StrEnum):
+    """Where one process of a workload is."""
+
+    WAITING = "waiting"  # to be started at ``at_s``
+    RUNNING = "running"  # since ``at_s``
+    STOPPING = "stopping"  # it was asked to end
+    ENDED = "ended"  # it has finished, or was stopped
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """One process: of a workload, the number of its replica on the node (of the first one, if it is for all)."""
+
+    workload_key: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start a process."""
+
+    process: ProcessId
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Ask a process to end (SIGTERM), or end it (SIGKILL)."""
+
+    process: ProcessId
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Run the checkpoint hook of a workload."""
+
+    workload_key: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tell the deployment; ``body`` is a report of nodes."""
+
+    body: Mapping[str, Any]
+
+
+Action: TypeAlias = Start | Signal | Checkpoint | Report
+
+
+@dataclass(slots=True)
+class _Process:
+    phase: Phase
+    at_s: float
+    replicas: int
+    restarts: int = 0
+    told_ready: bool = False
+
+
+@dataclass(slots=True)
+class _Task:
+    run: Run
+    processes: dict[int, _Process] = field(default_factory=dict)
+    finished: int = 0  # replicas, in all
+    checkpoint: str = "none"  # none, running, done
+    released: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Drain:
+    deadline_s: float
+    reason: str
+
+
+class NodeMachine:
+    """What one node does. Times are seconds since 1970."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._tasks: dict[str, _Task] = {}
+        self._drain: _Drain | None = None
+        self._node_claim = ""
+        self._killed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is about to change: the identity need not be asked for sooner than usual."""
+        return bool(self._node_claim) and not any(
+            process.phase in (Phase.WAITING, Phase.STOPPING) for _, _, process in self._all()
+        )
+
+    def learned(self, identity: Mapping[str, Any], now_s: float) -> list[Action]:
+        """Follow what the node's identity says."""
+        self._node_claim = str(identity["nodeClaim"])
+        wanted = {f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]}
+        actions: list[Action] = []
+        drain = identity.get("drain")
+        if drain is not None:
+            for key in wanted:
+                self._task(key)
+            return [*actions, *self.must_go(drain["deadlineS"], drain["reason"], now_s)]
+        for key, each in wanted.items():
+            task = self._task(key)
+            if task is not None:
+                _grow(task, each["replicas"], each.get("finished", 0), now_s)
+        for key, task in self._tasks.items():
+            left = wanted[key]["replicas"] + wanted[key].get("finished", 0) if key in wanted else 0
+            actions += self._shrink(task, key, left)
+        return [*actions, *self.tick(now_s)]
+
+    def must_go(self, deadline_s: float, reason: str, now_s: float) -> list[Action]:
+        """Begin to go, or bring the deadline forward; also EC2's own notice on the instance says so."""
+        if self._drain is not None and self._drain.deadline_s <= deadline_s:
+            return self.tick(now_s)
+        self._drain = _Drain(deadline_s, reason)
+        return self.tick(now_s)
+
+    def ended(self, process_id: ProcessId, exit_code: int, log_tail: str, now_s: float) -> list[Action]:
+        """Note that a process has ended."""
+        task = self._tasks[process_id.workload_key]
+        process = task.processes[process_id.number]
+        was_asked = process.phase is Phase.STOPPING
+        if exit_code == 0 and not was_asked:
+            process.phase = Phase.ENDED
+            task.finished += process.replicas
+            report = _report("finished", process_id.workload_key, replicas=task.finished, logTail=log_tail)
+            return [Report(report), *self.tick(now_s)]
+        if was_asked or self._drain is not None:
+            process.phase = Phase.ENDED
+            return self.tick(now_s)
+        if now_s - process.at_s >= RECOVERED_AFTER_S:
+            process.restarts = 0
+        pause_s = min(FIRST_PAUSE_S << min(process.restarts, 10), LONGEST_PAUSE_S)
+        report = _report(
+            "failed",
+            process_id.workload_key,
+            exitCode=exit_code,
+            restarts=process.restarts,
+            nextStartInS=pause_s,
+            logTail=log_tail,
+        )
+        process.phase, process.at_s = Phase.WAITING, now_s + pause_s
+        process.restarts += 1
+        process.told_ready = False
+        return [Report(report), *self.tick(now_s)]
+
+    def checkpointed(self, workload_key: str, now_s: float) -> list[Action]:
+        """Note that a checkpoint hook has ended, however it ended."""
+        self._tasks[workload_key].checkpoint = "done"
+        return self.tick(now_s)
+
+    def tick(self, now_s: float) -> list[Action]:
+        """Do what is due."""
+        if self._drain is not None:
+            return list(self._go(self._drain, now_s))
+        return [*self._start_due(now_s), *self._tell_ready(now_s)]
+
+    def _task(self, key: str) -> _Task | None:
+        if key not in self._tasks:
+            namespace, _, name = key.partition("/")
+            run = self._configuration.run_for(key)
+            if run is None or not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+                return None
+            self._tasks[key] = _Task(run)
+        return self._tasks[key]
+
+    def _shrink(self, task: _Task, key: str, left: int) -> Iterator[Action]:
+        for number, process in task.processes.items():
+            if number < left or (task.run.per_node and left):
+                continue
+            yield from self._stop(ProcessId(key, number), process)
+
+    def _stop(self, process_id: ProcessId, process: _Process) -> Iterator[Action]:
+        if process.phase is Phase.WAITING:
+            process.phase = Phase.ENDED
+        elif process.phase is Phase.RUNNING:
+            process.phase = Phase.STOPPING
+            yield Signal(process_id)
+
+    def _start_due(self, now_s: float) -> Iterator[Action]:
+        for key, number, process in self._all():
+            if process.phase is Phase.WAITING and process.at_s <= now_s:
+                process.phase, process.at_s = Phase.RUNNING, now_s
+                task = self._tasks[key]
+                yield Start(ProcessId(key, number), task.run.command, self._environment(key, number, process))
+
+    def _tell_ready(self, now_s: float) -> Iterator[Action]:
+        for key, task in self._tasks.items():
+            ready = [
+                process
+                for process in task.processes.values()
+                if process.phase is Phase.RUNNING
+                and not process.told_ready
+                and now_s - process.at_s >= task.run.ready_after_s
+            ]
+            if ready:
+                for process in ready:
+                    process.told_ready = True
+                yield Report(_report("ready", key, replicas=sum(process.replicas for process in ready)))
+
+    def _go(self, drain: _Drain, now_s: float) -> Iterator[Action]:
+        is_over = now_s >= drain.deadline_s - KILL_MARGIN_S
+        for key, task in self._tasks.items():
+            running = {n: p for n, p in task.processes.items() if p.phase in (Phase.RUNNING, Phase.STOPPING)}
+            if running and task.checkpoint == "none" and task.run.checkpoint and not is_over:
+                task.checkpoint = "running"
+                yield Checkpoint(key, task.run.checkpoint, self._environment(key))
+            if is_over or task.checkpoint != "running":
+                for number, process in task.processes.items():
+                    yield from self._stop(ProcessId(key, number), process)
+            if is_over and not self._killed:
+                yield from (Signal(ProcessId(key, number), kill=True) for number in running)
+            if not any(p.phase in (Phase.RUNNING, Phase.STOPPING) for p in task.processes.values()):
+                yield from self._release(key, task)
+        self._killed = self._killed or is_over
+
+    def _release(self, key: str, task: _Task) -> Iterator[Action]:
+        if not task.released:
+            task.released = True
+            yield Report(_report("released", key))
+
+    def _environment(self, key: str, number: int | None = None, process: _Process | None = None) -> dict[str, str]:
+        namespace, _, name = key.partition("/")
+        found = {
+            "RESERVOIR_NODE_CLAIM": self._node_claim,
+            "RESERVOIR_WORKLOAD": key,
+            "RESERVOIR_WORKLOAD_NAMESPACE": namespace,
+            "RESERVOIR_WORKLOAD_NAME": name,
+        }
+        if number is not None and process is not None:
+            found |= {"RESERVOIR_REPLICA": str(number), "RESERVOIR_REPLICAS": str(process.replicas)}
+        if self._drain is not None:
+            found |= {
+                "RESERVOIR_DRAIN_REASON": self._drain.reason,
+                "RESERVOIR_DRAIN_DEADLINE_S": str(int(self._drain.deadline_s)),
+            }
+        return found
+
+    def _all(self) -> Iterator[tuple[str, int, _Process]]:
+        for key, task in self._tasks.items():
+            for number, process in task.processes.items():
+                yield key, number, process
+
+
+def _grow(task: _Task, replicas: int, finished: int, now_s: float) -> None:
+    """Add the processes of replicas that belong on the node and have none yet."""
+    if not task.processes:
+        task.finished = finished  # before this agent began
+    if task.run.per_node:
+        if replicas and not task.processes:
+            task.processes[finished] = _Process(Phase.WAITING, now_s, replicas)
+        return
+    for number in range(finished, finished + replicas):
+        task.processes.setdefault(number, _Process(Phase.WAITING, now_s, 1))
+
+
+def _report(kind: str, workload_key: str, **fields: Any) -> dict[str, Any]:
+    namespace, _, name = workload_key.partition("/")
+    return {"schemaVersion": 1, "report": kind, "workload": {"namespace": namespace, "name": name}, **fields}

@@ -1,0 +1,91 @@
+"""The processes of the node's work, and the ends of what they write."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from reservoir.agent.machine import ProcessId
+
+TAIL_CHARACTERS: Final = 2_048
+_NOT_STARTED: Final = 127  # as a shell says of a command that it does not find
+
+
+class Processes:
+    """Runs commands in sessions of their own; what they write goes to a file for each, kept in ``log_folder``."""
+
+    def __init__(self, log_folder: Path) -> None:
+        self._log_folder = log_folder
+        self._running: dict[ProcessId, subprocess.Popen[bytes]] = {}
+        self._failed: dict[ProcessId, str] = {}
+        self._hooks: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, process: ProcessId, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        """Start a process; one that cannot be started ends at once with status 127."""
+        try:
+            self._running[process] = self._begin(self._log(process), command, environment)
+        except OSError as error:
+            self._failed[process] = f"{error}\n"
+
+    def start_hook(self, workload_key: str, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+        """Start a checkpoint hook; one that cannot be started is over."""
+        log = self._log_folder / f"{workload_key.replace('/', '_')}-checkpoint.log"
+        try:
+            self._hooks[workload_key] = self._begin(log, command, environment)
+        except OSError as error:
+            log.write_text(f"{error}\n", encoding="utf-8")
+            self._hooks[workload_key] = self._begin(log, ("true",), {})
+
+    def signal(self, process: ProcessId, *, kill: bool) -> None:
+        """Signal a process and all that it has started."""
+        if process in self._running and self._running[process].poll() is None:
+            os.killpg(self._running[process].pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+    def ended(self) -> Iterator[tuple[ProcessId, int, str]]:
+        """Yield what has ended since, with its status and the end of what it wrote."""
+        for process, why in list(self._failed.items()):
+            del self._failed[process]
+            yield process, _NOT_STARTED, why
+        for process, child in list(self._running.items()):
+            status = child.poll()
+            if status is not None:
+                del self._running[process]
+                yield process, status, _tail(self._log(process))
+
+    def ended_hooks(self) -> Iterator[str]:
+        """Yield the workloads whose checkpoint hooks have ended since."""
+        for key, child in list(self._hooks.items()):
+            if child.poll() is not None:
+                del self._hooks[key]
+                yield key
+
+    def stop(self) -> None:
+        """Ask all to end; the init system kills what does not."""
+        for process in list(self._running):
+            self.signal(process, kill=False)
+
+    def _begin(self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        self._log_folder.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - what whoever made the node has configured
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+
+    def _log(self, process: ProcessId) -> Path:
+        return self._log_folder / f"{process.workload_key.replace('/', '_')}-{process.number}.log"
+
+
+def _tail(log: Path) -> str:
+    """Return the end of a log, without what is not text or could move a terminal's cursor."""
+    with log.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - TAIL_CHARACTERS))
+        text = file.read().decode("utf-8", "replace")
+    return "".join(character for character in text if character.isprintable() or character in "\n\t")

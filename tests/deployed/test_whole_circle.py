@@ -1,0 +1,119 @@
+"""The whole circle on one machine: submit, placed, launched, running, drain, checkpoint, release, gone, placed again.
+
+Instances run their user data: a real agent in a process of its own, with the metadata and the credentials of its
+instance, starts a real command.
+"""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from embedded.reservoir import ROOT
+from shared.names import Queue, Table
+from tests.deployed.nodes import let_nodes_in
+from tests.deployed.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.world import World
+
+pytestmark = pytest.mark.embedded
+RUN_NODES = True
+ZONE = "us-east-1a"
+AGENT_RSS_MAX_MIB = 40
+# Counts from its checkpoint until somebody lets it finish.
+WORK = """
+n=$(cat {shared}/checkpoint 2>/dev/null || echo 0)
+echo "begins at $n"
+while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
+echo "is done at $n"
+"""
+USER_DATA = """#!/bin/sh
+cat > agent.toml <<'END'
+node_claims_table = "{table}"
+reports_queue_url = "{queue}"
+poll_s = 2
+log_folder = "{shared}/logs"
+
+[[run]]
+workload = "story/*"
+command = ["sh", "{shared}/work.sh"]
+checkpoint = ["cp", "{shared}/progress", "{shared}/checkpoint"]
+ready_after_s = 1
+END
+echo $$ >> {shared}/agents
+PYTHONPATH="$PYTHONPATH:{root}" exec python -m reservoir.agent agent.toml
+"""
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What all nodes see, as a file system in the network would be."""
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    let_nodes_in(world)
+    (shared / "work.sh").write_text(WORK.format(shared=shared))
+    user_data = USER_DATA.format(
+        table=world.output(Table.NODE_CLAIMS.value), queue=world.output(Queue.REPORTS.value), shared=shared, root=ROOT
+    )
+    world.buy_block("block", "p5.48xlarge", ZONE, 1, "circle", end_in_s=timedelta(hours=3).total_seconds())
+    pool = one_type_pool("circle", "p5.48xlarge", ("reserved", "on-demand"), userData=user_data)
+    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pool))
+    world.aws.clock.advance(timedelta(minutes=6))  # the block has been paid
+    world.discover()
+
+
+def test_work_goes_on_from_its_checkpoint_on_another_node_and_finishes(world: World, shared: Path) -> None:
+    world.send({"action": "submit", "workload": story_workload("circle", 1, "100", checkpointPeriod="10m")})
+    world.until("it runs", lambda _: bool(world.events("Replica Ready")))
+    first = world.events("Replica Ready")[0]["node"]
+    assert first["capacityType"] == "reserved"
+    world.until("it works", lambda _: int((shared / "progress").read_text() or 0) > 3)
+
+    world.aws.clock.advance(timedelta(hours=2, minutes=20))  # past the drain's start, before its deadline
+    world.until("its node is gone", lambda _: bool(world.events("Node Terminated")))
+    (draining,) = world.events("Node Draining")
+    assert draining["reason"] == "CapacityBlockEnding"
+    gone = world.events("Node Terminated")[0]
+    assert gone["node"]["nodeClaim"] == first["nodeClaim"]
+    assert gone["returned"] == [], "it was released"
+    checkpoint = int((shared / "checkpoint").read_text())
+    assert checkpoint > 3
+
+    world.until("it runs again", lambda _: len(world.events("Replica Ready")) == 2)
+    second = world.events("Replica Ready")[1]["node"]
+    assert second["capacityType"] == "on-demand"
+    begun = re.findall(r"begins at (\d+)", (shared / "logs" / "story_circle-0.log").read_text())
+    assert begun == ["0", str(checkpoint)]
+
+    (shared / "go").touch()
+    world.until("it finishes", lambda _: bool(world.events("Replica Finished")))
+    finished = world.events("Replica Finished")[0]
+    assert (finished["node"]["nodeClaim"], finished["finished"], finished["wanted"]) == (second["nodeClaim"], 1, 1)
+    assert "is done at" in finished["logTail"]
+    world.aws.clock.advance(timedelta(minutes=3))
+    world.look()
+    assert len(world.events("Node Launched")) == 2, "what has finished is not placed again"
+
+
+def test_the_agent_is_small(world: World, shared: Path) -> None:
+    assert world.events("Replica Finished")
+    pid = int((shared / "agents").read_text().split()[-1])
+    (resident_kib,) = re.findall(r"^VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert int(resident_kib) / 1024 <= AGENT_RSS_MAX_MIB
+
+
+def test_a_command_that_fails_is_told_and_started_again(world: World, shared: Path) -> None:
+    (shared / "work.sh").write_text("echo no such dataset; exit 3\n")
+    workload = story_workload("crashing", 1, "100", nodeSelector={"story": "circle"})
+    world.send({"action": "submit", "workload": workload})
+    world.until("it fails", lambda _: bool(world.events("Replica Failed")))
+    world.aws.clock.advance(timedelta(seconds=15))
+    world.until("it fails again", lambda _: len(world.events("Replica Failed")) >= 2)
+    failures = world.events("Replica Failed")
+    assert [failure["restarts"] for failure in failures[:2]] == [0, 1]
+    assert failures[0]["exitCode"] == 3
+    assert failures[0]["logTail"].endswith("no such dataset\n")
+    assert failures[0]["isCrashLoop"] is False
