@@ -1,0 +1,1 @@
+"""Slurm: cloud nodes that are launched on reserved capacity first."""
