@@ -5,7 +5,7 @@ are lost, doubled or late change nothing, and every step may be repeated.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -18,8 +18,9 @@ from shared.core.model.node_claim import AWAITING_LAUNCH
 from shared.manifests.described import WorkloadDescribed
 from shared.manifests.events import WorkloadRejected
 from shared.manifests.kinds.workload import WorkloadManifest
+from shared.manifests.replica_events import ReplicaFailed
 
-Until = Literal["placed", "launched"]
+Until = Literal["placed", "launched", "finished"]
 _REQUEST_ID: Final = "step-functions"
 
 
@@ -116,6 +117,9 @@ class Tasks:
                 self._fail(task, "Reservoir.Rejected", told)
             elif isinstance(fact.event, WorkloadDescribed):
                 self._decide(task, fact.event)
+            elif isinstance(fact.event, ReplicaFailed) and fact.event.is_crash_loop:
+                told = f"exit code {fact.event.exit_code} after {fact.event.restarts} restarts"
+                self._fail(task, "Reservoir.CrashLoop", told)
             else:
                 self._ask(key)
 
@@ -132,9 +136,9 @@ class Tasks:
             return  # the submit is on its way
         if known.withdrawn:
             self._fail(task, "Reservoir.Withdrawn", f"{task.key} was withdrawn")
-        elif known.placed >= known.wanted and task.until == "launched" and known.part_count > 1:
+        elif _is_placed(known) and task.until == "launched" and known.part_count > 1:
             self._fail(task, "Reservoir.TooManyNodes", "so many nodes can be waited for with until: placed only")
-        elif known.placed >= known.wanted and (task.until == "placed" or _is_launched(known)):
+        elif _REACHED[task.until](known):
             self.answers.succeed(task.token, json.dumps(_output(known)))
             self.store.forget(task)
 
@@ -143,9 +147,24 @@ class Tasks:
         self.store.forget(task)
 
 
+def _is_placed(known: WorkloadDescribed) -> bool:
+    return known.placed + known.finished >= known.wanted
+
+
 def _is_launched(known: WorkloadDescribed) -> bool:
     there = [node for node in known.nodes if node.state not in AWAITING_LAUNCH]
-    return sum(node.replicas for node in there) >= known.wanted
+    return sum(node.replicas for node in there) + known.finished >= known.wanted
+
+
+def _is_finished(known: WorkloadDescribed) -> bool:
+    return known.finished >= known.wanted
+
+
+_REACHED: Final[Mapping[Until, Callable[[WorkloadDescribed], bool]]] = {
+    "placed": _is_placed,
+    "launched": _is_launched,
+    "finished": _is_finished,
+}
 
 
 def _output(known: WorkloadDescribed) -> dict[str, Any]:

@@ -237,6 +237,7 @@ def _stored(known: WorkloadDescribed) -> StoredGeneration | None:
 
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:
-    """Whether every replica has its place, and the nodes that were told are all of them."""
+    """Whether every replica that has not finished has its place, and the nodes that were told are all of them."""
     counted = [node for node in known.nodes if not (launched and node.state in AWAITING_LAUNCH)]
-    return known.placed >= known.wanted <= sum(node.replicas for node in counted)
+    unfinished = known.wanted - known.finished
+    return known.placed >= unfinished <= sum(node.replicas for node in counted)

@@ -12,6 +12,8 @@ from integrations.step_functions.tasks import Tasks, WaitingTask
 from reservoir.client.facts import parse_fact
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.snapshot import PlacedReplicas
+from shared.manifests.event_parts import WorkloadRef
+from shared.manifests.replica_events import ReplicaFailed
 from tests.fakes.values import node_claim
 from tests.reservoir.client.test_client import draining
 from tests.reservoir.client.world import Deployment
@@ -111,6 +113,38 @@ def test_one_that_waits_for_instances_waits_for_all_of_them() -> None:
     world.place(ClaimState.RUNNING, ClaimState.RUNNING)
     world.something_happens()
     assert [node["nodeClaim"] for node in world.answers.outputs["secret-1"]["nodes"]] == ["nc-0", "nc-1"]
+
+
+def test_one_that_waits_for_the_end_of_the_work_goes_on_when_all_replicas_have_finished() -> None:
+    world = World()
+    world.tasks.begin(world.request(until="finished"))
+    world.place(ClaimState.RUNNING)
+    rows = world.deployment.state.workload_rows
+    rows[KEY] = replace(rows[KEY], finished_count=1)
+    world.something_happens()
+    assert world.answers.outputs == {}
+    rows[KEY] = replace(rows[KEY], placed_count=0, finished_count=2)
+    world.something_happens()
+    assert world.answers.outputs["secret-1"]["placed"] == 0
+
+
+@pytest.mark.parametrize(("is_crash_loop", "errors"), [(False, {}), (True, {"secret-1": "Reservoir.CrashLoop"})])
+def test_a_crash_loop_fails_the_state_and_a_single_crash_does_not(is_crash_loop: bool, errors: dict[str, str]) -> None:
+    world = World()
+    world.tasks.begin(world.request(until="finished"))
+    world.deployment.publish(
+        ReplicaFailed(
+            node=draining().node,
+            workload=WorkloadRef(namespace="research", name="train"),
+            exit_code=1,
+            restarts=5,
+            next_start_in_s=60,
+            is_crash_loop=is_crash_loop,
+            log_tail="",
+        )
+    )
+    world.hear()
+    assert world.answers.errors == errors
 
 
 def test_without_any_fact_the_sweep_finds_it() -> None:

@@ -203,6 +203,14 @@ def test_waiting_ends_when_every_replica_is_placed_though_no_fact_came() -> None
     assert [node.node_claim for node in known.nodes] == ["nc-0", "nc-1"]
 
 
+def test_replicas_that_have_finished_need_no_place() -> None:
+    world = Deployment()
+    client = world.client()
+    client.submit(workload(2))
+    place(world, 1, finished_count=1)
+    assert client.wait_placed(KEY, launched=True, timeout_s=30).finished == 1
+
+
 def test_places_that_are_not_launched_yet_are_not_instances() -> None:
     world = Deployment()
     client = world.client()
