@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.safety.endings import Bound, Bounds, EndingKind
@@ -12,6 +14,7 @@ from shared.ports.policy import Pause
 from shared.ports.state import ConflictError, PlannedCommit
 from shared.runtime.composition.operate import operate_from
 from tests.fakes.effects import Effects, Killed
+from tests.strategies import dear
 from tests.usecases.disrupt_world import DisruptWorld
 
 ADA = "arn:aws:iam::123456789012:user/ada"
@@ -275,3 +278,32 @@ def test_a_drain_that_was_begun_ends_without_a_repeat() -> None:
     world.effects = Effects()
     world.minutes(3)
     assert world.of("Node Terminated") == [claim.id]
+
+
+STEPS = st.lists(st.sampled_from(["cordon", "uncordon", "grow", "shrink", "minute"]), min_size=4, max_size=14)
+
+
+@dear
+@given(STEPS)
+def test_a_cordoned_node_never_receives_anything(steps: list[str]) -> None:
+    world = DisruptWorld("on-demand", consolidationPolicy="WhenEmptyOrUnderutilized", consolidateAfter="0s")
+    world.submit("train", replicas=3, cpus=1)
+    world.minutes(2)
+    replicas = 3
+    held: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        nodes = [claim for claim in world.live() if claim.state is ClaimState.RUNNING]
+        if step in ("cordon", "uncordon") and nodes:
+            node = nodes[number % len(nodes)]
+            ask(world, Verb(step), node.id)
+            held.setdefault(node.id, sum(placed.count for placed in node.placements))
+        elif step in ("grow", "shrink"):
+            replicas = max(0, replicas + (2 if step == "grow" else -2))
+            world.scale("train", replicas)
+        world.minutes(1)
+        for claim in world.claims():
+            here = sum(placed.count for placed in claim.placements)
+            assert not claim.cordoned or here <= held.get(claim.id, here), f"{claim.id} received replicas"
+        held = {it.id: sum(placed.count for placed in it.placements) for it in world.claims() if it.cordoned}
+    world.minutes(3)
+    assert world.pending() == 0
