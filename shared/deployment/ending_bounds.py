@@ -40,6 +40,10 @@ class EndingBounds(Model):
         default=None, description="Empty nodes, and nodes whose last replicas nobody wants. 100 %, 100, 1,000."
     )
 
+    requested: EndingBound | None = Field(
+        default=None, description="Nodes that operators drain or delete by hand. 20 %, 10, 100."
+    )
+
     def chosen(self) -> dict[str, dict[str, int]]:
         """Return what was chosen, by the kinds' own names."""
         given = self.model_dump(by_alias=False, exclude_none=True)

@@ -89,7 +89,8 @@ def node_of(world: World, workload: str) -> str:
 
 def test_an_operator_cordons_drains_and_deletes_nodes_and_aws_says_who(world: World, pool: str, tmp_path: Path) -> None:
     operator = Person(world, managed=("Viewer", "Operator"))
-    workload = story_workload("operated", 1, "1", nodeSelector={"karpenter.sh/nodepool": pool})
+    # Too large to join a node of another story.
+    workload = story_workload("operated", 1, "1500m", nodeSelector={"karpenter.sh/nodepool": pool})
     assert operator.command("submit", "-f", demand(tmp_path, workload), "--wait", "--timeout", "5m").returncode == 0
     world.until("it has a node", lambda _: any(e["workloads"][0]["name"] == "operated" for e in launched(world)))
     first = node_of(world, "operated")

@@ -154,10 +154,10 @@ def test_an_instance_reads_that_it_must_go_and_until_when(world: World, instance
     world.until(
         "they drain", lambda _: {e["node"]["instanceId"] for e in world.events("Node Draining")} >= set(instances)
     )
+    world.until("it can be read", lambda _: all(node.identity()["state"] == "draining" for node in inside))
     told = {event["node"]["instanceId"]: event for event in world.events("Node Draining")}
     for instance, node in zip(instances, inside, strict=True):
         identity = node.identity()
-        assert identity["state"] == "draining"
         assert identity["drain"]["reason"] == "Withdrawn"
         for field in ("drainId", "notifiedAt", "deadline"):
             assert identity["drain"][field] == told[instance][field], field

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from infra.config import FUNCTIONS
 from infra.naming import function_name
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
 from tests.deployed.people import Person, all_refused, refusal
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
@@ -273,7 +273,7 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     assert "orphans: open" in viewer.command("envelope", "show").stdout
     dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
     for table in set(Table) - {Table.POLICY}:
-        dynamodb.get_item(TableName=tables[table], Key=key)
+        dynamodb.get_item(TableName=tables[table], Key={name: {"S": "a"} for name in key_attributes(table)})
     viewer.client("cloudwatch").describe_alarms()
     viewer.client("events").describe_event_bus(Name=world.output("EVENT_BUS_NAME"))
     calls: list[Callable[[], Any]] = [

@@ -172,7 +172,8 @@ def test_what_happened_to_a_workload_and_its_nodes_is_told_afterwards(world: Wor
 
     world.until("the history knows it", lambda _: "Node Launched" in told("workload/story/web"))
     assert "Workload Placed" in told("workload/story/web")
-    node = world.events("Node Launched")[0]["node"]
+    launched = [event["node"] for event in world.events("Node Launched")]
+    node = next(node for node in launched if "capacityReservationId" in node)
     assert told(f"node/{node['nodeClaim']}")[:2] == ["Workload Placed", "Node Launched"]
     assert "Node Launched" in told(f"reservation/{node['capacityReservationId']}")
     everything = json.loads(world.command("events", "--since", "2d", "-o", "json").stdout)["items"]
