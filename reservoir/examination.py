@@ -11,6 +11,7 @@ from reservoir.connection import Connection
 from shared.core.model.capacity_reservation import ACTIVE
 from shared.core.model.instance_type import CapacityType
 from shared.core.scheduling_terms import labels
+from shared.core.what_if.never_launches import never_launching
 from shared.manifests.crosscheck import ObjectSet, cross_check
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.safety.envelope import LiftEnvelope
@@ -67,7 +68,7 @@ def dead_letters(stack: Connection) -> Iterator[Finding]:
 
 
 def policy(stack: Connection) -> Iterator[Finding]:
-    """Which pools can never launch, and why; which are paused."""
+    """Which classes launch nothing, which pools are paused, and what of it cannot work together."""
     found = policy_of(stack.policy.list_all())
     for kind, name in sorted(found.unreadable):
         message = f"{kind}/{name} cannot be read: a newer release wrote it, or it was damaged"
@@ -84,6 +85,13 @@ def policy(stack: Connection) -> Iterator[Finding]:
     for doubt in cross_check(objects):
         advice = f"did you mean {doubt.suggestion}?" if doubt.suggestion else f"rule {doubt.rule} in docs/manifests.md"
         yield Finding(Severity.WARNING, "policy", f"{doubt.kind}/{doubt.name}: {doubt.message}", advice)
+
+
+def pools(stack: Connection) -> Iterator[Finding]:
+    """Which pools can never launch, whatever is free, and why."""
+    for pool in never_launching(stack.snapshots.gather(stack.clock.now()).snapshot):
+        message = f"NodePool/{pool.node_pool_name} can never launch anything: {pool.reason}"
+        yield Finding(Severity.ERROR, "pools", message, "mend the pool or its class and apply it again")
 
 
 def reservations(stack: Connection) -> Iterator[Finding]:
@@ -150,6 +158,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "tables": tables,
     "envelope": envelope,
     "policy": policy,
+    "pools": pools,
     "reservations": reservations,
     "dead-letters": dead_letters,
     "alarms": alarms,

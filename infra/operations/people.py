@@ -91,6 +91,13 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         [resources.bus.event_bus_arn],
     )
     yield Grant(
+        "LookAtSchedules",
+        "Which rules are switched off; the call knows no narrower resource.",
+        ["events:ListRules"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
+    yield Grant(
         "CountMessages",
         "How much waits in the queues; no message is read.",
         ["sqs:GetQueueAttributes"],

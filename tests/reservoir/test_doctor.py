@@ -12,6 +12,7 @@ from typer.testing import Result
 
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.operations import OperationRequest, Verb
+from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.fakes.messaging import MemoryBus
 from tests.fakes.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.state import MemoryReservations
@@ -76,6 +77,10 @@ class Patient(Stack):
         return {name: Queue(name, count) for name, count in self.letters.items()}
 
     @property
+    def snapshots(self) -> SnapshotGatherer:
+        return self.world.gatherer()
+
+    @property
     def reservations(self) -> MemoryReservations:
         return self.world.state.reservations
 
@@ -117,7 +122,7 @@ def only(patient: Patient) -> tuple[str, str, str]:
 
 def test_a_deployment_of_which_nothing_is_wrong(patient: Patient) -> None:
     result: Result = patient.run("doctor")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is wrong: 9 checks\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is wrong: 10 checks\n")
 
 
 def test_a_reservation_that_no_class_selects(patient: Patient) -> None:
@@ -149,9 +154,11 @@ def test_a_pool_that_can_never_launch(patient: Patient) -> None:
         "template": {**template, "spec": {**template["spec"], "nodeClassRef": reference}},
     }
     patient.world.apply({**stored.manifest, "spec": spec})
-    severity, check, message = only(patient)
-    assert (severity, check) == ("warning", "policy")
-    assert message.startswith("NodePool/lost: ")
+    error, warning = patient.findings()
+    assert error == ("error", "pools", "NodePool/lost can never launch anything: there is no EC2NodeClass gone")
+    assert warning[:2] == ("warning", "policy")
+    assert warning[2].startswith("NodePool/lost: ")
+    assert patient.run("doctor").exit_code == 1
 
 
 def test_letters_alarms_and_rules(patient: Patient) -> None:
@@ -178,4 +185,4 @@ def test_what_may_not_be_looked_at_is_said_to_be_skipped(patient: Patient) -> No
     assert message.startswith("not looked at: ")
     result = patient.run("doctor")
     assert result.exit_code == 0
-    assert result.stderr == "8 of 9 checks were made\n"
+    assert result.stderr == "9 of 10 checks were made\n"
