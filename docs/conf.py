@@ -38,8 +38,11 @@ def navigation(readme: str) -> str:
     tables = []
     for part in questions.split("\n### ")[1:]:
         caption, _, rows = part.partition("\n")
-        entries = re.findall(r"^\| (.+?) \| \[[^\]]+\]\(([\w/-]+)\.md\) \|$", rows, flags=re.MULTILINE)
-        plain = [f"{question.replace('`', '')} <{page}>" for question, page in entries]
+        plain = []
+        for question, pages in re.findall(r"^\| (.+?) \| (\[.+) \|$", rows, flags=re.MULTILINE):
+            links = re.findall(r"\[([^\]]+)\]\(([\w/-]+)\.md\)", pages)
+            # Of several pages that answer one question each has its own name.
+            plain += [f"{(question if len(links) == 1 else name).replace('`', '')} <{page}>" for name, page in links]
         tables.append(_contents(plain, ":hidden:", f":caption: {caption}"))
     return "\n".join(tables)
 

@@ -99,6 +99,10 @@ def test_without_bounds_half_of_the_fleet_would_come_of_age() -> None:
     assert befallen(then("2h"), WHOLE, Answers.WHOLE, bounds=ONE_EACH) == NOBODY, "all that is wanted, or nothing"
 
 
+# They end what an operator or a node names in a message, and nothing by themselves.
+ASKED = {"operate", "follow"}
+
+
 def test_every_function_that_can_end_something_takes_part() -> None:
     """Whichever reaches the drain protocol, EC2's terminations or the stores of policy, by what it is wired with."""
     ending = {
@@ -106,6 +110,8 @@ def test_every_function_that_can_end_something_takes_part() -> None:
         for path in (ROOT / "shared/runtime/composition").glob("*.py")
         if re.search(r"(terminator=|draining_from\(|node_life_from\()", path.read_text(encoding="utf-8"))
     } - {"draining", "node_life"}
+    assert ending >= ASKED
+    ending -= ASKED
     assert ending == {"collect", "disrupt", "expire", "intake", "launch", "provision", "react"}
     played = inspect.getsource(FleetWorld) + inspect.getsource(DisruptWorld.plan_and_launch)
     assert {name for name in ending if f"self.{name}()" in played} == ending

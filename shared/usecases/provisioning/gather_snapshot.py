@@ -120,7 +120,8 @@ class SnapshotGatherer:
 
     def _live(self, just_written: Collection[str]) -> dict[str, NodeClaim]:
         claims = {claim.id: claim for claim in self.node_claims.list_live()}
-        return claims | {key: claim for key, claim in self.node_claims.get_many(just_written).items() if claim.is_live}
+        unlisted = self.node_claims.get_many([key for key in just_written if key not in claims])
+        return claims | {key: claim for key, claim in unlisted.items() if claim.is_live}
 
     def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""

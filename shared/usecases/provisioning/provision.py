@@ -26,6 +26,7 @@ from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter
 from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
 from shared.usecases.provisioning.placement_events import exhausted_events, placed_events
+from shared.usecases.provisioning.recent_commits import RecentCommits
 from shared.usecases.provisioning.solver import Check, Solve
 from shared.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
 
@@ -101,6 +102,7 @@ class Provision:
     shed_surplus: ShedSurplus
     pause: Callable[[float], None]  # for so many seconds
     executor: Executor
+    recent: RecentCommits = field(default_factory=RecentCommits)
 
     def run(self, named: Collection[str] = (), *, indexes_lag: bool = False) -> ProvisionReport:
         """Plan all pending demand and take off what is surplus.
@@ -116,12 +118,11 @@ class Provision:
             self.pause(_INDEX_LAG_S)
             needing = self.gatherer.needing(named)
         needing = self._await_burst(needing, named)
-        committed_ids: list[str] = []
         for _ in range(_ATTEMPTS_MAX):
             report.attempts += 1
             now = self.clock.now()
             known = needing if report.attempts == 1 else self.gatherer.needing(named)
-            gathered = self.gatherer.gather(now, needing=known, just_written=committed_ids)
+            gathered = self.gatherer.gather(now, needing=known, just_written=self.recent.ids(now))
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
                 report.repaired_count = self._repair(gathered, now)
@@ -131,7 +132,6 @@ class Provision:
             if not committed.lost:
                 return report
             report.conflict_count += 1
-            committed_ids += [claim.id for claim in committed.claims]
         self.queue.wake_planner(reason="lost races", workload_keys=named)
         return report
 
@@ -160,6 +160,7 @@ class Provision:
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
             committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now)
+            self.recent.add((claim.id for claim in committed.claims), now)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)
