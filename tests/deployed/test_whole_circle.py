@@ -20,9 +20,14 @@ pytestmark = pytest.mark.embedded
 RUN_NODES = True
 ZONE = "us-east-1a"
 AGENT_RSS_MAX_MIB = 40
-# Counts from its checkpoint until somebody lets it finish.
+# Counts until somebody lets it finish. A node may be there before the one that it replaces has written its checkpoint:
+# where somebody worked before, that is waited for.
 WORK = """
-n=$(cat {shared}/checkpoint 2>/dev/null || echo 0)
+n=0
+if [ -e {shared}/progress ]; then
+  while [ ! -s {shared}/checkpoint ]; do sleep 0.1; done
+  n=$(cat {shared}/checkpoint)
+fi
 echo "begins at $n"
 while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
 echo "is done at $n"
