@@ -34,7 +34,7 @@ def run(case: str) -> dict[str, object]:
         return figures(_ALONE, {})
     with DeployedReservoir(report=tell) as reservoir:
         apply = _command(("apply", "-f", "examples/policy"))
-        subprocess.run(apply, cwd=ROOT, env=reservoir.environment(), check=True, capture_output=True)  # noqa: S603
+        subprocess.run(apply, cwd=ROOT, env=reservoir.environment(), check=True, capture_output=True)  # noqa: S603 - ours
         reservoir.aws.clock.pause()
         reservoir.aws.clock.settle()
         return figures(_CONNECTED, reservoir.environment())

@@ -27,9 +27,9 @@ def plan(
     context: typer.Context,
     filenames: files.Filenames,
     added: With = [],  # noqa: B006 # typer makes new lists for each call
-    removed: Without = [],  # noqa: B006
-    policy: Policy = [],  # noqa: B006
-    prices: Prices = [],  # noqa: B006
+    removed: Without = [],  # noqa: B006 - nobody changes it
+    policy: Policy = [],  # noqa: B006 - nobody changes it
+    prices: Prices = [],  # noqa: B006 - nobody changes it
     form: Output = Format.TEXT,
 ) -> None:
     """Say what would happen to demand now.

@@ -24,9 +24,9 @@ def replay(
     context: typer.Context,
     plan_id: Annotated[str, typer.Argument(metavar="PLAN", help="Id of a plan, as explain names it.")],
     added: With = [],  # noqa: B006 # typer makes new lists for each call
-    removed: Without = [],  # noqa: B006
-    policy: Policy = [],  # noqa: B006
-    prices: Prices = [],  # noqa: B006
+    removed: Without = [],  # noqa: B006 - nobody changes it
+    policy: Policy = [],  # noqa: B006 - nobody changes it
+    prices: Prices = [],  # noqa: B006 - nobody changes it
     form: Output = Format.TEXT,
 ) -> None:
     """Run a stored plan again.
