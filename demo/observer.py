@@ -65,6 +65,7 @@ class Observed:
     pending: dict[str, str] = field(default_factory=dict)  # workload -> why its replicas waited last
     awaited: set[str] = field(default_factory=set)  # claims that got replicas and are neither launched nor refused
     launched: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Launched
+    refused: set[str] = field(default_factory=set)  # claims that EC2 gave no instance
     drains: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Draining
     terminated: dict[str, JsonObject] = field(default_factory=dict)  # claim -> detail of Node Terminated
     over_count: list[str] = field(default_factory=list)  # reservations ever seen beyond their count
@@ -90,6 +91,42 @@ class Observed:
         """Whether these many replicas, by workload, have their place on nodes that run."""
         placed = all(self.placed[name] == count for name, count in wanted.items())
         return placed and not self.awaited and all(it.state != "pending" for it in self.live())
+
+    def note(self, event: JsonObject) -> None:
+        """Take in a fact; facts come in any order, because EventBridge keeps none."""
+        kind, detail = event["detail-type"], event["detail"]
+        if kind == STATE_CHANGE:
+            entered = self.entered.setdefault(detail["instance-id"], {})
+            entered.setdefault(detail["state"], datetime.fromisoformat(event["time"]))
+            return
+        self.events.append(event)
+        self.counts[kind] += 1
+        if kind == "Workload Placed":
+            self.placed[workload_name(detail["workload"])] += detail["replicas"]
+            self.pending.pop(workload_name(detail["workload"]), None)
+            # What became of a claim may be told before that it was made.
+            answered = self.launched.keys() | self.refused
+            self.awaited |= {node["nodeClaim"] for node in detail["nodes"]} - answered
+        elif kind == "Workload Pending":
+            self.pending[workload_name(detail["workload"])] = detail["message"]
+        elif kind == "Launch Failed":
+            self.refused |= set(detail["nodeClaims"])
+            self.awaited -= self.refused
+            self._displace(detail["workloads"])
+        elif kind == "Node Launched":
+            self.launched[detail["node"]["nodeClaim"]] = detail
+            self.awaited.discard(detail["node"]["nodeClaim"])
+        elif kind == "Node Draining":
+            if detail["node"]["nodeClaim"] not in self.drains:  # a repeat has the same id
+                self._displace(detail["workloads"])
+            self.drains[detail["node"]["nodeClaim"]] = detail
+        elif kind == "Node Terminated":
+            self.terminated[detail["node"]["nodeClaim"]] = detail
+            self._displace(detail.get("returned", []))
+
+    def _displace(self, workloads: Iterable[JsonObject]) -> None:
+        for workload in workloads:
+            self.placed[workload_name(workload)] -= workload["replicas"]
 
 
 class Observer:
@@ -196,41 +233,9 @@ class Observer:
                 return any_read
             any_read = True
             for message in messages:
-                self._note(json.loads(message["Body"]))
+                self.seen.note(json.loads(message["Body"]))
             read = [{"Id": it["MessageId"], "ReceiptHandle": it["ReceiptHandle"]} for it in messages]
             self._sqs.delete_message_batch(QueueUrl=self._tap, Entries=read)
-
-    def _note(self, event: JsonObject) -> None:
-        kind, detail = event["detail-type"], event["detail"]
-        if kind == STATE_CHANGE:
-            entered = self.seen.entered.setdefault(detail["instance-id"], {})
-            entered.setdefault(detail["state"], datetime.fromisoformat(event["time"]))
-            return
-        self.seen.events.append(event)
-        self.seen.counts[kind] += 1
-        if kind == "Workload Placed":
-            self.seen.placed[workload_name(detail["workload"])] += detail["replicas"]
-            self.seen.pending.pop(workload_name(detail["workload"]), None)
-            self.seen.awaited |= {node["nodeClaim"] for node in detail["nodes"]} - self.seen.launched.keys()
-        elif kind == "Workload Pending":
-            self.seen.pending[workload_name(detail["workload"])] = detail["message"]
-        elif kind == "Launch Failed":
-            self.seen.awaited -= set(detail["nodeClaims"])
-            self._displace(detail["workloads"])
-        elif kind == "Node Launched":
-            self.seen.launched[detail["node"]["nodeClaim"]] = detail
-            self.seen.awaited.discard(detail["node"]["nodeClaim"])
-        elif kind == "Node Draining":
-            if detail["node"]["nodeClaim"] not in self.seen.drains:  # a repeat has the same id
-                self._displace(detail["workloads"])
-            self.seen.drains[detail["node"]["nodeClaim"]] = detail
-        elif kind == "Node Terminated":
-            self.seen.terminated[detail["node"]["nodeClaim"]] = detail
-            self._displace(detail.get("returned", []))
-
-    def _displace(self, workloads: Iterable[JsonObject]) -> None:
-        for workload in workloads:
-            self.seen.placed[workload_name(workload)] -= workload["replicas"]
 
 
 def workload_name(reference: Mapping[str, Any]) -> str:
