@@ -13,15 +13,20 @@ from shared.usecases.policy.apply_policy import Outcome
 from shared.usecases.what_if.policy_impact import FindPolicyImpact, PolicyImpact
 
 
-def print_impact(context: typer.Context, outcome: Outcome) -> None:
-    """Print the impact of changes that have not been made, beside what else is said of them."""
+def impact_of(context: typer.Context, outcome: Outcome) -> PolicyImpact:
+    """Return the impact of changes that have not been made; without changes nothing is read."""
     if not outcome.effective:
-        return
+        return PolicyImpact()
     stack = connection(context)
     question = FindPolicyImpact(stack.snapshots, stack.clock)
-    impact = attempt(lambda: question.of(outcome.effective))
-    for line in _lines(impact):
-        messages().print(f"impact: {printable(line)}")
+    return attempt(lambda: question.of(outcome.effective))
+
+
+def print_impact(context: typer.Context, outcome: Outcome) -> None:
+    """Print the impact of changes that have not been made, beside what else is said of them."""
+    if outcome.effective:
+        for line in _lines(impact_of(context, outcome)):
+            messages().print(f"impact: {printable(line)}")
 
 
 def _lines(impact: PolicyImpact) -> Iterator[str]:

@@ -1,10 +1,11 @@
-"""Answers to "what if": where demand would run, what it would cost, what would wait, and who would lose by it."""
+"""Answers to "what if": of demand, of a stored plan, and of a change of policy."""
 
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
 from shared.manifests.event_parts import OfferingDetail, Part, WorkloadRef
+from shared.manifests.events import Change
 from shared.manifests.explanations import WaitingReplicas
 
 
@@ -70,3 +71,45 @@ class ReplayAnswer(Part):
     stored: WhatIfOutcome
     replayed: WhatIfOutcome | None = Field(default=None, description="Absent where it is the same.")
     assumptions: list[str] = Field(default_factory=list)
+
+
+class AppliedObject(Part):
+    """One object of policy that was given."""
+
+    kind: str
+    name: str
+    change: Change
+
+
+class DriftingNodeDetail(Part):
+    """A node that would drift, and be replaced."""
+
+    node_claim: str
+    reason: str
+    reserved: bool
+    price_micro_usd_per_hour: int = Field(description="0 for reserved capacity, which is paid for anyway.")
+
+
+class NeverLaunchingPool(Part):
+    """A pool that could never launch."""
+
+    node_pool: str
+    reason: str = Field(description='Completes "because".')
+
+
+class ImpactDetail(Part):
+    """What the changes would bring about; what is so already is no part of it."""
+
+    drifting_nodes: list[DriftingNodeDetail]
+    drifting_micro_usd_per_hour: int = Field(description="What is paid for those of them that were bought.")
+    never_launching: list[NeverLaunchingPool]
+    assumptions: list[str]
+
+
+class ApplyAnswer(Part):
+    """What an apply did, or would do."""
+
+    version: Literal[1] = 1
+    dry_run: bool
+    changes: list[AppliedObject]
+    impact: ImpactDetail | None = Field(default=None, description="Of a dry run.")

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,17 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from reservoir.app import app
+from reservoir.commands.ask.what_if_text import answer_lines
+from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms.resources import Resources
+from shared.manifests.event_parts import WorkloadRef
+from shared.manifests.explanations import WaitingReplicas
+from shared.manifests.what_if import DisplacedWorkload, WhatIfAnswer, WhatIfOutcome
 from shared.runtime.composition.planning import check, snapshot_gatherer_from
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solver
+from tests.core.scheduler.world import NOW
 from tests.fakes.state import MemoryDecisions, MemoryNodeClaims, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.fakes.values import reservation
@@ -219,3 +226,22 @@ def decided() -> PlanningWorld:
     world.submit("train", replicas=3)
     world.plan()
     return world
+
+
+def test_who_would_lose_is_told_with_why_and_until_when() -> None:
+    waiting = WaitingReplicas(
+        replicas=2,
+        reason=ReasonCode.RESERVATION_NOT_STARTED,
+        message="cr-2 has not begun",
+        earliest_at=NOW + timedelta(hours=5),
+    )
+    displaced = DisplacedWorkload(
+        workload=WorkloadRef(namespace="research", name="batch"), replicas=2, reserved_replicas=3, waiting=waiting
+    )
+    outcome = WhatIfOutcome(workloads=[], displaced=[displaced], added_micro_usd_per_hour=0, notes=[])
+    lines = list(answer_lines(WhatIfAnswer(asked_at=NOW, present=outcome)))
+    assert lines[-1] == (
+        "displaces research/batch: 2 replicas would wait"
+        " (ReservationNotStarted: cr-2 has not begun; not before 2026-01-01T05:00:00Z);"
+        " 1 replica would be bought instead of using reserved units"
+    )

@@ -168,6 +168,21 @@ def test_a_dry_run_says_which_nodes_would_drift(stack: Stack) -> None:
         "impact: 2 nodes would drift and be replaced: 1 reserved, 1 bought for 0.096 USD an hour",
         "impact: 2 nodes: NodePool p changed",
     ]
+    as_data = run(stack, "apply", "--dry-run", "-o", "json", "-f", "-", given=tainted)
+    assert as_data.stderr == ""
+    document = json.loads(as_data.stdout)
+    assert (document["kind"], document["dryRun"]) == ("Apply", True)
+    assert document["changes"] == [{"kind": "NodePool", "name": "p", "change": "updated"}]
+    drift = {"reason": "NodePool p changed"}
+    assert document["impact"] == {
+        "driftingNodes": [
+            {"nodeClaim": "nc-1", **drift, "reserved": True, "priceMicroUsdPerHour": 0},
+            {"nodeClaim": "nc-2", **drift, "reserved": False, "priceMicroUsdPerHour": 96_000},
+        ],
+        "driftingMicroUsdPerHour": 96_000,
+        "neverLaunching": [],
+        "assumptions": [],
+    }
     other = pool().replace("weight: 7", "weight: 8")
     assert "impact: no node would drift" in run(stack, "diff", "-f", "-", given=other).stderr
     assert "impact" not in run(stack, "diff", "-f", "-", given=pool()).stderr

@@ -150,7 +150,10 @@ def _displaced(item: DisplacedWorkload) -> str:
 
 
 def _because(waiting: WaitingReplicas | None) -> str:
-    return "" if waiting is None else f" ({waiting.reason.value}: {printable(waiting.message)})"
+    if waiting is None:
+        return ""
+    until = "" if waiting.earliest_at is None else f"; not before {_time(waiting.earliest_at)}"
+    return f" ({waiting.reason.value}: {printable(waiting.message)}{until})"
 
 
 def _replicas(count: int) -> str:

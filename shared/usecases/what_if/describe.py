@@ -7,6 +7,9 @@ from shared.core.what_if.outcome import DemandOutcome, Displaced, PlannedPlace
 from shared.manifests.explanations import WaitingReplicas
 from shared.manifests.what_if import (
     DisplacedWorkload,
+    DriftingNodeDetail,
+    ImpactDetail,
+    NeverLaunchingPool,
     ReplayAnswer,
     WhatIfAnswer,
     WhatIfOutcome,
@@ -16,6 +19,7 @@ from shared.manifests.what_if import (
 from shared.usecases.claims.announce import offering_detail, workload_ref
 from shared.usecases.claims.waiting import waiting
 from shared.usecases.what_if.plan_demand import WhatIf
+from shared.usecases.what_if.policy_impact import PolicyImpact
 from shared.usecases.what_if.replay import Replayed
 
 
@@ -40,6 +44,26 @@ def replay_described(told: Replayed) -> ReplayAnswer:
         stored=_outcome(told.stored, told.workloads, placed),
         replayed=None if told.replayed is None else _outcome(told.replayed, told.workloads, placed),
         assumptions=list(told.notes),
+    )
+
+
+def impact_described(impact: PolicyImpact) -> ImpactDetail:
+    """Return the impact of a change of policy in its wire form."""
+    return ImpactDetail(
+        drifting_nodes=[
+            DriftingNodeDetail(
+                node_claim=node.claim_id,
+                reason=node.reason,
+                reserved=node.is_reserved,
+                price_micro_usd_per_hour=node.price_micro_usd_per_hour,
+            )
+            for node in impact.drifting
+        ],
+        drifting_micro_usd_per_hour=sum(node.price_micro_usd_per_hour for node in impact.drifting),
+        never_launching=[
+            NeverLaunchingPool(node_pool=pool.node_pool_name, reason=pool.reason) for pool in impact.never_launching
+        ],
+        assumptions=list(impact.notes),
     )
 
 
