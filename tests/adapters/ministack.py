@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import boto3
@@ -51,28 +51,40 @@ def running(services: str) -> Iterator[str]:
             cwd=folder,
         )
         try:
-            _wait_until_ready(endpoint, process)
+            wait_until(lambda: _is_healthy(endpoint), process)
             yield endpoint
         finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process)
 
 
-def _wait_until_ready(endpoint: str, process: "subprocess.Popen[bytes]") -> None:
+def wait_until(answers: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a process that was started answers; raises when it ends before."""
     deadline = time.monotonic() + _READY_WITHIN_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"MiniStack ended with {process.returncode}")
-        try:
-            with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2):  # noqa: S310 # loopback http
-                return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.05)  # a process starts in its own time; no clock of ours can be moved here
-    raise RuntimeError("MiniStack did not get ready")
+            raise RuntimeError(f"{process.args!r} ended with {process.returncode}")
+        if answers():
+            return
+        time.sleep(0.05)  # a process starts in its own time; no clock of ours can be moved here
+    raise RuntimeError(f"{process.args!r} did not get ready")
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """End a process, by force if need be."""
+    process.terminate()
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _is_healthy(endpoint: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{endpoint}/_ministack/health", timeout=2):  # noqa: S310 # loopback http
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def client(service: str, endpoint: str) -> Any:

@@ -39,7 +39,8 @@ def safety(request: pytest.FixtureRequest) -> Safety:
 
 
 def on_dynamodb(dynamodb: Any) -> Safety:
-    tables = {role: f"{role}-{next(_names)}" for role in ROLES}
+    # The prefix: DynamoDB Local takes "Workloads-0" for "workloads-0".
+    tables = {role: f"safety-{role}-{next(_names)}" for role in ROLES}
     for table in tables.values():
         make(dynamodb, table)
     clock = ManualClock()
