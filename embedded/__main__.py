@@ -16,13 +16,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from embedded.certificate import write_certificate
 from embedded.functions.runtime import Endpoint
 from embedded.keep.folder import KeptStateError, read_index
-from embedded.settings import ACCOUNT_ID, REGION, prepare_environment
+from embedded.settings import ACCOUNT_ID, HOST, REGION, prepare_environment
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
@@ -98,15 +99,11 @@ def _run(options: argparse.Namespace, folder: Path) -> None:
 
 
 def _listen(wanted: int, kept: Mapping[str, Any] | None) -> socket.socket:
-    """Listen where the URLs of the queues that are kept say, else where it is wanted."""
-    if kept is None:
-        return socket.create_server(("127.0.0.1", wanted))
-    if wanted not in (0, kept["port"]):
-        raise KeptStateError(f"the URLs in what is kept have port {kept['port']}: start without --port")
-    try:
-        return socket.create_server(("127.0.0.1", kept["port"]))
-    except OSError as error:
-        raise KeptStateError(f"the URLs in what is kept have port {kept['port']}, which is taken: {error}") from error
+    """Listen where it is wanted; else where the URLs of the queues that are kept say, or anywhere if that is taken."""
+    if wanted == 0 and kept is not None:
+        with suppress(OSError):
+            return socket.create_server((HOST, kept["port"]))
+    return socket.create_server((HOST, wanted))
 
 
 def _end(wait_for_stop: Callable[[], None], folder: Path) -> None:

@@ -115,7 +115,7 @@ class Host:
         request_gate.install()
         self._keeper = Keeper(self.clock, self.governor, self.ec2, self._events, self._backoff, request_gate)
         if keep is not None and kept is not None:
-            self._keeper.restore(keep)
+            self._keeper.restore(keep, listener.getsockname()[1])
         self.metadata = MetadataService(self.ec2, self.clock.now, ACCOUNT_ID, REGION)
         self._nodes = (
             InstanceProcesses(self.ec2, folder, folder / "clock", endpoint, self.metadata.url) if run_nodes else None

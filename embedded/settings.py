@@ -7,6 +7,7 @@ from typing import Final
 
 ACCOUNT_ID: Final = "123456789012"
 REGION: Final = "us-east-1"
+HOST: Final = "127.0.0.1"
 # A key that MiniStack takes for the account's root: tests and deployments use it, functions never see it.
 ROOT_ACCESS_KEY_ID: Final = "test"
 ROOT_SECRET_ACCESS_KEY: Final = "test"  # noqa: S105 - a secret of nothing
@@ -22,13 +23,13 @@ def prepare_environment(port: int, folder: Path, ca_bundle: Path, url: str, log_
         AWS_DEFAULT_REGION=REGION,
         AWS_EC2_METADATA_DISABLED="true",
         AWS_ENDPOINT_URL=url,  # without it a `provided` function would call the real AWS
-        BIND_HOST="127.0.0.1",
+        BIND_HOST=HOST,
         GATEWAY_PORT=str(port),
         IOT_MTLS_ENABLED="0",  # else port 8883 is taken
         LAMBDA_EXECUTOR="local",
         LOG_LEVEL=log_level,
         MINISTACK_ACCOUNT_ID=ACCOUNT_ID,
-        MINISTACK_HOST="127.0.0.1",
+        MINISTACK_HOST=HOST,
         MINISTACK_REGION=REGION,
         MINISTACK_SSL_CERT=str(ca_bundle),
         MINISTACK_SSL_KEY=str(folder / "key.pem"),

@@ -19,6 +19,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
+from embedded.settings import HOST
+
 INDEX: Final = "kept.json"
 STATE: Final = "state-{}.pickle"
 BLOBS: Final = "blobs"
@@ -47,19 +49,20 @@ class KeepFolder:
         self._known = known
         self._names = {id(value): name for name, value in known.items()}
 
-    def load(self) -> Any:
-        """Return the state that is kept here.
+    def load(self, port: int) -> Any:
+        """Return the state that is kept here, with the URLs in it at ``port``.
 
         Raises
         ------
         KeptStateError
-            When there is none that this version can read.
+            When there is none that this version can read, or its URLs cannot have that port.
         """
         index = read_index(self._path)
         if index is None:
             raise KeptStateError(f"nothing is kept in {self._path}")
         try:
-            return _Unpickler(BytesIO((self._path / index["state"]).read_bytes()), self._path, self._known).load()
+            content = _at_port((self._path / index["state"]).read_bytes(), index["port"], port)
+            return _Unpickler(BytesIO(content), self._path, self._known).load()
         except FileNotFoundError as error:
             raise KeptStateError(f"{self._path} is not whole, {error.filename} is missing: delete it") from error
 
@@ -167,6 +170,17 @@ class _Unpickler(pickle.Unpickler):
         if name not in self._blobs:
             self._blobs[name] = (self._folder / BLOBS / name).read_bytes()
         return self._blobs[name]
+
+
+def _at_port(content: bytes, kept: int, port: int) -> bytes:
+    """Return a pickled state whose URLs have another port; a pickle counts the bytes of its strings."""
+    if port == kept:
+        return content
+    if len(str(port)) != len(str(kept)):
+        raise KeptStateError(
+            f"the URLs in what is kept have port {kept}: another has to have as many digits, not {port}"
+        )
+    return content.replace(f"{HOST}:{kept}".encode(), f"{HOST}:{port}".encode())
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -58,15 +58,15 @@ class Keeper:
             if not was_paused:
                 self.clock.resume()
 
-    def restore(self, path: Path) -> None:
+    def restore(self, path: Path, port: int) -> None:
         """Put back what is kept in a folder; until then the clock stands at the time at which it was kept.
 
         Raises
         ------
         KeptStateError
-            When nothing is kept there, or not all of it.
+            When nothing is kept there, or not all of it, or its URLs cannot have that port.
         """
-        state = self._folder(path).load()
+        state = self._folder(path).load(port)
         stores.restore(state["stores"])
         self.ec2.restore(state["ec2"])
         self.events.put_back(state["events"])

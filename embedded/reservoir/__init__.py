@@ -4,7 +4,7 @@ The demo, ``make play`` and the tests of the deployed stack start here. Nothing 
 emulator: the template is ``app.py``'s, the assets are the built ones, and what is called is AWS's public API.
 """
 
-from embedded.reservoir.assembly import KEPT, LEAVE_ASSETS, ROOT, Synthesis
+from embedded.reservoir.assembly import KEPT, LEAVE_ASSETS, ROOT, Settings, Synthesis
 from embedded.reservoir.network import IMAGE_PARAMETER, NETWORK_TAG, NODE_ROLE, make_network
 from embedded.reservoir.stack import DeployedReservoir, Report
 
@@ -17,6 +17,7 @@ __all__ = [
     "ROOT",
     "DeployedReservoir",
     "Report",
+    "Settings",
     "Synthesis",
     "make_network",
 ]

@@ -36,7 +36,7 @@ def save(folder: Path, said: str, large: bytes = LARGE) -> None:
 
 
 def load(folder: Path) -> Any:
-    return KeepFolder(folder, {}).load()
+    return KeepFolder(folder, {}).load(port=1)
 
 
 def blobs(folder: Path) -> Iterator[Path]:
@@ -96,7 +96,7 @@ def test_what_is_large_is_written_once_and_deleted_when_nobody_needs_it(tmp_path
 def test_what_every_start_makes_anew_is_referred_to(tmp_path: Path) -> None:
     clock, other = object(), object()
     KeepFolder(tmp_path, {"clock": clock}).save([clock, clock], port=1, now_us=2)
-    assert KeepFolder(tmp_path, {"clock": other}).load() == [other, other]
+    assert KeepFolder(tmp_path, {"clock": other}).load(port=1) == [other, other]
 
 
 def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import itertools
 import json
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
@@ -137,7 +139,28 @@ def test_without_a_folder_nothing_can_be_kept(embedded_aws: EmbeddedAws) -> None
         embedded_aws.keep()
 
 
-def test_a_port_that_is_taken_is_told(continued: Continued, tmp_path: Path) -> None:
+def test_where_the_port_is_taken_the_urls_have_another(continued: Continued, tmp_path: Path) -> None:
+    made = Resources(continued.aws)
+    queue, _ = made.queue()
+    made.sqs.send_message(QueueUrl=queue, MessageBody="still there")
     continued.aws.keep()
-    with pytest.raises(RuntimeError, match=r"have port \d+, which is taken"):
-        EmbeddedAws(keep=tmp_path / "kept").start()
+    with EmbeddedAws(keep=tmp_path / "kept") as other:
+        assert other.endpoint_url != continued.aws.endpoint_url
+        sqs = other.client("sqs")
+        (found,) = sqs.list_queues()["QueueUrls"]
+        assert found == queue.replace(continued.aws.endpoint_url, other.endpoint_url)
+        (message,) = sqs.receive_message(QueueUrl=found)["Messages"]
+        assert message["Body"] == "still there"
+
+
+def test_a_port_of_other_length_cannot_be_had(continued: Continued, tmp_path: Path) -> None:
+    continued.aws.keep()
+    with pytest.raises(RuntimeError, match="as many digits"):
+        EmbeddedAws(keep=tmp_path / "kept", port=free_port_of_four_digits()).start()
+
+
+def free_port_of_four_digits() -> int:
+    for port in range(8000, 10000):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("every port is taken")
