@@ -1,4 +1,4 @@
-"""Messages of the demand queue as the command line writes them; the generation follows from what is stored.
+"""Messages of the demand queue as the command line decides on them; the generation follows from what is stored.
 
 The rule: content that is stored already is not sent again. Other content, and a workload that was withdrawn, gets the
 generation after the stored one, or the manifest's own if that is higher. A withdraw carries the stored generation. So
@@ -7,12 +7,11 @@ the same command twice is one change, and of two people who change a workload at
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from shared.core.serialisation.generation import StoredGeneration, content_digest, next_generation
+from shared.core.serialisation.generation import StoredGeneration, content_digest, has_become, next_generation
+from shared.manifests import outgoing
 from shared.manifests.kinds.workload import WorkloadManifest
-from shared.manifests.messages import SCHEMA_VERSION
-from shared.manifests.render import wire_form
 from shared.ports.state import WorkloadRecord
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -34,35 +33,23 @@ def submit(manifest: WorkloadManifest, record: WorkloadRecord | None) -> Outgoin
     if record is not None and generation == record.generation:
         return Outgoing(wanted.key, generation, None)
     generation = max(generation, manifest.metadata.generation)
-    workload = wire_form(manifest)
-    workload["metadata"]["generation"] = generation
-    return Outgoing(wanted.key, generation, _body("submit", workload))
+    return Outgoing(wanted.key, generation, json.dumps(outgoing.submit(manifest, generation)))
 
 
 def withdraw(record: WorkloadRecord) -> Outgoing:
     """Return the withdraw of a workload that is stored."""
-    namespace, name = record.key.split("/", 1)
-    metadata = {"namespace": namespace, "name": name, "generation": record.generation}
-    body = None if record.withdrawn else _body("withdraw", {"metadata": metadata})
+    body = None if record.withdrawn else json.dumps(outgoing.withdraw(record.key, record.generation))
     return Outgoing(record.key, record.generation, body)
 
 
 def release(key: str, node_claim: str, replicas: int | None) -> str:
     """Return the body that says that replicas (None: all) of a workload have left a node."""
-    namespace, name = key.split("/", 1)
-    count = {} if replicas is None else {"replicas": replicas}
-    return _body("release", {"metadata": {"namespace": namespace, "name": name}}, nodeClaim=node_claim, **count)
+    return json.dumps(outgoing.release(key, node_claim, replicas))
 
 
 def is_stored(manifest: WorkloadManifest, generation: int, record: WorkloadRecord | None) -> bool | None:
-    """Whether a submit of this generation has become what is wanted; None while it has not been worked off.
-
-    False: other content has this generation or a higher one, or the workload was withdrawn since.
-    """
-    if record is None or record.generation < generation:
-        return None
-    same = record.workload is not None and content_digest(record.workload) == content_digest(manifest.to_core())
-    return same and record.generation == generation and not record.withdrawn
+    """Whether a submit of this generation has become what is wanted; None while it has not been worked off."""
+    return has_become(_stored(record), manifest.to_core(), generation)
 
 
 def _stored(record: WorkloadRecord | None) -> StoredGeneration | None:
@@ -70,7 +57,3 @@ def _stored(record: WorkloadRecord | None) -> StoredGeneration | None:
         return None
     digest = None if record.workload is None else content_digest(record.workload)
     return StoredGeneration(record.generation, digest, record.withdrawn)
-
-
-def _body(action: str, workload: dict[str, Any], **more: Any) -> str:
-    return json.dumps({"schemaVersion": SCHEMA_VERSION, "action": action, "workload": workload, **more})

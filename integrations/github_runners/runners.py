@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from integrations.github_runners.webhook import JobEvent
-from reservoir.client.conversation import about
 from reservoir.client.facts import Fact
 from reservoir.client.transport import Outbox
+from shared.manifests import outgoing
 from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
 
 SELF_HOSTED: Final = "self-hosted"
@@ -88,8 +88,7 @@ class Runners:
             for name in self._ours(event.workloads):
                 # One that runs a job keeps its node until the deadline.
                 if self.github.remove(RUNNER_PREFIX + name):
-                    release = about("release", f"{self.namespace}/{name}")
-                    self.outbox.send({**release, "nodeClaim": event.node.node_claim})
+                    self.outbox.send(outgoing.release(f"{self.namespace}/{name}", event.node.node_claim, None))
         elif isinstance(event, NodeTerminated) and event.node.instance_id is not None:
             runners = [RUNNER_PREFIX + name for name in self._ours(event.returned)]
             self.configurations.forget(event.node.instance_id, runners)
@@ -121,7 +120,7 @@ class Runners:
 
     def _withdraw(self, name: str) -> None:
         """Want a runner no more; before its submit this leaves a tombstone, so that the submit changes nothing."""
-        self.outbox.send(about("withdraw", f"{self.namespace}/{name}", _GENERATION))
+        self.outbox.send(outgoing.withdraw(f"{self.namespace}/{name}", _GENERATION))
 
     def _equip(self, instance_id: str, name: str) -> None:
         runner, pool = RUNNER_PREFIX + name, self._pool_of(name)

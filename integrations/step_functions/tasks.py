@@ -11,10 +11,10 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reservoir.client.conversation import about
 from reservoir.client.facts import Fact
 from reservoir.client.transport import Outbox
 from shared.core.model.node_claim import AWAITING_LAUNCH
+from shared.manifests import outgoing
 from shared.manifests.described import WorkloadDescribed
 from shared.manifests.events import WorkloadRejected
 from shared.manifests.kinds.workload import WorkloadManifest
@@ -104,7 +104,7 @@ class Tasks:
         task = self.store.get(key)
         if task is not None:
             self.store.forget(task)
-        self.outbox.send(about("withdraw", key, generation))
+        self.outbox.send(outgoing.withdraw(key, generation))
 
     def hear(self, fact: Fact) -> None:
         """Answer whoever waits, if the fact is an answer; otherwise ask."""
@@ -129,7 +129,7 @@ class Tasks:
             self._ask(key)
 
     def _ask(self, key: str) -> None:
-        self.outbox.send({**about("describe", key), "requestId": _REQUEST_ID})
+        self.outbox.send(outgoing.describe(key, _REQUEST_ID))
 
     def _decide(self, task: WaitingTask, known: WorkloadDescribed) -> None:
         if known.workload.generation is None:

@@ -1,7 +1,9 @@
 """The client for asyncio: the same one, in threads."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from reservoir.client.client import ANSWERED_WITHIN_S, Client, Submitted
@@ -15,7 +17,8 @@ _END: Final = object()
 class AsyncClient:
     """Every method is that of ``Client`` and waits without holding up the loop.
 
-    A call that is cancelled is given up by its task; the thread under it ends with its time-out.
+    A call that is cancelled is given up by its task at once. The thread under it ends with its time-out, or, where the
+    call may wait for ever, with the reading of the queue that is under way.
     """
 
     def __init__(self, client: Client) -> None:
@@ -41,27 +44,50 @@ class AsyncClient:
         self, key: str, *, launched: bool = False, timeout_s: float | None = None
     ) -> WorkloadDescribed:
         """``Client.wait_placed``."""
-        return await asyncio.to_thread(self._client.wait_placed, key, launched=launched, timeout_s=timeout_s)
-
-    async def events(self, *, idle_s: float | None = None) -> AsyncIterator[Fact]:
-        """``Client.events``."""
-        facts = self._client.events(idle_s=idle_s)
+        stop = threading.Event()
         try:
-            while (fact := await asyncio.to_thread(next, facts, _END)) is not _END:
-                yield fact  # type: ignore[misc] # the sentinel has been told apart
+            return await asyncio.to_thread(
+                self._client.wait_placed, key, launched=launched, timeout_s=timeout_s, stop=stop
+            )
         finally:
-            await asyncio.to_thread(facts.close)  # type: ignore[attr-defined] # it is a generator
+            stop.set()
+
+    async def events(self, *, idle_s: float | None = None) -> AsyncGenerator[Fact, None]:
+        """``Client.events``."""
+        stop = threading.Event()
+        facts = self._client.events(idle_s=idle_s, stop=stop)
+        reading: asyncio.Future[Any] | None = None
+        try:
+            while True:
+                reading = asyncio.ensure_future(asyncio.to_thread(next, facts, _END))
+                fact = await asyncio.shield(reading)  # the thread is in the generator until it has read
+                if fact is _END:
+                    return
+                yield fact
+        finally:
+            stop.set()
+            if reading is None or reading.done():
+                facts.close()
 
     async def on_draining(
         self, handle: Callable[[NodeDraining], Awaitable[None]], *whose: str, idle_s: float | None = None
     ) -> None:
-        """``Client.on_draining``; the handler runs in this loop."""
-        loop = asyncio.get_running_loop()
+        """``Client.on_draining``; the handler runs in this loop, and is cancelled with the call."""
+        loop, stop = asyncio.get_running_loop(), threading.Event()
+        under_way: list[Future[None]] = []
+
+        async def handled(notice: NodeDraining) -> None:
+            await handle(notice)
 
         def in_loop(notice: NodeDraining) -> None:
-            async def run() -> None:
-                await handle(notice)
+            if stop.is_set():
+                raise asyncio.CancelledError  # nothing is released, and nobody waits for this thread any more
+            under_way[:] = [asyncio.run_coroutine_threadsafe(handled(notice), loop)]
+            under_way[0].result()
 
-            asyncio.run_coroutine_threadsafe(run(), loop).result()
-
-        await asyncio.to_thread(self._client.on_draining, in_loop, *whose, idle_s=idle_s)
+        try:
+            await asyncio.to_thread(self._client.on_draining, in_loop, *whose, idle_s=idle_s, stop=stop)
+        finally:
+            stop.set()
+            for handling in under_way:
+                handling.cancel()

@@ -1,22 +1,24 @@
 """The client: what a workload system says to Reservoir, and what it hears."""
 
 import random
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from pydantic import ValidationError
 
-from reservoir.client.conversation import Conversation, about, conflict
+from reservoir.client.conversation import Conversation, conflict, stored
 from reservoir.client.errors import NotSubscribedError, UnansweredError, WithdrawnError
 from reservoir.client.facts import Fact
 from reservoir.client.listener import Listener
 from reservoir.client.notices import Handled, drains_of, key_of, ours
 from reservoir.client.transport import Inbox, MakeClient, Outbox, SqsInbox, SqsOutbox, default_clients
 from shared.core.model.node_claim import AWAITING_LAUNCH
-from shared.core.serialisation.generation import StoredGeneration, next_generation
+from shared.core.serialisation.generation import next_generation
+from shared.manifests import outgoing
 from shared.manifests.described import WorkloadDescribed
 from shared.manifests.events import NodeDraining, WorkloadAccepted
 from shared.manifests.kinds.workload import WorkloadManifest
@@ -96,12 +98,12 @@ class Client:
         key = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
         is_given = "generation" in workload["metadata"]
         if self._heard is None and is_given:
-            self._outbox.send({"action": "submit", "workload": dict(workload)})
+            self._outbox.send(outgoing.submit(manifest, manifest.metadata.generation))
             return Submitted(key, manifest.metadata.generation, is_stored=False)
         heard = self._hearing("submit without a generation")
         until = self._monotonic() + timeout_s
         if not is_given:
-            generation = next_generation(_stored(heard.ask(key, until)), manifest.to_core())
+            generation = next_generation(stored(heard.ask(key, until)), manifest.to_core())
             metadata = manifest.metadata.model_copy(update={"generation": generation})
             manifest = manifest.model_copy(update={"metadata": metadata})
         heard.store(manifest, until)
@@ -129,13 +131,12 @@ class Client:
             generation = generation or known.workload.generation
             if known.workload.generation != generation:
                 raise conflict(key, generation, known)
-            self._outbox.send(about("withdraw", key, generation))
+            self._outbox.send(outgoing.withdraw(key, generation))
         raise UnansweredError(f"{key} was not withdrawn in time")
 
     def release(self, key: str, node_claim: str, replicas: int | None = None) -> None:
         """Say that replicas (by default all of the workload) have left a draining node; a repeat changes nothing."""
-        body = {**about("release", key), "nodeClaim": node_claim}
-        self._outbox.send(body if replicas is None else {**body, "replicas": replicas})
+        self._outbox.send(outgoing.release(key, node_claim, replicas))
 
     def status(self, key: str, *, timeout_s: float = ANSWERED_WITHIN_S) -> WorkloadDescribed:
         """Ask what is known of a workload now: generation, who sent it, why replicas wait, nodes and their drains.
@@ -149,7 +150,9 @@ class Client:
         """
         return self._hearing("status").ask(key, self._monotonic() + timeout_s)
 
-    def wait_placed(self, key: str, *, launched: bool = False, timeout_s: float | None = None) -> WorkloadDescribed:
+    def wait_placed(
+        self, key: str, *, launched: bool = False, timeout_s: float | None = None, stop: threading.Event | None = None
+    ) -> WorkloadDescribed:
         """Wait until every replica of a workload has a place (``launched``: on an instance); return what is known then.
 
         It does not rely on facts: they make it look sooner, and it looks anyway, ever more seldom.
@@ -157,7 +160,7 @@ class Client:
         Raises
         ------
         UnansweredError
-            Not within ``timeout_s`` (None: wait for ever); the error says why replicas wait.
+            Not within ``timeout_s`` (None: wait for ever), or not before ``stop``; the error says why replicas wait.
         WithdrawnError
             Nobody wants the workload.
         """
@@ -167,9 +170,11 @@ class Client:
         def concerns(fact: Fact) -> bool:
             return key in fact.workload_keys and not isinstance(fact.event, WorkloadDescribed | WorkloadAccepted)
 
-        with heard.listener.stream(concerns, takes=False) as stream:
+        with heard.listener.stream(concerns, takes=False, stop=stop) as stream:
             known: WorkloadDescribed | None = None
             for pause_s in heard.attempts(until):
+                if stream.is_stopped:
+                    break
                 stream.waiting.clear()
                 known = heard.ask(key, self._monotonic() + ANSWERED_WITHIN_S)
                 if known.workload.generation is None or known.withdrawn:
@@ -180,26 +185,36 @@ class Client:
         waiting = [] if known is None else [f"{it.replicas} because {it.message}" for it in known.waiting]
         raise UnansweredError(f"{key} has no place yet: {'; '.join(waiting) or 'no plan has looked at it'}")
 
-    def events(self, *, idle_s: float | None = None) -> Iterator[Fact]:
+    def events(
+        self, *, idle_s: float | None = None, stop: threading.Event | None = None
+    ) -> Generator[Fact, None, None]:
         """Yield the facts of the subscription, repeats left out; end when none comes for ``idle_s`` (None: never).
 
-        A fact counts as dealt with when the next one is asked for: what was in hand when a process died comes again.
+        Once ``stop`` is set, it ends when the reading that is under way does, in 20 s at most. A fact counts as dealt
+        with when the next one is asked for: what was in hand when a process died comes again.
         """
         listener = self._hearing("events").listener
-        with listener.stream(lambda _: True, takes=True) as stream:
+        with listener.stream(lambda _: True, takes=True, stop=stop) as stream:
             while (fact := listener.next(stream, idle_s)) is not None:
                 yield fact
                 listener.done(stream, fact)
 
-    def on_draining(self, handle: Callable[[NodeDraining], None], *whose: str, idle_s: float | None = None) -> None:
+    def on_draining(
+        self,
+        handle: Callable[[NodeDraining], None],
+        *whose: str,
+        idle_s: float | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         """Call ``handle`` once for each drain of ``whose``; when it returns, those replicas are released.
 
         ``whose`` names namespaces, or single workloads (``namespace/name``). The latter are asked for first, so that
         drains of which the notice was missed are handled too. If ``handle`` raises, nothing is released, and the drain
-        is handled again by the next call, in whichever process. Without ``idle_s`` the call does not return.
+        is handled again by the next call, in whichever process. The call returns when no notice comes for ``idle_s``
+        (None: never), or as ``events`` does once ``stop`` is set.
         """
         heard = self._hearing("on_draining")
-        with heard.listener.stream(lambda it: isinstance(it.event, NodeDraining), takes=True) as stream:
+        with heard.listener.stream(lambda it: isinstance(it.event, NodeDraining), takes=True, stop=stop) as stream:
             for key in whose:
                 if "/" in key:
                     for notice in drains_of(self.status(key)):
@@ -229,11 +244,6 @@ def _validated(workload: Mapping[str, Any]) -> WorkloadManifest:
         return WorkloadManifest.model_validate(workload)
     except ValidationError as error:
         raise ManifestError(problems_of(error, WorkloadManifest, line_of=lambda _: None)) from None
-
-
-def _stored(known: WorkloadDescribed) -> StoredGeneration | None:
-    generation = known.workload.generation
-    return None if generation is None else StoredGeneration(generation, known.content_digest, known.withdrawn)
 
 
 def _is_placed(known: WorkloadDescribed, *, launched: bool) -> bool:

@@ -6,14 +6,15 @@ applied once by its generation.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from reservoir.client.backoff import pauses_s
 from reservoir.client.errors import GenerationConflictError, RejectedError, UnansweredError
 from reservoir.client.facts import Fact
 from reservoir.client.listener import Listener, Stream
 from reservoir.client.transport import Outbox
-from shared.core.serialisation.generation import content_digest
+from shared.core.serialisation.generation import StoredGeneration, has_become
+from shared.manifests import outgoing
 from shared.manifests.described import WorkloadDescribed
 from shared.manifests.events import WorkloadAccepted, WorkloadIgnored, WorkloadRejected
 from shared.manifests.kinds.workload import WorkloadManifest
@@ -46,7 +47,7 @@ class Conversation:
             for pause_s in self.attempts(until):
                 request_id = self.new_id()
                 asked.add(request_id)
-                sent.add(self.outbox.send({**about("describe", key), "requestId": request_id}))
+                sent.add(self.outbox.send(outgoing.describe(key, request_id)))
                 answer = self._put_together(stream, sent, pause_s)
                 if answer is not None:
                     return answer
@@ -55,7 +56,7 @@ class Conversation:
     def store(self, manifest: WorkloadManifest, until: float) -> None:
         """Send a workload until it is stored; raises UnansweredError, GenerationConflictError or RejectedError."""
         key = f"{manifest.metadata.namespace}/{manifest.metadata.name}"
-        body = {"action": "submit", "workload": manifest.model_dump(mode="json", by_alias=True, exclude_none=True)}
+        body = outgoing.submit(manifest, manifest.metadata.generation)
         sent: set[str] = set()
 
         def outcome(fact: Fact) -> bool:
@@ -116,20 +117,17 @@ class Conversation:
                 raise GenerationConflictError("; ".join(problem.message for problem in said.problems))
             raise RejectedError(key, said.problems)
         known = self.ask(key, until)
-        ours, theirs = manifest.metadata.generation, known.workload.generation or 0
-        is_equal = known.content_digest == content_digest(manifest.to_core()) and not known.withdrawn
-        if theirs > ours or (theirs == ours and not is_equal):
+        ours = manifest.metadata.generation
+        became = has_become(stored(known), manifest.to_core(), ours)
+        if became is False:
             raise conflict(key, ours, known)
-        return theirs == ours
+        return became is True
 
 
-def about(action: str, key: str, generation: int = 1) -> dict[str, Any]:
-    """Return a message about a workload, ``namespace/name``."""
-    namespace, _, name = key.partition("/")
-    return {
-        "action": action,
-        "workload": {"metadata": {"namespace": namespace, "name": name, "generation": generation}},
-    }
+def stored(known: WorkloadDescribed) -> StoredGeneration | None:
+    """Return what is stored, by an answer."""
+    generation = known.workload.generation
+    return None if generation is None else StoredGeneration(generation, known.content_digest, known.withdrawn)
 
 
 def conflict(key: str, generation: int, known: WorkloadDescribed) -> GenerationConflictError:

@@ -24,11 +24,20 @@ Wants = Callable[[Fact], bool]
 
 @dataclass(eq=False)
 class Stream:
-    """What one waiting party sees. ``takes``: whether the fact counts as dealt with only once this party is done."""
+    """What one waiting party sees. ``takes``: whether the fact counts as dealt with only once this party is done.
+
+    ``stop`` is set when the party wants nothing more.
+    """
 
     wants: Wants
     takes: bool
+    stop: threading.Event | None = None
     waiting: deque[Fact] = field(default_factory=deque)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it gets nothing more."""
+        return self.stop is not None and self.stop.is_set()
 
 
 @dataclass(eq=False)
@@ -53,9 +62,9 @@ class Listener:
         self._done: OrderedDict[str, None] = OrderedDict()
 
     @contextlib.contextmanager
-    def stream(self, wants: Wants, *, takes: bool) -> Iterator[Stream]:
+    def stream(self, wants: Wants, *, takes: bool, stop: threading.Event | None = None) -> Iterator[Stream]:
         """Take part from now on, beginning with what was kept; what is in hand at the end is delivered again."""
-        opened = Stream(wants, takes)
+        opened = Stream(wants, takes, stop)
         with self._changed:
             self._streams.append(opened)
             if takes:
@@ -70,9 +79,9 @@ class Listener:
                     held.takers.discard(opened)
 
     def next(self, stream: Stream, timeout_s: float | None) -> Fact | None:
-        """Return the stream's next fact, None when there is none within ``timeout_s`` (None: wait for ever)."""
+        """Return the stream's next fact, None when there is none within ``timeout_s`` (None: for ever) or it stops."""
         until = None if timeout_s is None else self._monotonic() + timeout_s
-        while True:
+        while not stream.is_stopped:
             with self._changed:
                 if stream.waiting:
                     return stream.waiting.popleft()
@@ -80,6 +89,7 @@ class Listener:
             if left_s <= 0:
                 return None
             self._read_or_wait(left_s)
+        return None
 
     def done(self, stream: Stream, fact: Fact) -> None:
         """Say that the party has dealt with a fact; when all have, its message is deleted."""

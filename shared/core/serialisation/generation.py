@@ -34,3 +34,14 @@ def next_generation(stored: StoredGeneration | None, workload: Workload) -> int:
     if not stored.withdrawn and stored.content_digest == content_digest(workload):
         return stored.generation
     return stored.generation + 1
+
+
+def has_become(stored: StoredGeneration | None, workload: Workload, generation: int) -> bool | None:
+    """Whether a submit of ``workload`` is what is stored; None while it has not been worked off.
+
+    False: other content has this generation or a higher one, or the workload was withdrawn since.
+    """
+    if stored is None or stored.generation < generation:
+        return None
+    is_equal = stored.content_digest == content_digest(workload) and not stored.withdrawn
+    return is_equal and stored.generation == generation

@@ -1,6 +1,8 @@
 """The client in a loop of asyncio."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -38,3 +40,51 @@ def test_the_whole_way() -> None:
 
     asyncio.run(run())
     assert world.releases == [(KEY, "nc-1"), (KEY, "nc-2")]
+
+
+async def _cancelled(waiting: Coroutine[Any, Any, object]) -> None:
+    task = asyncio.create_task(waiting)
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("call", ["events", "on_draining", "wait_placed"])
+def test_a_call_that_waits_for_ever_can_be_cancelled_and_leaves_no_thread(call: str) -> None:
+    """``asyncio.run`` waits for the threads: it would not return if one went on."""
+    world = Deployment()
+    world.client().submit(workload(2))
+
+    async def first_fact(client: AsyncClient) -> None:
+        async for _ in client.events():
+            raise AssertionError("nothing happens here")
+
+    async def ignore(_: NodeDraining) -> None:
+        raise AssertionError("nothing drains here")
+
+    async def run() -> None:
+        client = AsyncClient(world.client())
+        waiting: dict[str, Coroutine[Any, Any, object]] = {
+            "events": first_fact(client),
+            "on_draining": client.on_draining(ignore, "research"),
+            "wait_placed": client.wait_placed(KEY),
+        }
+        await _cancelled(waiting.pop(call))
+        for other in waiting.values():
+            other.close()
+
+    asyncio.run(run())
+
+
+def test_a_handler_that_is_cancelled_has_released_nothing() -> None:
+    world = Deployment()
+    world.publish(draining("d-1", "nc-1"))
+
+    async def never(_: NodeDraining) -> None:
+        await asyncio.Event().wait()
+
+    asyncio.run(_cancelled(AsyncClient(world.client()).on_draining(never, "research")))
+    assert world.releases == []
+    world.client().on_draining(lambda _: None, "research", idle_s=200)
+    assert world.releases == [(KEY, "nc-1")]

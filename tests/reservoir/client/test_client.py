@@ -331,6 +331,17 @@ def test_the_end_of_a_node_is_told_once_although_its_step_was_repeated() -> None
     assert len(list(world.client().events(idle_s=200))) == 1
 
 
+def test_a_call_that_is_stopped_returns_and_leaves_what_it_had_to_the_next() -> None:
+    world = Deployment()
+    stop = threading.Event()
+    world.publish(draining("d-1", "nc-1"))
+    world.publish(draining("d-2", "nc-2"))
+    world.client().on_draining(lambda _: stop.set(), "research", stop=stop)
+    assert world.releases == [(KEY, "nc-1")]
+    world.client().on_draining(lambda _: None, "research", idle_s=200)
+    assert world.releases == [(KEY, "nc-1"), (KEY, "nc-2")]
+
+
 def test_what_is_no_fact_is_thrown_away() -> None:
     world = Deployment()
     world.events.put("Node Draining", {"drainId": 3})
