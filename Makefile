@@ -34,12 +34,17 @@ RING_simulation := tests/simulation
 RING_oracle := tests/oracle
 RING_template := tests/infra
 RING_emulator := tests/embedded
-RING_deployed := tests/deployed tests/deployment tests/demo
+RING_deployed := tests/deployed tests/demo
+RING_lifecycle := tests/deployment
+RING_tutorials := tests/tutorials
 RING_integrations := tests/integrations
 RING_bench := tests/bench
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
-RINGS := unit exhaustive component oracle simulation template emulator deployed integrations bench site style
+# What a change must pass before it is shown to others, in minutes; then what takes as long again and finds less often.
+TEST_RINGS := deployed emulator template component unit style
+MORE_RINGS := lifecycle tutorials integrations simulation exhaustive oracle bench site
+RINGS := $(TEST_RINGS) $(MORE_RINGS)
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
 PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --durations=20
@@ -51,7 +56,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-mutants test test-oracle check synth docs wheel bench bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play sim sim-mutants test test-more test-oracle check synth docs wheel bench bootstrap diff deploy \
+	destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,8 +75,11 @@ sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of
 sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
 	@python -m simulation.mutants
 
-test: check ## `check`, then all rings of tests: unit, template, component, deployed
-	@echo '== tests'; $(PYTEST)
+test: check ## `check`, then the tests of decisions, adapters, template, emulator and deployed stack
+	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(foreach ring,$(TEST_RINGS),$(RING_$(ring)))
+
+test-more: setup $(NODE_TOOLS) $(ORACLES) ## all other rings: tutorials, integrations, simulation, oracles ...
+	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
 
 test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
 	@$(if $(RING_$*),$(PYTEST) $(RING_$*),echo "no ring is called $*; there are: $(RINGS)" >&2; exit 2)

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 LOOPBACK = ["127.0.0.1", "::1", "localhost"]
 # Folders whose files take a minute each: begun last, one of them would keep one core busy while the others are idle.
-LONGEST: Final = {"deployed", "deployment"}
+LONGEST: Final = {"deployed", "deployment", "integrations", "tutorials"}
 POINTS_COVERED: Final = "points covered"
 Cover = Callable[[str], None]
 

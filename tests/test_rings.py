@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-MAKEFILE = (ROOT / "Makefile").read_text()
 
 
 def make(target: str) -> str:
@@ -24,23 +23,30 @@ def make(target: str) -> str:
 
 def listed() -> list[str]:
     """Return the names of the rings, as the Makefile tells whoever asks for another."""
-    (names,) = re.findall(r"^RINGS := (.+)$", MAKEFILE, re.MULTILINE)
+    refusal = make("test-nothing")
+    (names,) = re.findall(r"there are: ([a-z ]+)", refusal)
     return str(names).split()
 
 
-def files_of(ring: str) -> set[Path]:
-    """Return the test files that make would run for a ring."""
-    words = make(f"test-{ring}").split()
+def files_of(target: str) -> set[Path]:
+    """Return the test files that make would run for a target."""
+    words = make(target).split()
     left_out = [ROOT / word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
     places = [ROOT / word for word in words if word.startswith("tests/")]
-    assert all(place.exists() for place in (*places, *left_out)), f"{ring} names something that is not there"
+    assert all(place.exists() for place in (*places, *left_out)), f"{target} names something that is not there"
     found = {file for place in places for file in (place.rglob("test_*.py") if place.is_dir() else [place])}
     return {file for file in found if not any(file.is_relative_to(place) for place in left_out)}
 
 
 def test_every_test_belongs_to_one_ring() -> None:
-    in_rings = [file for ring in listed() for file in files_of(ring)]
+    in_rings = [file for ring in listed() for file in files_of(f"test-{ring}")]
     assert sorted(in_rings) == sorted((ROOT / "tests").rglob("test_*.py"))
+
+
+def test_the_two_halves_run_every_test_once() -> None:
+    first, more = files_of("test"), files_of("test-more")
+    assert first | more == set((ROOT / "tests").rglob("test_*.py"))
+    assert first & more == set()
 
 
 def test_every_ring_is_described() -> None:
@@ -50,9 +56,9 @@ def test_every_ring_is_described() -> None:
 
 @pytest.mark.parametrize("ring", listed())
 def test_a_ring_is_run_alone_and_prints_its_slowest_tests(ring: str) -> None:
-    assert files_of(ring)
+    assert files_of(f"test-{ring}")
     assert "--durations=20" in make(f"test-{ring}")
 
 
 def test_a_ring_that_does_not_exist_is_refused_with_the_names_of_all() -> None:
-    assert "no ring is called nothing; there are: unit " in make("test-nothing")
+    assert "no ring is called nothing; there are: deployed " in make("test-nothing")

@@ -36,7 +36,7 @@ def keep_and_put_back(cloud: Cloud, folder: Path) -> None:
     known = {"clock": cloud.clock, "emit": cloud.emulation.world.outbox._emit}
     kept = KeepFolder(folder, known)
     kept.save(cloud.emulation.state(), port=1, now_us=2)
-    cloud.emulation.restore(kept.load())
+    cloud.emulation.restore(kept.load(port=1))
 
 
 def story(cloud: Cloud) -> tuple[list[object], list[object]]:

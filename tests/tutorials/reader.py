@@ -51,7 +51,7 @@ class Reader:
         self._variables: dict[str, str] = {}
         programs = folder / "programs"
         programs.mkdir()
-        for name, module in (("reservoir", "reservoir"), ("aws", "tests.deployed.aws")):
+        for name, module in (("reservoir", "reservoir"), ("aws", "tests.tutorials.aws")):
             path = programs / name
             path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m {module} "$@"\n')
             path.chmod(0o755)

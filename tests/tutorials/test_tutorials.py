@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from embedded.reservoir import ROOT
-from tests.deployed.tutorials import Reader, Typed, commands_of, missing_of
 from tests.deployed.world import World
+from tests.tutorials.reader import Reader, Typed, commands_of, missing_of
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 
