@@ -1,5 +1,6 @@
 """``reservoir plan`` after the snapshot is read: edits, plans, check, and the answer as JSON."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from bench.harness import Figures, repeated
 from bench.worlds.common import NOW
 from bench.worlds.mix import Mix, mix_snapshot
+from reservoir.side_by_side import side_by_side
 from shared.core import scheduler
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
@@ -59,10 +61,27 @@ def answer(case: str) -> Figures:
     kind = made.instance_types[0]
     more = AddedCapacity(100, kind.name, kind.offerings[0].zone, node_class_name=made.node_classes[0].name)
     edits = WorldEdits(added=(more,)) if is_edited else WorldEdits()
-    question = PlanDemand(world, world, Solver(SchedulingPolicy(with_certificate=True), _solve, check))
-    started = time.process_time()
+    question = PlanDemand(world, world, Solver(SchedulingPolicy(with_certificate=True), _solve, check), side_by_side)
+    if is_edited:
+        _use_all_cores()
+    started_s, before = time.perf_counter(), os.times()
     text = described(question.plan(workloads, edits)).model_dump_json()
-    return {"answer_cpu_s": round(time.process_time() - started, 2), "answer_bytes": len(text)}
+    answer_s, after = time.perf_counter() - started_s, os.times()
+    own_s = after.user + after.system - before.user - before.system
+    copies_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return {
+        "answer_s": round(answer_s, 2),
+        "answer_cpu_s": round(own_s + copies_s, 2),
+        # With two cores there is one copy: this is the time on the clock when nobody else wants them.
+        "busiest_process_cpu_s": round(max(own_s, copies_s), 2),
+        "answer_bytes": len(text),
+    }
+
+
+def _use_all_cores() -> None:
+    """Undo that a measurement has one core: two worlds are solved side by side, as ``reservoir plan`` does."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
 
 def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:

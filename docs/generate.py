@@ -74,6 +74,10 @@ nor have one are found by name only, and so are nodes and reservations that have
 node goes back; events are those of the last hour (`reservoir events` has more). All that is listed is read by an index
 or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
 
+Blocks are Capacity Blocks that EC2 would sell now ([ADR 116](adr/0116-ask-ec2-for-blocks-when-somebody-looks.md)). EC2
+wants to know how many units of which type for how long: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` adds
+how to ask what a block would change (`reservoir plan --with`), and the AWS CLI's command that buys it.
+
 | noun | also | chosen by | columns (with `-o wide`) |
 |---|---|---|---|
 """

@@ -12,6 +12,7 @@ from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.operations import OperationRequest, OperationResult
 from shared.names import output_name
+from shared.ports.capacity_blocks import BlockOfferingReader
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
 from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
@@ -95,6 +96,11 @@ class Connection(Protocol):
     @property
     def instances(self) -> InstanceReader:
         """EC2's instances."""
+        ...
+
+    @property
+    def block_offerings(self) -> BlockOfferingReader:
+        """Capacity Blocks that EC2 would sell."""
         ...
 
     @property
@@ -263,6 +269,11 @@ class Session:
     def instances(self) -> InstanceReader:
         """EC2's instances."""
         return self.adapters.instances
+
+    @property
+    def block_offerings(self) -> BlockOfferingReader:
+        """Capacity Blocks that EC2 would sell."""
+        return self.adapters.capacity_blocks
 
     @property
     def tallies(self) -> TallyStore:

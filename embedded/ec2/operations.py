@@ -9,6 +9,7 @@ from embedded.ec2.fleets import operations as fleets
 from embedded.ec2.instances import launch_templates as templates
 from embedded.ec2.instances import operations as instances
 from embedded.ec2.instances import type_operations as types
+from embedded.ec2.reservations import block_offerings
 from embedded.ec2.reservations import block_operations as blocks
 from embedded.ec2.reservations import operations as reservations
 
@@ -37,6 +38,7 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     "DeleteLaunchTemplateVersions": templates.delete_launch_template_versions,
     "DescribeLaunchTemplates": templates.describe_launch_templates,
     "DescribeLaunchTemplateVersions": templates.describe_launch_template_versions,
+    "DescribeCapacityBlockOfferings": block_offerings.describe_capacity_block_offerings,
     "DescribeCapacityBlocks": blocks.describe_capacity_blocks,
     "DescribeCapacityBlockStatus": blocks.describe_capacity_block_status,
     "CreateInterruptibleCapacityReservationAllocation": blocks.create_interruptible_allocation,

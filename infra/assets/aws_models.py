@@ -31,6 +31,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "CreateTags",
         "DeleteLaunchTemplate",
         "DescribeAvailabilityZones",
+        "DescribeCapacityBlockOfferings",
         "DescribeCapacityBlockStatus",
         "DescribeCapacityBlocks",
         "DescribeCapacityReservations",

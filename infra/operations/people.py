@@ -104,6 +104,13 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         [queue.queue_arn for queue in resources.queues.values()],
     )
     yield Grant(
+        "AskForBlocks",
+        "Capacity Blocks that EC2 would sell, and for how much; the call knows no resource, and buys nothing.",
+        ["ec2:DescribeCapacityBlockOfferings"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": stack.region}},
+    )
+    yield Grant(
         "LookAtAlarms",
         "Alarms and what they watch; the calls know no narrower resource.",
         ["cloudwatch:DescribeAlarms", "cloudwatch:GetMetricData"],

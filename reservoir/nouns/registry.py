@@ -23,6 +23,7 @@ NOUNS: Final = (
     Registered("nodes", ("node", "nodeclaims", "nodeclaim", "nc"), "reservoir.nouns.nodes"),
     Registered("reservations", ("reservation", "cr", "odcr"), "reservoir.nouns.reservations"),
     Registered("offerings", ("offering", "offers", "offer"), "reservoir.nouns.offerings"),
+    Registered("blocks", ("block", "blockofferings", "blockoffering"), "reservoir.nouns.blocks"),
     Registered("pools", ("pool", "nodepools", "nodepool"), "reservoir.nouns.pools"),
     Registered(
         "classes", ("class", "nodeclasses", "nodeclass", "ec2nodeclasses", "ec2nodeclass"), "reservoir.nouns.classes"

@@ -185,6 +185,27 @@ class OfferingRow(Row):
     status: OfferingRowStatus
 
 
+class BlockOfferingSpec(Part):
+    """What EC2 would sell: units for a while, paid for up front."""
+
+    instance_type: str
+    zone: str
+    count: int
+    start_at: AwareDatetime
+    end_at: AwareDatetime
+    upfront_fee: str = Field(description="A decimal number.")
+    currency: str
+    ultra_server_type: str | None = None
+
+
+class BlockOfferingRow(Row):
+    """A Capacity Block that is on sale."""
+
+    kind: Literal["CapacityBlockOffering"] = "CapacityBlockOffering"
+    metadata: Named
+    spec: BlockOfferingSpec
+
+
 class DecisionRowStatus(Part):
     """What it brought about."""
 

@@ -1,7 +1,8 @@
 """What EC2 says about the machines of Capacity Blocks, and what we remember about those that did not boot."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from shared.core.capacity.boot_failure import BootFailures
@@ -22,6 +23,32 @@ class BlockStatusReader(Protocol):
 
     def block_status(self, capacity_block_id: str) -> BlockStatus | None:
         """Return the status of a block, None when EC2 leaves it out. Raises AwsError, for an unknown block too."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BlockOffering:
+    """A Capacity Block that EC2 would sell; ``fee`` is the price of all of it, a decimal number of ``currency``."""
+
+    id: str
+    instance_type: str
+    zone: str
+    count: int
+    start_at: datetime
+    end_at: datetime
+    fee: str
+    currency: str
+    ultra_server_type: str | None = None
+
+
+class BlockOfferingReader(Protocol):
+    """DescribeCapacityBlockOfferings."""
+
+    def offerings(self, instance_type: str, *, count: int, hours: int) -> Sequence[BlockOffering]:
+        """Return what is on sale for so many units and hours, the soonest first; EC2 chooses which it shows.
+
+        Raises AwsError, for types, counts and durations too that EC2 sells no blocks of.
+        """
         ...
 
 

@@ -275,6 +275,8 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     skipped = {item["metadata"]["name"] for item in examined if item["status"]["severity"] == "skipped"}
     # Classes hold user data; letters and the account's roles are not a viewer's to look at.
     assert skipped == {"dead-letters", "policy", "pools", "reservations", "spot-role"}
+    on_sale = json.loads(viewer.command("get", "blocks", "2 p5en.48xlarge for 7d", "-o", "json").stdout)["items"]
+    assert {(item["spec"]["zone"], item["spec"]["count"]) for item in on_sale} == {("us-east-1a", 2), ("us-east-1c", 2)}
     dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
     for table in set(Table) - {Table.POLICY}:
         dynamodb.get_item(TableName=tables[table], Key={name: {"S": "a"} for name in key_attributes(table)})

@@ -1,9 +1,10 @@
 """``reservoir get`` on a world in which things have happened."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -19,11 +20,28 @@ from shared.core.history.past_event import PastEvent
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.plan import OfferingKey
+from shared.core.what_if.added_capacity import parse_added_capacity
+from shared.ports.capacity_blocks import BlockOffering
 from tests.fakes.history import MemoryHistory
 from tests.fakes.system import START
 from tests.usecases.disrupt_world import DisruptWorld
 
 HOUR = timedelta(hours=1)
+ASKED = {"blocks": ("p5.48xlarge",)}  # what has to be said, because EC2 wants to know it
+
+
+@dataclass(frozen=True)
+class Shop:
+    """Sells blocks of p5.48xlarge, the first of which begins in five hours."""
+
+    now: datetime
+
+    def offerings(self, instance_type: str, *, count: int, hours: int) -> list[BlockOffering]:
+        if instance_type != "p5.48xlarge":
+            return []
+        begin = self.now + 5 * HOUR
+        facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, f"{30 * count * hours}.00", "USD")
+        return [BlockOffering(f"cb-{count}-{hours}", *facts)]
 
 
 @dataclass
@@ -44,6 +62,10 @@ class Stack:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.world.state, name)
+
+    @property
+    def block_offerings(self) -> "Shop":
+        return Shop(self.world.clock.now())
 
     @property
     def policy(self) -> Any:
@@ -212,6 +234,9 @@ def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], senten
         (["workloads", "-n", "x", "-A"], "--namespace and --all-namespaces contradict each other"),
         (["nodes", "-l", "a=b=c"], "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin"),
         (["nodes/nc-1", "nc-2"], "'nc-2' is no NOUN/NAME"),
+        (["blocks"], 'ask for blocks as "4 p5.48xlarge for 2d"'),
+        (["blocks", "4 p5.48xlarge for ever"], "'4 p5.48xlarge for ever' is not on sale: ask for blocks as"),
+        (["blocks", "2 m5.large"], "EC2 has no block on sale now: 2 m5.large for 1d"),
     ],
 )
 def test_what_is_not_understood_is_refused(world: DisruptWorld, arguments: list[str], sentence: str) -> None:
@@ -242,7 +267,7 @@ def test_every_noun_has_what_its_selectors_look_at(world: DisruptWorld) -> None:
         noun = noun_of(registered.plural)
         assert noun.plural == registered.plural
         assert noun.kind in (registered.plural, *registered.aliases)
-        for row in noun.read(Stack(world), Selection()):
+        for row in noun.read(Stack(world), Selection(names=ASKED.get(noun.plural, ()))):
             facts = noun.facts(row)
             assert facts.names
             assert (facts.namespace is not None) == (Selector.NAMESPACE in noun.selectors)
@@ -335,7 +360,7 @@ def test_describe_takes_selectors_and_says_what_is_missing(world: DisruptWorld) 
 @pytest.mark.parametrize("noun", [each.plural for each in NOUNS])
 def test_every_noun_can_be_described(world: DisruptWorld, noun: str) -> None:
     everywhere = ["-A"] if noun == "workloads" else []
-    result = run(world, "describe", noun, *everywhere)
+    result = run(world, "describe", noun, *ASKED.get(noun, ()), *everywhere)
     assert result.exit_code == 0, result.output
     assert result.exception is None
 
@@ -348,3 +373,21 @@ def test_events_of_the_last_hour_are_a_noun_too(world: DisruptWorld) -> None:
     )
     result = CliRunner().invoke(app, ["get", "events", "-o", "name"], obj=stack)
     assert (result.exit_code, result.stdout) == (0, "event/e-0\n")
+
+
+def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: DisruptWorld) -> None:
+    assert table(world, "blocks", "4 p5.48xlarge for 2d", "p5.48xlarge") == [
+        ["cb-4-48", "p5.48xlarge", "us-east-1b", "4", "in", "5h", "2d", "5760.00", "USD", "30.00"],
+        ["cb-1-24", "p5.48xlarge", "us-east-1b", "1", "in", "5h", "1d", "720.00", "USD", "30.00"],
+    ]
+    (row,) = items(world, "blocks", "4 p5.48xlarge for 2d")
+    assert (row["kind"], row["metadata"]["name"]) == ("CapacityBlockOffering", "cb-4-48")
+    assert (row["spec"]["upfrontFee"], row["spec"]["currency"]) == ("5760.00", "USD")
+    told = run(world, "describe", "block", "4 p5.48xlarge for 2d").stdout.splitlines()
+    added = re.search(r'reservoir plan -f DEMAND --with "(.*)"', told[1])
+    assert added is not None
+    capacity = parse_added_capacity(added[1], world.clock.now())
+    assert (capacity.count, capacity.start_at) == (4, world.clock.now() + 5 * HOUR)
+    assert told[2].endswith(
+        "purchase-capacity-block --instance-platform Linux/UNIX --capacity-block-offering-id cb-4-48"
+    )

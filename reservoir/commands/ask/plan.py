@@ -10,6 +10,7 @@ from reservoir.commands.ask.edits import Policy, Prices, With, Without, edits_of
 from reservoir.commands.ask.what_if_text import answer_lines
 from reservoir.console import fail, report
 from reservoir.policy import attempt, connection
+from reservoir.side_by_side import side_by_side
 from shared.core.model.workload import Workload
 from shared.core.what_if.added_capacity import EditError
 from shared.manifests.parsing.problems import errors_of
@@ -39,7 +40,7 @@ def plan(
     workloads = demand_of(filenames)
     stack = connection(context)
     edits = edits_of(added, removed, policy, prices, stack.clock.now())
-    question = PlanDemand(stack.snapshots, stack.clock, stack.solver)
+    question = PlanDemand(stack.snapshots, stack.clock, stack.solver, side_by_side)
     try:
         answer = attempt(lambda: described(question.plan(workloads, edits)))
     except EditError as error:

@@ -1,16 +1,17 @@
 """Capacity Blocks as EC2 describes them beside their reservations: the state of the machines, and UltraServers."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.ports.capacity_blocks import BlockStatus
+from shared.ports.capacity_blocks import BlockOffering, BlockStatus
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 
 class Ec2CapacityBlocks:
-    """Implements ``shared.ports.capacity_blocks.BlockStatusReader``."""
+    """Implements ``BlockStatusReader`` and ``BlockOfferingReader`` of ``shared.ports.capacity_blocks``."""
 
     def __init__(self, client: "EC2Client") -> None:
         self._client = client
@@ -28,3 +29,26 @@ class Ec2CapacityBlocks:
                     unavailable_count=shown.get("TotalUnavailableCapacity", 0),
                 )
         return None
+
+    def offerings(self, instance_type: str, *, count: int, hours: int) -> Sequence[BlockOffering]:
+        """Return what is on sale, the soonest first."""
+        with map_client_errors():
+            pages = self._client.get_paginator("describe_capacity_block_offerings").paginate(
+                InstanceType=instance_type, InstanceCount=count, CapacityDurationHours=hours
+            )
+            shown = [each for page in pages for each in page["CapacityBlockOfferings"]]
+        found = [
+            BlockOffering(
+                id=each["CapacityBlockOfferingId"],
+                instance_type=each["InstanceType"],
+                zone=each["AvailabilityZone"],
+                count=each["InstanceCount"],
+                start_at=each["StartDate"],
+                end_at=each["EndDate"],
+                fee=each["UpfrontFee"],
+                currency=each["CurrencyCode"],
+                ultra_server_type=each.get("UltraserverType"),
+            )
+            for each in shown
+        ]
+        return sorted(found, key=lambda offering: (offering.start_at, offering.zone, offering.id))

@@ -1,10 +1,13 @@
 """Plan demand that nobody has sent: the planner's view of the world, its ``solve``, and no effect."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
+from shared.core.checker import Violation
+from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Demand, Workload
 from shared.core.what_if.edits import WorldEdits, edited
@@ -38,13 +41,22 @@ class WhatIf:
     notes: tuple[str, ...] = ()
 
 
+Solved = tuple[Plan, Sequence[Violation]]
+SolveAll = Callable[[Sequence[Callable[[], Solved]]], list[Solved]]
+
+
+def _in_turn(tasks: Sequence[Callable[[], Solved]]) -> list[Solved]:
+    return [task() for task in tasks]
+
+
 @dataclass(frozen=True, slots=True)
 class PlanDemand:
-    """Answers what would happen to demand."""
+    """Answers what would happen to demand. ``solve_all`` solves worlds that have nothing to do with each other."""
 
     source: SnapshotSource
     clock: Clock
     solver: Solver
+    solve_all: SolveAll = _in_turn
 
     def plan(self, workloads: Sequence[Workload], edits: WorldEdits) -> WhatIf:
         """Plan the workloads beside all that waits already; one that exists is planned as if it were updated.
@@ -68,30 +80,38 @@ class PlanDemand:
     ) -> WhatIf:
         """Answer from a world that has been read. Raises EditError."""
         other = edited(snapshot, edits, now) if edits else None
-        present = self._outcome(snapshot, records, workloads, now)
+        worlds = [snapshot] if other is None else [snapshot, other.snapshot]
+        outcomes = self._outcomes(worlds, records, workloads, now)
         placed = {key: record.placed_count for key, record in records.items()}
-        answer = WhatIf(now, tuple(workloads), {it.key: placed.get(it.key, 0) for it in workloads}, present)
-        if other is None:
-            return answer
-        then = self._outcome(other.snapshot, records, workloads, now)
-        return replace(answer, edited=then, notes=other.notes)
+        answer = WhatIf(now, tuple(workloads), {it.key: placed.get(it.key, 0) for it in workloads}, outcomes[0])
+        return answer if other is None else replace(answer, edited=outcomes[1], notes=other.notes)
 
-    def _outcome(
+    def _outcomes(
         self,
-        snapshot: Snapshot,
+        worlds: Sequence[Snapshot],
         records: Mapping[str, WorkloadRecord],
         workloads: Sequence[Workload],
         now: datetime,
-    ) -> DemandOutcome:
+    ) -> list[DemandOutcome]:
         keys = frozenset(workload.key for workload in workloads)
-        without = _without(snapshot, keys)
-        asked = _with(without, records, workloads, now)
-        plan = self.solver.plan(asked, now)
-        outcome = outcome_of(plan, self.solver.plan(without, now), keys)
-        violations = self.solver.check(asked, plan, now, self.solver.policy)
-        forbidden = [item for item in violations if item.forbids_commit]
-        notes = (*outcome.notes, *(f"the planner would not carry this out: {item}" for item in forbidden))
-        return replace(outcome, notes=notes)
+        without = [_without(world, keys) for world in worlds]
+        tasks = [partial(self._checked, _with(world, records, workloads, now), now) for world in without]
+        tasks += [partial(self._unchecked, world, now) for world in without]
+        solved = self.solve_all(tasks)
+        found = []
+        for (plan, violations), (plan_without, _) in zip(solved[: len(worlds)], solved[len(worlds) :], strict=True):
+            outcome = outcome_of(plan, plan_without, keys)
+            forbidden = [item for item in violations if item.forbids_commit]
+            notes = (*outcome.notes, *(f"the planner would not carry this out: {item}" for item in forbidden))
+            found.append(replace(outcome, notes=notes))
+        return found
+
+    def _checked(self, world: Snapshot, now: datetime) -> Solved:
+        plan = self.solver.plan(world, now)
+        return plan, self.solver.check(world, plan, now, self.solver.policy)
+
+    def _unchecked(self, world: Snapshot, now: datetime) -> Solved:
+        return self.solver.plan(world, now), ()
 
 
 def _without(snapshot: Snapshot, keys: Collection[str]) -> Snapshot:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.ec2.support import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, Cloud, Event, code_of, refused
+from tests.embedded.ec2.support import ACCOUNT_ID, LINUX, START, TYPE, ZONE_A, ZONE_C, Cloud, Event, code_of, refused
 
 GPU, ULTRASERVER = "p5.48xlarge", "trn2u.48xlarge"
 PLANNED = "aws:ec2capacityreservation:incrementalRequestedQuantity"
@@ -278,6 +278,36 @@ def test_lent_capacity_is_reclaimed_free_slots_first_then_with_two_minutes_notic
     assert cloud.instance(newer)["State"]["Name"] == "shutting-down"
     assert cloud.instance(older)["State"]["Name"] == "running"
     assert cloud.reservation(lent)["TotalInstanceCount"] == 1
+
+
+def test_blocks_on_sale_begin_at_half_past_eleven_in_each_zone_that_has_the_type(cloud: Cloud) -> None:
+    def on_sale(**changes: Any) -> list[dict[str, Any]]:
+        request = {"InstanceType": "p5en.48xlarge", "InstanceCount": 2, "CapacityDurationHours": 48} | changes
+        found: list[dict[str, Any]] = cloud.ec2.describe_capacity_block_offerings(**request)["CapacityBlockOfferings"]
+        return found
+
+    first, second = on_sale()
+    assert [first["AvailabilityZone"], second["AvailabilityZone"]] == [ZONE_A, ZONE_C]
+    assert (first["StartDate"], first["EndDate"]) == (at("2026-11-02T11:30:00+00:00"), at("2026-11-04T11:30:00+00:00"))
+    assert (first["InstanceCount"], first["CapacityBlockDurationHours"], first["CurrencyCode"]) == (2, 48, "USD")
+    assert float(on_sale(InstanceCount=4)[0]["UpfrontFee"]) == 2 * float(first["UpfrontFee"])
+    assert [each["CapacityBlockOfferingId"] for each in on_sale()] == [
+        each["CapacityBlockOfferingId"] for each in (first, second)
+    ]
+    (later, _) = on_sale(StartDateRange=at("2026-11-05T12:00:00+00:00"))
+    assert later["StartDate"] == at("2026-11-06T11:30:00+00:00")
+    assert on_sale(EndDateRange=at("2026-11-03T00:00:00+00:00")) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"InstanceType": TYPE}, {"InstanceCount": 3}, {"CapacityDurationHours": 25}, {"CapacityDurationHours": 15 * 24}],
+)
+def test_blocks_that_nobody_sells(cloud: Cloud, wrong: dict[str, Any]) -> None:
+    with refused("InvalidParameterValue"):
+        cloud.ec2.describe_capacity_block_offerings(
+            **{"InstanceType": GPU, "InstanceCount": 1, "CapacityDurationHours": 24} | wrong
+        )
 
 
 def test_the_owner_lends_and_takes_back(cloud: Cloud) -> None:
