@@ -1,7 +1,10 @@
 """Stored policy as values of the core."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
 
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
@@ -10,6 +13,8 @@ from shared.manifests.kinds.node_class import NodeClassManifest
 from shared.manifests.kinds.node_pool import NodePoolManifest
 from shared.manifests.kinds.team import TeamManifest, is_unique_id
 from shared.ports.policy import Pause, PolicyKind, PolicyObject
+
+_REMEMBERED_MAX: Final = 256  # manifests of a kind that a process keeps in their parsed form
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +39,39 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
             continue
         try:
             if stored.kind is PolicyKind.NODE_POOL:
-                pool = NodePoolManifest.model_validate(dict(stored.manifest)).to_core()
-                pools.append(replace(pool, paused=_paused(stored.pause)))
+                pools.append(replace(_node_pool(_wire_form(stored)), paused=_paused(stored.pause)))
             elif stored.kind is PolicyKind.TEAM:
                 teams.append(_team(stored))
             else:
-                node_class = NodeClassManifest.model_validate(dict(stored.manifest)).to_core()
-                classes.append(replace(node_class, status=stored.status.node_class))
+                classes.append(replace(_node_class(_wire_form(stored)), status=stored.status.node_class))
         except (ValueError, TypeError):  # of which pydantic's is one; the manifest may be no mapping at all
             unreadable.add((stored.kind, stored.name))
     return Policy(tuple(pools), tuple(classes), tuple(teams), frozenset(unreadable))
 
 
+# Every pass, launch and drain reads policy, which changes by the day: a warm process parses a manifest once. What is
+# remembered is found by the manifest itself, so that nothing old can be taken for it.
+def _wire_form(stored: PolicyObject) -> str:
+    return json.dumps(dict(stored.manifest))
+
+
+@lru_cache(_REMEMBERED_MAX)
+def _node_pool(manifest: str) -> NodePool:
+    return NodePoolManifest.model_validate(json.loads(manifest)).to_core()
+
+
+@lru_cache(_REMEMBERED_MAX)
+def _node_class(manifest: str) -> NodeClass:
+    return NodeClassManifest.model_validate(json.loads(manifest)).to_core()
+
+
+@lru_cache(_REMEMBERED_MAX)
+def _named_team(manifest: str) -> Team:
+    return TeamManifest.model_validate(json.loads(manifest)).to_core()
+
+
 def _team(stored: PolicyObject) -> Team:
-    team = TeamManifest.model_validate(dict(stored.manifest)).to_core()
+    team = _named_team(_wire_form(stored))
     named = {each for each in team.principals if is_unique_id(each)}
     return replace(team, principal_ids=frozenset(named.union(stored.status.principals.values())))
 
