@@ -3,6 +3,7 @@
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -45,6 +46,8 @@ _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
     {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
 )
 _LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
+# In looks at the clock, so that a plan is the same on any machine: most planners have no time to polish what they buy.
+_SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (10, 4, 2, 2))
 _TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
 
 
@@ -98,6 +101,7 @@ class World:
         state = self.state
         return {
             "ids": SequentialIds(),
+            "solve_budget": _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)],
             "workloads": state.workloads,
             "reservations": state.reservations,
             "node_claims": state.node_claims,

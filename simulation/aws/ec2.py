@@ -119,7 +119,7 @@ class SimulatedEc2(FakeEc2):
 
     def terminate(self, instance_ids: Collection[str]) -> TerminationReceipt:
         """TerminateInstances."""
-        alive = [key for key in instance_ids if key in self._launched and not self._launched[key].instance.is_gone]
+        alive = [each.id for each in self.live() if each.id in instance_ids]  # in an order that no hash decides
         receipt = super().terminate(instance_ids)
         for instance_id in alive:
             self._wind_up(instance_id)

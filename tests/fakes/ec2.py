@@ -241,14 +241,14 @@ class FakeEc2:
         self.terminate_calls.append(tuple(sorted(instance_ids)))
         known = {i for i in instance_ids if i in self._launched}
         refused = dict.fromkeys(known & self.protected, "OperationNotPermitted")
-        for instance_id in known - self.protected:
+        for instance_id in sorted(known - self.protected):
             if not self._launched[instance_id].instance.is_gone:
                 self.change(instance_id, state="shutting-down")
         return TerminationReceipt(frozenset(known - self.protected), frozenset(instance_ids) - known, refused)
 
     def tag_claims(self, claim_ids: Mapping[str, str], *, patient: bool) -> None:
         del patient  # nothing limits the rate here
-        for instance_id, claim_id in claim_ids.items():
+        for instance_id, claim_id in sorted(claim_ids.items()):
             self.change(instance_id, claim_id=claim_id)
 
     # --- ReservationReader, InstanceHealthReader

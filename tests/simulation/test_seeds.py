@@ -1,7 +1,11 @@
 """Seeds of the whole pipeline under faults: every invariant holds after every step, and in the end all comes about."""
 
+import subprocess
+import sys
+
 import pytest
 
+from simulation.mutants import ROOT
 from simulation.play import STEPS, play
 
 SEEDS = 60
@@ -25,6 +29,24 @@ def test_seeds_that_failed_once(seed: int, steps: int) -> None:
 
 def test_a_seed_plays_the_same_each_time() -> None:
     assert play(5, 700) == play(5, 700)
+
+
+def test_a_seed_plays_the_same_in_another_process() -> None:
+    # The order of a set of strings is another one in each process, and must decide nothing.
+    program = "from simulation.play import drawn; print(*drawn(16, 1000), sep='\\n')"
+    lines = [
+        subprocess.run(  # noqa: S603 - ourselves
+            [sys.executable, "-c", program],
+            cwd=ROOT,
+            env={"PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hash_seed in ("1", "4")
+    ]
+    assert len(lines[0].splitlines()) > 500
+    assert lines[0] == lines[1]
 
 
 def test_another_seed_plays_otherwise() -> None:
