@@ -1,8 +1,10 @@
 """The processes of the node's work, and the ends of what they write."""
 
+import contextlib
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -61,10 +63,15 @@ class Processes:
                 del self._hooks[key]
                 yield key
 
-    def stop(self) -> None:
-        """Ask all to end; the init system kills what does not."""
-        for process in list(self._running):
-            self.signal(process, kill=False)
+    def stop(self, within_s: float) -> None:
+        """Ask all to end, and kill what has not within so many seconds; systemd would kill all of it at our end."""
+        for kill in (False, True):
+            for process in list(self._running):
+                self.signal(process, kill=kill)
+            until_s = time.monotonic() + within_s
+            for child in self._running.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(max(0.0, until_s - time.monotonic()))
 
     def _begin(self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         self._log_folder.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ Instances run their user data: a real agent in a process of its own, with the me
 instance, starts a real command.
 """
 
+import json
 import re
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from embedded.reservoir import ROOT
-from shared.names import Queue, Table
 from tests.deployed.nodes import let_nodes_in
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
@@ -34,8 +34,8 @@ echo "is done at $n"
 """
 USER_DATA = """#!/bin/sh
 cat > agent.toml <<'END'
-node_claims_table = "{table}"
-reports_queue_url = "{queue}"
+node_claims_table = "{{{{reservoir.nodeClaimsTable}}}}"
+reports_queue_url = "{{{{reservoir.reportsQueueUrl}}}}"
 poll_s = 2
 log_folder = "{shared}/logs"
 
@@ -46,7 +46,9 @@ checkpoint = ["cp", "{shared}/progress", "{shared}/checkpoint"]
 ready_after_s = 1
 END
 echo $$ >> {shared}/agents
-PYTHONPATH="$PYTHONPATH:{root}" exec python -m reservoir.agent agent.toml
+export PYTHONPATH="$PYTHONPATH:{root}"
+python -m reservoir.agent --identity agent.toml > {shared}/{{{{reservoir.nodePool}}}}.json
+exec python -m reservoir.agent agent.toml
 """
 
 
@@ -60,9 +62,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     let_nodes_in(world)
     (shared / "work.sh").write_text(WORK.format(shared=shared))
-    user_data = USER_DATA.format(
-        table=world.output(Table.NODE_CLAIMS.value), queue=world.output(Queue.REPORTS.value), shared=shared, root=ROOT
-    )
+    user_data = USER_DATA.format(shared=shared, root=ROOT)
     world.buy_block("block", "p5.48xlarge", ZONE, 1, "circle", end_in_s=timedelta(hours=3).total_seconds())
     pool = one_type_pool("circle", "p5.48xlarge", ("reserved", "on-demand"), userData=user_data)
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pool))
@@ -75,6 +75,7 @@ def test_work_goes_on_from_its_checkpoint_on_another_node_and_finishes(world: Wo
     world.until("it runs", lambda _: bool(world.events("Replica Ready")))
     first = world.events("Replica Ready")[0]["node"]
     assert first["capacityType"] == "reserved"
+    assert json.loads((shared / "circle.json").read_text())["nodeClaim"] == first["nodeClaim"]
     world.until("it works", lambda _: int((shared / "progress").read_text() or 0) > 3)
 
     world.aws.clock.advance(timedelta(hours=2, minutes=20))  # past the drain's start, before its deadline

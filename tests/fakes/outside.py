@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from shared.names import Queue, Table
 from shared.runtime.settings import Settings
 from tests.fakes.system import InTurn
 
 
 def settings(**changes: Any) -> Settings:
-    """Return settings of a deployment that has no tables, queues or bus."""
+    """Return settings of a deployment whose tables and queues are names with nothing behind them."""
     nowhere = ("event_bus", "demand_dead_letter_queue_url", "snapshots_bucket")
     timers = ("drain_schedule_group", "drain_schedule_role_arn", "drain_schedule_target_arn")
     values: dict[str, Any] = {
         **dict.fromkeys((*nowhere, *timers), ""),
-        "tables": {},
-        "queue_urls": {},
+        "tables": {table: f"the-{table.name.lower()}" for table in Table},
+        "queue_urls": {queue: f"https://sqs.example/{queue.name.lower()}" for queue in Queue},
         "deployment": "test",
         "instance_arn_prefix": "arn:aws:ec2:us-east-1:111122223333:instance/",
         "region": "us-east-1",

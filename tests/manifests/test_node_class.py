@@ -198,6 +198,8 @@ def test_the_first_rfcs_exclusions(fields: dict[str, Any], path: str) -> None:
         ({"instanceProfile": "p"}, ("spec.instanceProfile", "role")),
         ({"role": "arn:aws:iam::1:role/x"}, ("spec.role", "iam-name")),
         ({"userData": "x" * 16_385}, ("spec.userData", "string-too-long")),
+        ({"userData": "ä" * 8_193}, ("spec.userData", "user-data")),
+        ({"userData": "echo {{reservoir.nodeClaim}}"}, ("spec.userData", "user-data")),
         ({"tags": {"aws:x": "y"}}, ("spec.tags['aws:x']", "tag-restricted")),
         ({"tags": {"reservoir:deployment": "y"}}, ("spec.tags['reservoir:deployment']", "tag-restricted")),
         ({"tags": {"karpenter.sh/nodepool": "y"}}, ("spec.tags['karpenter.sh/nodepool']", "tag-restricted")),

@@ -21,6 +21,7 @@ from shared.core.launching.launch_template import (
     checked_tags,
     launch_template,
 )
+from shared.core.launching.user_data import DEPLOYMENT, NODE_CLASS, NODE_POOL, filled
 from shared.core.model.capacity_reservation import ObservedReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_claim import NodeClaim
@@ -82,7 +83,10 @@ class LaunchRequest:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What a request is built from. ``reservation`` is the one that the claims hold a lease on, if any."""
+    """What a request is built from. ``reservation`` is the one that the claims hold a lease on, if any.
+
+    ``for_user_data`` has the names of the deployment's resources that user data may ask for, by placeholder.
+    """
 
     node_class: NodeClass
     catalogue: Mapping[str, InstanceType]
@@ -92,6 +96,7 @@ class LaunchFacts:
     resting: Set[OfferingKey] = frozenset()
     full_subnets: Set[SubnetKey] = frozenset()
     taken_addresses: Mapping[str, int] = field(default_factory=dict)  # by subnet id, since EC2's counts were read
+    for_user_data: Mapping[str, str] = field(default_factory=dict)
 
 
 def launch_key(claim: NodeClaim) -> tuple[object, ...]:
@@ -118,6 +123,7 @@ def build_launch_request(claims: Sequence[NodeClaim], facts: LaunchFacts) -> Lau
     pools = launch_pools(first, facts.catalogue, facts.resting)
     target = _target(first, facts)
     subnets = roomiest_subnets(facts)
+    facts = replace(facts, node_class=_with_user_data(facts, first.node_pool_name))
     configs = _configs(pools, subnets, facts, target, with_efa=wants_efa(first.allocatable))
     claims = claims[: _addresses(configs, subnets) or len(claims)]  # where none is counted EC2 may know better
     return LaunchRequest(
@@ -138,6 +144,20 @@ def client_token(batch_id: str, attempt: int, request: LaunchRequest) -> str:
     """Return the idempotency token of one attempt: at most 64 ASCII characters, equal for equal requests only."""
     content = f"{batch_id}\n{attempt}\n{dumps(request)}"
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _with_user_data(facts: LaunchFacts, node_pool_name: str) -> NodeClass:
+    """Return the class with its user data as the pool's instances get it."""
+    node_class = facts.node_class
+    if node_class.user_data is None:
+        return node_class
+    values = {
+        **facts.for_user_data,
+        DEPLOYMENT: facts.deployment,
+        NODE_CLASS: node_class.name,
+        NODE_POOL: node_pool_name,
+    }
+    return replace(node_class, user_data=filled(node_class.user_data, values))
 
 
 def _target(claim: NodeClaim, facts: LaunchFacts) -> ReservationTarget | None:

@@ -21,7 +21,7 @@ from shared.core.scheduling_terms.efa import EfaCard, network_interfaces
 NODE_CLASS_HASH_TAG: Final = "reservoir:nodeclass-hash"
 RESERVATION_TAG: Final = "reservoir:reservation"
 
-_USER_DATA_BYTES_MAX: Final = 16 * 1024  # EC2's limit, before base64
+USER_DATA_BYTES_MAX: Final = 16 * 1024  # EC2's limit, before base64
 _TAGS_MAX: Final = 50  # EC2's limit for one resource
 _TAG_KEY: Final = re.compile(r"[\w .:/=+@-]{1,128}")
 _TAG_VALUE: Final = re.compile(r"[\w .:/=+@-]{0,256}")
@@ -192,8 +192,8 @@ def _placement(node_class: NodeClass, target: ReservationTarget | None) -> dict[
 
 def _encoded_user_data(user_data: str) -> str:
     raw = user_data.encode()
-    if len(raw) > _USER_DATA_BYTES_MAX:
-        raise NodeClassUnlaunchableError(f"user data has {len(raw)} bytes; EC2 allows {_USER_DATA_BYTES_MAX}")
+    if len(raw) > USER_DATA_BYTES_MAX:
+        raise NodeClassUnlaunchableError(f"user data has {len(raw)} bytes; EC2 allows {USER_DATA_BYTES_MAX}")
     return base64.b64encode(raw).decode()
 
 

@@ -5,12 +5,15 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
+from shared.core.launching.launch_template import USER_DATA_BYTES_MAX
+from shared.core.launching.user_data import PLACEHOLDERS, wrong_placeholders
 from shared.core.model.node_class import (
     CapacityReservationSelectorTerm,
     FleetTargetingMode,
     NodeClass,
     OpenReservationPreference,
 )
+from shared.core.scheduling_terms.labels import closest
 from shared.manifests.kinds.instance_settings import (
     BlockDeviceMapping,
     MetadataOptions,
@@ -27,14 +30,14 @@ from shared.manifests.kinds.selector_terms import (
     SubnetTerm,
 )
 from shared.manifests.parsing import nearest
-from shared.manifests.parsing.fields import matching
+from shared.manifests.parsing.fields import broken, matching
 from shared.manifests.parsing.hashing import static_hash
 from shared.manifests.parsing.metadata import Metadata, ServerSide
 from shared.manifests.parsing.model import Contradiction, IgnoredBecause, Model, RefusedBecause
+from shared.manifests.parsing.problems import shown
 
 API_VERSION: Final = "karpenter.k8s.aws/v1"
 KIND: Final = "EC2NodeClass"
-_LONGEST_USER_DATA: Final = 16_384  # EC2's limit, before base64
 _MOST_TAGS: Final = 40  # EC2 allows 50; the product adds its own
 
 IamName = Annotated[
@@ -43,6 +46,18 @@ IamName = Annotated[
         matching("iam-name", r"^[A-Za-z0-9+=,.@_/-]{1,128}$", "must be a name, not an ARN", nearest.iam_name)
     ),
 ]
+
+
+def _check_user_data(text: str) -> str:
+    size = len(text.encode())
+    if size > USER_DATA_BYTES_MAX:
+        raise broken("user-data", f"has {size} bytes; EC2 allows {USER_DATA_BYTES_MAX}")
+    wrong = next(wrong_placeholders(text), None)
+    if wrong is not None:
+        known = ", ".join(PLACEHOLDERS)
+        message = f"{shown(wrong)} is no placeholder, known are {known}; a node reads its claim and workloads itself"
+        raise broken("user-data", message, lambda: closest(wrong, PLACEHOLDERS))
+    return text
 
 
 class CapacityReservationTarget(Model):
@@ -100,7 +115,14 @@ class NodeClassSpec(Model):
     ami_selector_terms: list[ImageTerm] = Field(min_length=1, max_length=MOST_TERMS)
     role: IamName | None = None
     instance_profile: IamName | None = None
-    user_data: str | None = Field(default=None, max_length=_LONGEST_USER_DATA)
+    user_data: Annotated[str, Field(max_length=USER_DATA_BYTES_MAX), AfterValidator(_check_user_data)] | None = Field(
+        default=None,
+        description=(
+            "Passed on as written, except for placeholders such as {{reservoir.nodePool}}: "
+            + ", ".join(PLACEHOLDERS)
+            + ". Of at most 16 KiB."
+        ),
+    )
     block_device_mappings: list[BlockDeviceMapping] = Field(default_factory=list, max_length=50)
     metadata_options: MetadataOptions = MetadataOptions()
     tags: dict[Annotated[str, AfterValidator(check_tag_key)], Annotated[str, Field(max_length=256)]] = Field(

@@ -1,5 +1,7 @@
 """The launch function."""
 
+from shared.core.launching.user_data import NODE_CLAIMS_TABLE, REPORTS_QUEUE_URL
+from shared.names import Queue, Table
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters, once
 from shared.usecases.launching.apply_outcome import ApplyOutcome
@@ -39,7 +41,16 @@ def launch_from(outside: Adapters) -> Launch:
     return Launch(
         claims=outside.node_claims,
         attempts=outside.launch_attempts,
-        reader=LaunchReader(outside.launch_policy, outside.reservations, outside.offerings, outside.executor),
+        reader=LaunchReader(
+            outside.launch_policy,
+            outside.reservations,
+            outside.offerings,
+            outside.executor,
+            for_user_data={
+                NODE_CLAIMS_TABLE: outside.settings.tables[Table.NODE_CLAIMS],
+                REPORTS_QUEUE_URL: outside.settings.queue_urls[Queue.REPORTS],
+            },
+        ),
         shortages=outside.shortage_history,
         policy=outside.launch_policy,
         fleet=outside.fleet,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, SubnetKey, Unavailable, resting
@@ -29,6 +29,7 @@ class LaunchReading:
     reservation: ReservationRecord | None
     catalogue: tuple[InstanceType, ...]
     rests: Mapping[Place, Unavailable]
+    for_user_data: Mapping[str, str]
 
     def facts(
         self,
@@ -54,6 +55,7 @@ class LaunchReading:
             resting=resting(self.catalogue, now) | probed,
             full_subnets=frozenset(place for place in self.rests if isinstance(place, SubnetKey)),
             taken_addresses=Counter(each.subnet_id for each in launched if each.subnet_id is not None),
+            for_user_data=self.for_user_data,
         )
 
 
@@ -65,6 +67,7 @@ class LaunchReader:
     reservations: ReservationStore
     offerings: OfferingStore
     executor: Executor
+    for_user_data: Mapping[str, str] = field(default_factory=dict)  # names of the deployment, by placeholder
 
     def read(self, claim: NodeClaim) -> LaunchReading:
         """Read what a launch of the claim, and of others like it, needs. Raises UnreadableRowsError."""
@@ -74,7 +77,7 @@ class LaunchReader:
         catalogue, rests = self.offerings.load_with_rests()
         pool = node_pool.result()
         paused = None if pool is None else pool.paused
-        return LaunchReading(node_class.result(), paused, reservation.result(), catalogue, rests)
+        return LaunchReading(node_class.result(), paused, reservation.result(), catalogue, rests, self.for_user_data)
 
     def _reservation(self, claim: NodeClaim) -> ReservationRecord | None:
         reservation_id = claim.offering.reservation_id
