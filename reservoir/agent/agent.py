@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from reservoir.agent.aws import UnreachableError
-from reservoir.agent.configuration import Configuration
-from reservoir.agent.machine import Action, Checkpoint, NodeMachine, ProcessId, Report, Signal, Start
+from reservoir.agent.configuration import Configuration, Run
+from reservoir.agent.machine import Action, Arrive, Checkpoint, NodeMachine, ProcessId, Report, Signal, Start, report
 
 SOON_S: Final = 5.0  # until the next question while something is about to change
 NOTICE_S: Final = 5.0  # between two looks at the instance's own metadata
@@ -26,6 +26,10 @@ class Outside(Protocol):
         """Send a report; raises UnreachableError."""
         ...
 
+    def address(self) -> str:
+        """Return where other nodes reach the instance; raises UnreachableError."""
+        ...
+
     def interrupted_at_s(self) -> float | None:
         """Return when EC2 ends the instance, if it has said so; raises UnreachableError."""
         ...
@@ -34,7 +38,7 @@ class Outside(Protocol):
 class Work(Protocol):
     """The processes."""
 
-    def start(self, process: ProcessId, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def start(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> None:
         """Start one."""
         ...
 
@@ -110,9 +114,11 @@ class Agent:
 
     def _do(self, action: Action) -> None:
         match action:
-            case Start(process, command, environment):
+            case Start(process, run, environment):
                 log.info("starts %s-%d", process.workload_key, process.number)
-                self._work.start(process, command, environment)
+                self._work.start(process, run, environment)
+            case Arrive(key):
+                self._arrive(key)
             case Signal(process, kill):
                 self._work.signal(process, kill=kill)
             case Checkpoint(key, command, environment):
@@ -120,6 +126,12 @@ class Agent:
                 self._work.start_hook(key, command, environment)
             case Report(body):
                 self._reports.append(body)
+
+    def _arrive(self, workload_key: str) -> None:
+        try:
+            self._reports.append(report("arrived", workload_key, address=self._aws.address()))
+        except UnreachableError as error:
+            log.warning("the address of this node cannot be read, it is told later: %s", error)
 
     def _send(self, now_s: float) -> None:
         """Send what waits, in order; after a failure not before the next question is due."""

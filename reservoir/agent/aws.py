@@ -102,6 +102,13 @@ class Instance:
         """Send a report; raises UnreachableError."""
         self._call("sqs", "AmazonSQS.SendMessage", {"QueueUrl": queue_url, "MessageBody": json.dumps(body)})
 
+    def address(self) -> str:
+        """Return the instance's private address; raises UnreachableError. No call leaves the machine."""
+        found = self._metadata.read("meta-data/local-ipv4") or self._metadata.read("meta-data/ipv6")
+        if found is None:
+            raise UnreachableError("the instance's metadata have no address")
+        return found
+
     def interrupted_at_s(self) -> float | None:
         """Return when EC2 ends the instance, if it has said so to the instance; no call leaves the machine."""
         text = self._metadata.read("meta-data/spot/instance-action")

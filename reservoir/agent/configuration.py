@@ -19,14 +19,18 @@ class Run:
     """What is run for workloads whose ``namespace/name`` fits a pattern; times in seconds.
 
     ``per_node``: once for all replicas on the node, as launchers of training want it, instead of once for each.
-    ``checkpoint`` is run when the node must go, before anything is stopped.
+    ``checkpoint`` is run when the node must go, before anything is stopped. ``gang``: only when all nodes of the
+    workload are there, and told of each other. ``image``: in a container, with ``container_options`` for its engine.
     """
 
     workload: str
-    command: tuple[str, ...]
+    command: tuple[str, ...] = ()
     checkpoint: tuple[str, ...] = ()
     per_node: bool = False
     ready_after_s: float = 5.0
+    gang: bool = False
+    image: str = ""
+    container_options: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,14 @@ def read_configuration(path: Path) -> Configuration:
 def _run(table: Any) -> Run:
     if not isinstance(table, dict):
         raise TypeError("run must be tables: [[run]]")
-    for key in {"command", "checkpoint"} & table.keys():
+    for key in {"command", "checkpoint", "container_options"} & table.keys():
         table[key] = _words(key, table[key])
-    return Run(**table)
+    found = Run(**table)
+    if not (found.command or found.image):
+        raise ValueError("run needs a command, an image or both")
+    if found.container_options and not found.image:
+        raise ValueError("container_options need an image")
+    return found
 
 
 def _words(key: str, value: Any) -> tuple[str, ...]:

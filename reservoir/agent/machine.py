@@ -20,6 +20,9 @@ LONGEST_PAUSE_S: Final = 300
 RECOVERED_AFTER_S: Final = 600
 # Before the deadline, what has not ended by itself is killed; what is left of the node's time is for the last report.
 KILL_MARGIN_S: Final = 10
+# How often a node that waits for the others of its gang says that it is there.
+ARRIVE_AGAIN_S: Final = 60
+MASTER_PORT: Final = 29500  # the usual one of torch.distributed
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
@@ -45,7 +48,7 @@ class Start:
     """Start a process."""
 
     process: ProcessId
-    command: tuple[str, ...]
+    run: Run
     environment: Mapping[str, str]
 
 
@@ -73,7 +76,14 @@ class Report:
     body: Mapping[str, Any]
 
 
-Action: TypeAlias = Start | Signal | Checkpoint | Report
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Tell the deployment that the node is there, and where, so that the nodes of a workload learn of each other."""
+
+    workload_key: str
+
+
+Action: TypeAlias = Start | Signal | Checkpoint | Report | Arrive
 
 
 @dataclass(slots=True)
@@ -85,13 +95,40 @@ class _Process:
     told_ready: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """The node's place among the nodes of a workload."""
+
+    node_rank: int
+    first_rank: int
+    world_size: int
+    addresses: tuple[str, ...]
+
+    def environment(self, run: Run, index: int) -> dict[str, str]:
+        """Return what launchers of distributed work ask for; ``index`` counts the node's processes."""
+        found = {
+            "RESERVOIR_GANG_ADDRESSES": ",".join(self.addresses),
+            "MASTER_ADDR": self.addresses[0],
+            "MASTER_PORT": str(MASTER_PORT),
+            "NODE_RANK": str(self.node_rank),
+            "NNODES": str(len(self.addresses)),
+            "RANK": str(self.first_rank + index),
+            "WORLD_SIZE": str(self.world_size),
+        }
+        return found if run.per_node else {**found, "LOCAL_RANK": str(index)}
+
+
 @dataclass(slots=True)
 class _Task:
     run: Run
     processes: dict[int, _Process] = field(default_factory=dict)
     finished: int = 0  # replicas, in all
+    finished_before: int = 0  # of these, before this agent began
+    gang: _Gang | None = None
+    arrive_at_s: float = 0.0  # when to say again that the node is there
     checkpoint: str = "none"  # none, running, done
     released: bool = False
+    is_gathering: bool = False  # its gang has not met yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +150,10 @@ class NodeMachine:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is about to change: the identity need not be asked for sooner than usual."""
-        return bool(self._node_claim) and not any(
-            process.phase in (Phase.WAITING, Phase.STOPPING) for _, _, process in self._all()
+        return (
+            bool(self._node_claim)
+            and not any(process.phase in (Phase.WAITING, Phase.STOPPING) for _, _, process in self._all())
+            and not any(task.is_gathering for task in self._tasks.values())
         )
 
     def learned(self, identity: Mapping[str, Any], now_s: float) -> list[Action]:
@@ -130,9 +169,13 @@ class NodeMachine:
         for key, each in wanted.items():
             task = self._task(key)
             if task is not None:
-                _grow(task, each["replicas"], each.get("finished", 0), now_s)
+                task.gang = _gang(each.get("gang"))
+                task.is_gathering = bool(task.run.gang and each["replicas"] and task.gang is None)
+                if not task.is_gathering:
+                    _grow(task, each["replicas"], each.get("finished", 0), now_s)
         for key, task in self._tasks.items():
             left = wanted[key]["replicas"] + wanted[key].get("finished", 0) if key in wanted else 0
+            task.is_gathering = task.is_gathering and key in wanted
             actions += self._shrink(task, key, left)
         return [*actions, *self.tick(now_s)]
 
@@ -151,15 +194,15 @@ class NodeMachine:
         if exit_code == 0 and not was_asked:
             process.phase = Phase.ENDED
             task.finished += process.replicas
-            report = _report("finished", process_id.workload_key, replicas=task.finished, logTail=log_tail)
-            return [Report(report), *self.tick(now_s)]
+            done = report("finished", process_id.workload_key, replicas=task.finished, logTail=log_tail)
+            return [Report(done), *self.tick(now_s)]
         if was_asked or self._drain is not None:
             process.phase = Phase.ENDED
             return self.tick(now_s)
         if now_s - process.at_s >= RECOVERED_AFTER_S:
             process.restarts = 0
         pause_s = min(FIRST_PAUSE_S << min(process.restarts, 10), LONGEST_PAUSE_S)
-        report = _report(
+        failed = report(
             "failed",
             process_id.workload_key,
             exitCode=exit_code,
@@ -170,7 +213,7 @@ class NodeMachine:
         process.phase, process.at_s = Phase.WAITING, now_s + pause_s
         process.restarts += 1
         process.told_ready = False
-        return [Report(report), *self.tick(now_s)]
+        return [Report(failed), *self.tick(now_s)]
 
     def checkpointed(self, workload_key: str, now_s: float) -> list[Action]:
         """Note that a checkpoint hook has ended, however it ended."""
@@ -181,7 +224,7 @@ class NodeMachine:
         """Do what is due."""
         if self._drain is not None:
             return list(self._go(self._drain, now_s))
-        return [*self._start_due(now_s), *self._tell_ready(now_s)]
+        return [*self._arrive(now_s), *self._start_due(now_s), *self._tell_ready(now_s)]
 
     def _task(self, key: str) -> _Task | None:
         if key not in self._tasks:
@@ -191,6 +234,12 @@ class NodeMachine:
                 return None
             self._tasks[key] = _Task(run)
         return self._tasks[key]
+
+    def _arrive(self, now_s: float) -> Iterator[Action]:
+        for key, task in self._tasks.items():
+            if task.is_gathering and task.arrive_at_s <= now_s:
+                task.arrive_at_s = now_s + ARRIVE_AGAIN_S
+                yield Arrive(key)
 
     def _shrink(self, task: _Task, key: str, left: int) -> Iterator[Action]:
         for number, process in task.processes.items():
@@ -210,7 +259,7 @@ class NodeMachine:
             if process.phase is Phase.WAITING and process.at_s <= now_s:
                 process.phase, process.at_s = Phase.RUNNING, now_s
                 task = self._tasks[key]
-                yield Start(ProcessId(key, number), task.run.command, self._environment(key, number, process))
+                yield Start(ProcessId(key, number), task.run, self._environment(key, number, process))
 
     def _tell_ready(self, now_s: float) -> Iterator[Action]:
         for key, task in self._tasks.items():
@@ -224,7 +273,7 @@ class NodeMachine:
             if ready:
                 for process in ready:
                     process.told_ready = True
-                yield Report(_report("ready", key, replicas=sum(process.replicas for process in ready)))
+                yield Report(report("ready", key, replicas=sum(process.replicas for process in ready)))
 
     def _go(self, drain: _Drain, now_s: float) -> Iterator[Action]:
         is_over = now_s >= drain.deadline_s - KILL_MARGIN_S
@@ -245,7 +294,7 @@ class NodeMachine:
     def _release(self, key: str, task: _Task) -> Iterator[Action]:
         if not task.released:
             task.released = True
-            yield Report(_report("released", key))
+            yield Report(report("released", key))
 
     def _environment(self, key: str, number: int | None = None, process: _Process | None = None) -> dict[str, str]:
         namespace, _, name = key.partition("/")
@@ -257,6 +306,9 @@ class NodeMachine:
         }
         if number is not None and process is not None:
             found |= {"RESERVOIR_REPLICA": str(number), "RESERVOIR_REPLICAS": str(process.replicas)}
+            task = self._tasks[key]
+            if task.gang is not None:
+                found |= task.gang.environment(task.run, number - task.finished_before)
         if self._drain is not None:
             found |= {
                 "RESERVOIR_DRAIN_REASON": self._drain.reason,
@@ -273,7 +325,7 @@ class NodeMachine:
 def _grow(task: _Task, replicas: int, finished: int, now_s: float) -> None:
     """Add the processes of replicas that belong on the node and have none yet."""
     if not task.processes:
-        task.finished = finished  # before this agent began
+        task.finished = task.finished_before = finished
     if task.run.per_node:
         if replicas and not task.processes:
             task.processes[finished] = _Process(Phase.WAITING, now_s, replicas)
@@ -282,6 +334,13 @@ def _grow(task: _Task, replicas: int, finished: int, now_s: float) -> None:
         task.processes.setdefault(number, _Process(Phase.WAITING, now_s, 1))
 
 
-def _report(kind: str, workload_key: str, **fields: Any) -> dict[str, Any]:
+def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
+    if told is None:
+        return None
+    return _Gang(told["nodeRank"], told["firstRank"], told["worldSize"], tuple(told["addresses"]))
+
+
+def report(kind: str, workload_key: str, **fields: Any) -> dict[str, Any]:
+    """Return the body of a report."""
     namespace, _, name = workload_key.partition("/")
     return {"schemaVersion": 1, "report": kind, "workload": {"namespace": namespace, "name": name}, **fields}

@@ -1,6 +1,7 @@
 """The processes of the node's work, and the ends of what they write."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -9,10 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from reservoir.agent.configuration import Run
+from reservoir.agent.containers import find_engine, kill_command, run_command
 from reservoir.agent.machine import ProcessId
 
 TAIL_CHARACTERS: Final = 2_048
+ENGINE_S: Final = 60  # that an engine has to end a container
 _NOT_STARTED: Final = 127  # as a shell says of a command that it does not find
+log = logging.getLogger("reservoir.agent")
 
 
 class Processes:
@@ -23,11 +28,13 @@ class Processes:
         self._running: dict[ProcessId, subprocess.Popen[bytes]] = {}
         self._failed: dict[ProcessId, str] = {}
         self._hooks: dict[str, subprocess.Popen[bytes]] = {}
+        self._engines: dict[ProcessId, str] = {}  # of those in containers
 
-    def start(self, process: ProcessId, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    def start(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> None:
         """Start a process; one that cannot be started ends at once with status 127."""
         try:
-            self._running[process] = self._begin(self._log(process), command, environment)
+            command = self._in_container(process, run, environment) if run.image else run.command
+            self._running[process] = self._begin(self.log_of(process), command, environment)
         except OSError as error:
             self._failed[process] = f"{error}\n"
 
@@ -44,6 +51,8 @@ class Processes:
         """Signal a process and all that it has started."""
         if process in self._running and self._running[process].poll() is None:
             os.killpg(self._running[process].pid, signal.SIGKILL if kill else signal.SIGTERM)
+            if kill and process in self._engines:
+                self._end_container(process)
 
     def ended(self) -> Iterator[tuple[ProcessId, int, str]]:
         """Yield what has ended since, with its status and the end of what it wrote."""
@@ -54,7 +63,7 @@ class Processes:
             status = child.poll()
             if status is not None:
                 del self._running[process]
-                yield process, status, _tail(self._log(process))
+                yield process, status, _tail(self.log_of(process))
 
     def ended_hooks(self) -> Iterator[str]:
         """Yield the workloads whose checkpoint hooks have ended since."""
@@ -73,6 +82,18 @@ class Processes:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(max(0.0, until_s - time.monotonic()))
 
+    def _in_container(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> tuple[str, ...]:
+        self._engines[process] = find_engine()
+        self._end_container(process)  # which an agent before us may have left
+        return run_command(self._engines[process], process, run, environment)
+
+    def _end_container(self, process: ProcessId) -> None:
+        command = kill_command(self._engines[process], process)
+        try:
+            subprocess.run(command, capture_output=True, check=False, timeout=ENGINE_S)  # noqa: S603 - as below
+        except (OSError, subprocess.TimeoutExpired) as error:
+            log.warning("the container of %s-%d may go on: %s", process.workload_key, process.number, error)
+
     def _begin(self, log: Path, command: tuple[str, ...], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         self._log_folder.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as output:
@@ -85,7 +106,8 @@ class Processes:
                 start_new_session=True,
             )
 
-    def _log(self, process: ProcessId) -> Path:
+    def log_of(self, process: ProcessId) -> Path:
+        """Return where what a process writes is kept."""
         return self._log_folder / f"{process.workload_key.replace('/', '_')}-{process.number}.log"
 
 

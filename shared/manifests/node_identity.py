@@ -3,13 +3,12 @@
 Within a version fields are only added; readers ignore fields that they do not know.
 """
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
 
 from shared.core.model.instance_type import CapacityType
-from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, GangSeat, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
 from shared.manifests.event_parts import Part, PlacedWorkload
 
@@ -23,9 +22,19 @@ class NodeDrain(Part):
     deadline: AwareDatetime
 
 
+class GangPart(Part):
+    """The node's place among the nodes of the workload; there once all of them have arrived."""
+
+    node_rank: int = Field(description="The node's, from 0.")
+    first_rank: int = Field(description="Of the first replica on the node, from 0; the others follow it.")
+    world_size: int = Field(description="Replicas of all nodes.")
+    addresses: list[str] = Field(description="Of all nodes, by node rank.")
+
+
 class HostedWorkload(PlacedWorkload):
     """Replicas of a workload that belong on the node, beside those that have finished there."""
 
+    gang: GangPart | None = None
     finished: int | None = Field(default=None, description="How many have finished on this node; absent for none.")
 
 
@@ -52,7 +61,6 @@ class NodeIdentity(Part):
 def node_identity(claim: NodeClaim) -> NodeIdentity:
     """Return what the claim's node may know."""
     drain = claim.drain
-    done = {finished.workload_key: finished.count for finished in claim.finished}
     return NodeIdentity(
         node_claim=claim.id,
         node_pool=claim.node_pool_name,
@@ -60,15 +68,26 @@ def node_identity(claim: NodeClaim) -> NodeIdentity:
         capacity_type=claim.offering.capacity_type,
         capacity_reservation_id=claim.offering.reservation_id,
         state=claim.state,
-        workloads=[_hosted(placed, done) for placed in (claim.placements if drain is None else drain.awaiting)],
+        workloads=[_hosted(placed, claim) for placed in (claim.placements if drain is None else drain.awaiting)],
         drain=None if drain is None else _drain(drain),
     )
 
 
-def _hosted(placed: PlacedReplicas, done: Mapping[str, int]) -> HostedWorkload:
-    namespace, _, name = placed.workload_key.partition("/")
-    finished = done.get(placed.workload_key)
-    return HostedWorkload(namespace=namespace, name=name, replicas=placed.count, finished=finished)
+def _hosted(placed: PlacedReplicas, claim: NodeClaim) -> HostedWorkload:
+    key = placed.workload_key
+    namespace, _, name = key.partition("/")
+    finished = {it.workload_key: it.count for it in claim.finished}.get(key)
+    gang = {it.workload_key: _gang(it) for it in claim.seats}.get(key)
+    return HostedWorkload(namespace=namespace, name=name, replicas=placed.count, finished=finished, gang=gang)
+
+
+def _gang(seat: GangSeat) -> GangPart:
+    return GangPart(
+        node_rank=seat.node_rank,
+        first_rank=seat.first_rank,
+        world_size=seat.world_size,
+        addresses=list(seat.addresses),
+    )
 
 
 def _drain(drain: Drain) -> NodeDrain:

@@ -4,15 +4,16 @@ A body is JSON: ``{"schemaVersion": 1, "report": ..., "workload": {...}, ...}``,
 node it is about is nobody's to say: the function knows it from who AWS says has sent the message.
 """
 
+from ipaddress import ip_address
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import Field, ValidationError
+from pydantic import AfterValidator, Field, ValidationError
 
 from shared.core.scheduling_terms.labels import closest
 from shared.manifests.kinds.workload import MOST_REPLICAS
 from shared.manifests.messages import SchemaVersion, check_version, load_object, refuse
 from shared.manifests.parsing.errors import problems_of
-from shared.manifests.parsing.fields import Namespace, ObjectName
+from shared.manifests.parsing.fields import Namespace, ObjectName, broken
 from shared.manifests.parsing.model import Model
 from shared.manifests.parsing.problems import ManifestError, shown
 
@@ -21,6 +22,13 @@ _RESTARTS_MAX: Final = 1_000_000
 _WAIT_MAX_S: Final = 86_400
 
 Replicas = Annotated[int, Field(ge=1, le=MOST_REPLICAS)]
+
+
+def _ip_address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise broken("ip-address", "must be an IPv4 or IPv6 address") from None
 
 
 class ReportedWorkload(Model):
@@ -74,9 +82,21 @@ class ReleasedReport(Model):
     workload: ReportedWorkload
 
 
-NodeReport: TypeAlias = ReadyReport | FailedReport | FinishedReport | ReleasedReport
+class ArrivedReport(Model):
+    """The node is there for a workload whose nodes have to know each other."""
+
+    schema_version: SchemaVersion = 1
+    report: Literal["arrived"]
+    workload: ReportedWorkload
+    address: Annotated[str, AfterValidator(_ip_address)] = Field(
+        max_length=45, description="Where its commands can be reached by those of the other nodes: an IP address."
+    )
+
+
+NodeReport: TypeAlias = ArrivedReport | ReadyReport | FailedReport | FinishedReport | ReleasedReport
 
 REPORTS: Final[dict[str, type[NodeReport]]] = {
+    "arrived": ArrivedReport,
     "ready": ReadyReport,
     "failed": FailedReport,
     "finished": FinishedReport,

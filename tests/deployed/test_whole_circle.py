@@ -8,6 +8,7 @@ import json
 import re
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,12 @@ node_claims_table = "{{{{reservoir.nodeClaimsTable}}}}"
 reports_queue_url = "{{{{reservoir.reportsQueueUrl}}}}"
 poll_s = 2
 log_folder = "{shared}/logs"
+
+[[run]]
+workload = "story/gang"
+command = ["sh", "-c", "echo $RANK $WORLD_SIZE $MASTER_ADDR $RESERVOIR_GANG_ADDRESSES > {shared}/$RANK; exec sleep 600"]
+gang = true
+ready_after_s = 1
 
 [[run]]
 workload = "story/*"
@@ -123,3 +130,22 @@ def test_a_command_that_fails_is_told_and_started_again(world: World, shared: Pa
     assert failures[0]["exitCode"] == 3
     assert failures[0]["logTail"].endswith("no such dataset\n")
     assert failures[0]["isCrashLoop"] is False
+
+
+def test_nodes_of_a_gang_start_when_all_are_there_and_know_each_other(world: World, shared: Path) -> None:
+    workload = story_workload("gang", 2, "100", gang=True, nodeSelector={"story": "circle"})
+    world.send({"action": "submit", "workload": workload})
+    world.until("both are ready", lambda _: len(_ready("gang", world)) == 2)
+    told = [(shared / rank).read_text().split() for rank in ("0", "1")]
+    addresses = told[0][3]
+    described = world.aws.client("ec2").describe_instances(
+        InstanceIds=[it["instanceId"] for it in _ready("gang", world)]
+    )
+    instances = [it for reservation in described["Reservations"] for it in reservation["Instances"]]
+    assert sorted(addresses.split(",")) == sorted(it["PrivateIpAddress"] for it in instances)
+    assert told == [[rank, "2", addresses.partition(",")[0], addresses] for rank in ("0", "1")]
+
+
+def _ready(name: str, world: World) -> list[dict[str, Any]]:
+    """Return the nodes on which replicas of a workload have been ready."""
+    return [it["node"] for it in world.events("Replica Ready") if it["workload"]["name"] == name]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.manifests.node_identity import node_identity
+from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.reports import NodeReport, parse_report
 from shared.ports.errors import UnknownOutcomeError
 from tests.fakes.effects import Effects, Killed
@@ -144,3 +146,37 @@ def test_killed_at_each_step_nothing_is_lost_or_doubled(*, draining: bool) -> No
 
 def _killed_before(number: int) -> Effects:
     return Effects(kill_before=number)
+
+
+def gangs(world: World) -> list[dict[str, Any] | None]:
+    """Return what each node of the workload reads of its place among the others."""
+    found = []
+    for claim in world.claims():
+        told = json.loads(node_identity(claim).text())["workloads"]
+        found += [workload.get("gang") for workload in told]
+    return found
+
+
+def test_nodes_that_have_all_arrived_know_each_other(world: World) -> None:
+    first, second = world.running(2, reserved())
+    assert tell(world, first, "arrived", address="10.0.0.1")
+    assert gangs(world) == [None, None], "the other one is not there yet"
+    assert tell(world, second, "arrived", address="10.0.0.2")
+    known = {"worldSize": 2, "addresses": ["10.0.0.1", "10.0.0.2"]}
+    dealt = [{"nodeRank": 0, "firstRank": 0, **known}, {"nodeRank": 1, "firstRank": 1, **known}]
+    assert gangs(world) == dealt
+    rows = dict(world.state.claim_rows)
+    assert tell(world, second, "arrived", address="10.0.0.2")
+    assert world.state.claim_rows == rows, "a repeat writes nothing"
+
+
+def test_the_node_of_another_workload_is_no_member(world: World) -> None:
+    first, second = world.running(2, reserved())
+    assert not tell(world, first, "arrived", workload={"namespace": "research", "name": "other"}, address="10.0.0.1")
+    assert {claim.address for claim in (first, second)} == {None}
+
+
+@pytest.mark.parametrize("address", ["evil.example.com", "10.0.0.1; reboot", "", "10.0.0.1/8"])
+def test_an_address_is_an_address(address: str) -> None:
+    with pytest.raises(ManifestError):
+        report("arrived", address=address)

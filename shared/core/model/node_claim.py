@@ -70,6 +70,22 @@ class Lease:
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
 
+@dataclass(frozen=True, slots=True)
+class GangSeat:
+    """A node's place among the nodes of a workload.
+
+    ``first_rank`` is the rank of the first of its replicas among all ``world_size``; ``addresses`` are those of all
+    nodes, by node rank.
+    """
+
+    workload_key: str
+    node_rank: int
+    first_rank: int
+    world_size: int
+    addresses: tuple[str, ...]
+    unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
+
+
 class DrainReason(StrEnum):
     """Why a node must go; the reason in ``Node Draining``."""
 
@@ -182,6 +198,8 @@ class NodeClaim:
     # Not a machine at all: a unit on its way from the leased reservation to this one. Ended from birth, it only leases.
     moves_to: str | None = None
     finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
+    address: str | None = None  # where its node can be reached by others of its workloads; the node says so
+    seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
     failure: str | None = None
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last

@@ -1,21 +1,29 @@
-"""Nodes tell what becomes of their replicas: ready, failed, finished, gone from a node that drains.
+"""Nodes tell what becomes of their replicas: arrived, ready, failed, finished, gone from a node that drains.
 
-Each report is told on the bus before anything is written, as everywhere: a function that dies in between tells it
-again.
+Each report of replicas is told on the bus before anything is written, as everywhere: a function that dies in between
+tells it again.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from shared.core.model.node_claim import NodeClaim
-from shared.core.node_life import drain, replicas
+from shared.core.node_life import drain, gang, replicas
 from shared.core.node_life.replicas import FinishedReplicas
 from shared.manifests.replica_events import ReplicaFailed, ReplicaFinished, ReplicaReady
-from shared.manifests.reports import FailedReport, FinishedReport, NodeReport, ReadyReport, ReleasedReport
+from shared.manifests.reports import (
+    ArrivedReport,
+    FailedReport,
+    FinishedReport,
+    NodeReport,
+    ReadyReport,
+    ReleasedReport,
+)
 from shared.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import node_detail, workload_ref
+from shared.usecases.claims.claim_moves import save_claim, save_claims
 from shared.usecases.draining.draining import Draining
 
 # A command that fails so often in a row is not helped by another start: somebody should look.
@@ -44,6 +52,8 @@ class FollowReplicas:
         if claim is None or not replicas.hosts(claim, key):
             return False
         match report:
+            case ArrivedReport():
+                self._seat(claim, key, report)
             case ReadyReport():
                 self._tell(ReplicaReady(node=node_detail(claim), workload=workload_ref(key), replicas=report.replicas))
             case FailedReport():
@@ -55,6 +65,28 @@ class FollowReplicas:
             case _:
                 assert_never(report)
         return True
+
+    def _seat(self, claim: NodeClaim, key: str, report: ArrivedReport) -> None:
+        """Note where the node is; when all nodes of the workload are there, let them know of each other.
+
+        Two that arrive at once each look after they have written: the later one sees both.
+        """
+
+        def addressed(current: NodeClaim) -> NodeClaim | None:
+            return None if current.address == report.address else replace(current, address=report.address)
+
+        save_claim(self.claims, claim, addressed)
+        record = self.workloads.get(key)
+        if record is None or record.withdrawn or record.workload is None or record.pending_count:
+            return
+        listed = {it.id for it in self.claims.list_live() if replicas.hosts(it, key)}
+        members = list(self.claims.get_many({*listed, claim.id}).values())  # the list may lag
+        dealt = gang.seats(key, record.workload.replicas - record.finished_count, members)
+
+        def seated(current: NodeClaim) -> NodeClaim | None:
+            return gang.with_seat(dealt[current.id], current)
+
+        save_claims(self.claims, [it for it in members if it.id in dealt], seated)
 
     def _tell(self, event: OutboundEvent) -> None:
         self.publisher.publish([event])

@@ -7,7 +7,7 @@ import pytest
 
 from reservoir.agent.configuration import Configuration, ConfigurationError, Run, read_configuration
 from reservoir.agent.machine import LONGEST_PAUSE_S, ProcessId
-from shared.manifests.reports import parse_report
+from shared.manifests.reports import REPORTS, parse_report
 from tests.reservoir.agent.worlds import KEY, RUN, Node
 
 FIRST, SECOND = ProcessId(KEY, 0), ProcessId(KEY, 1)
@@ -186,6 +186,82 @@ def test_replicas_that_are_taken_off_are_stopped() -> None:
     assert node.reports("failed") == []
 
 
+SEAT = {"nodeRank": 1, "firstRank": 2, "worldSize": 4, "addresses": ["10.0.0.3", "10.0.0.7"]}
+GANG = Run("research/*", RUN.command, RUN.checkpoint, gang=True)
+
+
+def test_a_node_of_a_gang_says_where_it_is_and_starts_nothing_before_all_are_there() -> None:
+    node = Node(GANG)
+    node.tell(replicas=2)
+    node.pass_s(130)
+    assert [(told["workload"]["name"], told["address"]) for told in node.reports("arrived")] == [
+        ("train", "10.0.0.7")
+    ] * 3
+    assert node.work.started == []
+    node.tell(replicas=2, gang=SEAT)
+    node.pass_s(70)
+    assert node.work.started == [FIRST, SECOND]
+    assert len(node.reports("arrived")) == 3
+
+
+def test_replicas_of_a_gang_are_told_their_ranks_and_where_the_others_are() -> None:
+    node = Node(GANG)
+    node.tell(replicas=2, gang=SEAT)
+    node.pass_s(2)
+    told = [{name: value for name, value in node.work.running[it].items() if name in NAMES} for it in (FIRST, SECOND)]
+    common = {
+        "RESERVOIR_GANG_ADDRESSES": "10.0.0.3,10.0.0.7",
+        "MASTER_ADDR": "10.0.0.3",
+        "MASTER_PORT": "29500",
+        "NODE_RANK": "1",
+        "NNODES": "2",
+        "WORLD_SIZE": "4",
+    }
+    assert told == [{**common, "RANK": "2", "LOCAL_RANK": "0"}, {**common, "RANK": "3", "LOCAL_RANK": "1"}]
+
+
+NAMES = {
+    "RESERVOIR_GANG_ADDRESSES",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "NNODES",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+}
+
+
+def test_a_launcher_of_a_node_leaves_local_ranks_to_itself() -> None:
+    node = Node(Run("*/*", RUN.command, per_node=True, gang=True))
+    node.tell(replicas=2, gang=SEAT)
+    node.pass_s(2)
+    assert {"RANK": "2", "NODE_RANK": "1"}.items() <= node.work.running[FIRST].items()
+    assert "LOCAL_RANK" not in node.work.running[FIRST]
+
+
+def test_when_a_member_was_replaced_what_runs_goes_on_and_what_starts_anew_knows_the_new_one() -> None:
+    node = Node(GANG)
+    node.tell(gang=SEAT)
+    node.pass_s(70)
+    node.tell(gang={**SEAT, "addresses": ["10.0.0.9", "10.0.0.7"]})
+    node.pass_s(70)
+    assert node.work.signals == [], "nobody but the launcher knows whether it can go on"
+    node.work.end(FIRST, 1, "lost rank 0\n")
+    node.pass_s(15)
+    assert node.work.running[FIRST]["MASTER_ADDR"] == "10.0.0.9"
+
+
+def test_a_node_whose_gang_never_meets_goes_when_it_must() -> None:
+    node = Node(GANG)
+    node.tell(replicas=2)
+    node.pass_s(70)
+    node.tell(replicas=2, drain_s=480)
+    node.pass_s(70)
+    assert len(node.reports("released")) == 1
+    assert node.work.started == []
+
+
 @pytest.mark.parametrize("name", ["../../etc/passwd", "a b", "$(reboot)", "", "-rf", "a/b", "UPPER"])
 def test_a_name_that_is_none_starts_nothing(name: str) -> None:
     node = Node(Run("*", RUN.command))
@@ -197,15 +273,17 @@ def test_a_name_that_is_none_starts_nothing(name: str) -> None:
 
 
 def test_every_report_is_one_that_the_deployment_reads() -> None:
-    node = Node()
+    node = Node(GANG)
     node.tell(replicas=2)
-    node.pass_s(10)
+    node.pass_s(6)
+    node.tell(replicas=2, gang=SEAT)
+    node.pass_s(20)
     node.work.end(FIRST, -11, "x" * 2_048)
     node.work.end(SECOND)
     node.pass_s(2)
     node.tell(drain_s=60)
     node.pass_s(70)
-    assert {report["report"] for report in node.aws.reports} == {"ready", "failed", "finished", "released"}
+    assert {report["report"] for report in node.aws.reports} == set(REPORTS)
     for report in node.aws.reports:
         parse_report(json.dumps(report))
 
@@ -235,9 +313,20 @@ def test_the_file_says_what_is_run(tmp_path: Path) -> None:
     assert found.run_for("web/a") is None
 
 
+OPTIONS_ALONE = GOOD.replace("command =", "container_options =")
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "node_claims_table = 1", GOOD + "\nnot = toml =", GOOD.replace("command", "comand"), 'run = "x"', GOOD[:150]],
+    [
+        "",
+        "node_claims_table = 1",
+        GOOD + "\nnot = toml =",
+        GOOD.replace("command", "comand"),
+        'run = "x"',
+        GOOD[:150],
+        GOOD.replace("command =", "container_options ="),
+    ],
 )
 def test_a_file_that_says_too_little_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "agent.toml"

@@ -32,6 +32,9 @@ class FakeAws:
         self._called()
         self.reports.append(body)
 
+    def address(self) -> str:
+        return "10.0.0.7"
+
     def interrupted_at_s(self) -> float | None:
         return self.interrupted
 
@@ -53,8 +56,8 @@ class FakeWork:
         self._ended: list[tuple[ProcessId, int, str]] = []
         self._ended_hooks: list[str] = []
 
-    def start(self, process: ProcessId, command: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        assert command == RUN.command
+    def start(self, process: ProcessId, run: Run, environment: Mapping[str, str]) -> None:
+        assert run.command == RUN.command
         assert process not in self.running, "it runs already"
         self.running[process] = environment
         self.started.append(process)
@@ -95,12 +98,21 @@ class Node:
         configuration = Configuration("claims", "reports", (run,))
         self.agent = Agent(configuration, self.aws, self.work, lambda: self.now_s)
 
-    def tell(self, replicas: int = 1, *, drain_s: float | None = None, finished: int | None = None) -> None:
+    def tell(
+        self,
+        replicas: int = 1,
+        *,
+        drain_s: float | None = None,
+        finished: int | None = None,
+        gang: Mapping[str, Any] | None = None,
+    ) -> None:
         """Let the identity say this from now on; ``drain_s``: it must go within so many seconds."""
         hosted: dict[str, Any] = {"namespace": "research", "name": "train", "replicas": replicas}
         if finished is not None:
             hosted["finished"] = finished
         self.aws.known = {"nodeClaim": "nc-1", "workloads": [hosted] if replicas else []}
+        if gang is not None:
+            hosted["gang"] = gang
         if drain_s is not None:
             self.aws.known["drain"] = {"deadlineS": self.now_s + drain_s, "reason": "CapacityBlockEnding"}
 

@@ -1,0 +1,86 @@
+"""Seats of nodes that know each other: whole or none, and ranks that stay."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life.gang import seats, with_seat
+from tests.fakes.system import START
+from tests.fakes.values import node_claim
+
+KEY = "research/train"
+
+
+def member(name: str, replicas: int = 1) -> NodeClaim:
+    claim = node_claim(name, placements=(PlacedReplicas(KEY, replicas),), state=ClaimState.RUNNING)
+    return replace(claim, address=f"ip-{name}")
+
+
+def seated(claims: list[NodeClaim], unfinished: int) -> list[NodeClaim]:
+    dealt = seats(KEY, unfinished, claims)
+    return [with_seat(dealt[claim.id], claim) or claim if claim.id in dealt else claim for claim in claims]
+
+
+def ranks(claims: list[NodeClaim]) -> dict[str, int]:
+    return {claim.id: seat.node_rank for claim in claims for seat in claim.seats}
+
+
+def test_ranks_and_addresses_are_dealt_when_all_are_there() -> None:
+    first, second = member("a", 2), member("b", 3)
+    dealt = seats(KEY, 5, [second, first])
+    assert (dealt["a"].node_rank, dealt["a"].first_rank) == (0, 0)
+    assert (dealt["b"].node_rank, dealt["b"].first_rank) == (1, 2)
+    assert {seat.addresses for seat in dealt.values()} == {("ip-a", "ip-b")}
+    assert {seat.world_size for seat in dealt.values()} == {5}
+
+
+def test_nobody_is_seated_before_all_are_there() -> None:
+    assert seats(KEY, 3, [member("a"), member("b")]) == {}
+    assert seats(KEY, 2, [member("a"), replace(member("b"), address=None)]) == {}
+
+
+def test_nobody_is_seated_anew_while_one_that_must_go_still_works() -> None:
+    drain = Drain("d-1", DrainReason.REQUESTED, START, START, (PlacedReplicas(KEY, 1),))
+    goes = replace(member("c"), state=ClaimState.DRAINING, placements=(), drain=drain)
+    assert seats(KEY, 2, [member("a"), member("b"), goes]) == {}
+    released = replace(goes, drain=replace(drain, awaiting=()))
+    assert seats(KEY, 2, [member("a"), member("b"), released]).keys() == {"a", "b"}
+
+
+def test_who_replaces_a_node_gets_its_rank_and_the_others_keep_theirs() -> None:
+    before = seated([member("b"), member("c"), member("d")], 3)
+    assert ranks(before) == {"b": 0, "c": 1, "d": 2}
+    after = seated([before[0], before[2], member("a")], 3)
+    assert ranks(after) == {"a": 1, "b": 0, "d": 2}
+    assert {seat.addresses for claim in after for seat in claim.seats} == {("ip-b", "ip-a", "ip-d")}
+
+
+def test_a_seat_in_another_workload_stays() -> None:
+    (claim,) = seated([member("a")], 1)
+    other = replace(claim.seats[0], workload_key="research/other")
+    both = with_seat(other, claim)
+    assert both is not None
+    assert [seat.workload_key for seat in both.seats] == ["research/other", KEY]
+    assert with_seat(other, both) is None, "it has it"
+
+
+@given(
+    st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=6),
+)
+def test_ranks_are_whole_and_whoever_stays_keeps_its_own(counts: list[int], replaced: list[tuple[int, int]]) -> None:
+    claims = seated([member(f"n{number}", count) for number, count in enumerate(counts)], sum(counts))
+    for step, (index, count) in enumerate(replaced):
+        before = ranks(claims)
+        claims[index % len(claims)] = member(f"m{step}", count)
+        total = sum(claim.placements[0].count for claim in claims)
+        claims = seated(claims, total)
+        after = ranks(claims)
+        assert sorted(after.values()) == list(range(len(claims)))
+        assert all(after[name] == before[name] for name in after.keys() & before.keys())
+        numbered = sorted((claim.seats[0].first_rank, claim.placements[0].count) for claim in claims)
+        assert [first for first, _ in numbered] == [sum(c for _, c in numbered[:at]) for at in range(len(numbered))]
+        assert {claim.seats[0].world_size for claim in claims} == {total}
