@@ -32,6 +32,7 @@ RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/res
 RING_component := tests/adapters tests/upgrades
 RING_simulation := tests/simulation
 RING_oracle := tests/oracle
+RING_model := tests/formal
 RING_template := tests/infra
 RING_emulator := tests/embedded
 RING_deployed := tests/deployed tests/demo
@@ -43,7 +44,7 @@ RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
 # What a change must pass before it is shown to others, in minutes; then what takes as long again and finds less often.
 TEST_RINGS := deployed emulator template component unit style
-MORE_RINGS := lifecycle tutorials integrations simulation exhaustive oracle bench site
+MORE_RINGS := lifecycle tutorials integrations simulation model exhaustive oracle bench site
 RINGS := $(TEST_RINGS) $(MORE_RINGS)
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
@@ -56,8 +57,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-mutants test test-more test-oracle check synth docs wheel bench bootstrap diff deploy \
-	destroy lock clean setup
+.PHONY: help demo play sim sim-mutants model test test-more test-oracle check synth docs wheel bench bootstrap diff \
+	deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +75,9 @@ sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of
 
 sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
 	@python -m simulation.mutants
+
+model: setup ## search all orders of the protocols' steps, in small worlds; needs spin and a C compiler
+	@python -m formal
 
 test: check ## `check`, then the tests of decisions, adapters, template, emulator and deployed stack
 	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(foreach ring,$(TEST_RINGS),$(RING_$(ring)))

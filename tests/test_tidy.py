@@ -22,6 +22,7 @@ FUNCTION_LINES_MAX = 70  # without the docstring
 MAY_SKIP = (
     Path(__file__),
     ROOT / "tests/embedded/ec2/contract/conftest.py",
+    ROOT / "tests/formal/conftest.py",  # where spin is not installed
     ROOT / "tests/integrations/test_slurm.py",  # where Slurm is not installed
     ROOT / "tests/oracle/java.py",  # where there is no Java
     ROOT / "tests/upgrades/conftest.py",  # a shallow clone has no previous release

@@ -115,9 +115,16 @@ class Sqs:
         return taken
 
     def delete(self, queue: Queue, receipts: Sequence[str]) -> None:
-        """Delete what was delivered and is still hidden, or visible again without having been taken anew."""
-        done = frozenset(receipts)
-        queue.messages = [message for message in queue.messages if message.receipt not in done]
+        """Delete what was delivered and is still hidden; of a queue that is not FIFO also what is visible again.
+
+        A receipt of a FIFO queue expires with the hidden time; other queues take it until the next delivery.
+        """
+        done, now = frozenset(receipts), self._kernel.now_us
+        queue.messages = [
+            message
+            for message in queue.messages
+            if message.receipt not in done or (queue.fifo and message.visible_us <= now)
+        ]
         queue.look()
 
     def _hide(self, queue: Queue, message: Message, us: int) -> None:

@@ -84,9 +84,20 @@ def test_what_names_nobody_waits_until_the_listings_show_what_was_written() -> N
     assert world.pauses_s == [1.0]
 
 
-def test_nothing_is_waited_for_where_nobody_wants_anything() -> None:
+class LateListing(MemoryWorkloads):
+    """A listing that shows rows once somebody has waited for it."""
+
+    def __init__(self, world: PlanningWorld) -> None:
+        super().__init__(world.state)
+        self._world = world
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        return super().list_needing_planning() if self._world.pauses_s else ()
+
+
+def test_a_pass_that_was_woken_for_nobody_waits_for_a_listing_that_shows_nobody_too() -> None:
     world = world_with(4)
+    world.submit(replicas=4)
+    world.state.workloads = LateListing(world)
 
-    world.provisioner().run(indexes_lag=True)
-
-    assert world.pauses_s == []
+    assert world.provisioner().run(indexes_lag=True).placed_count == 4

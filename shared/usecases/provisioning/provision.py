@@ -111,12 +111,11 @@ class Provision:
         may not show yet. Raises PlanRejectedError.
         """
         report = ProvisionReport()
+        if indexes_lag:  # also where the listing shows nobody: it may lag a row for which there was no room before
+            self.pause(_INDEX_LAG_S)
         needing = self.gatherer.needing(named)
         if not needing:
             return report
-        if indexes_lag:
-            self.pause(_INDEX_LAG_S)
-            needing = self.gatherer.needing(named)
         needing = self._await_burst(needing, named)
         for _ in range(_ATTEMPTS_MAX):
             report.attempts += 1
