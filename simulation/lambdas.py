@@ -43,6 +43,16 @@ GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget,
 _RESERVED: Final = 5  # concurrency of functions for which none is kept
 
 
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """A call at which a function dies whatever chance says: the ``number``-th of its kind, before or after it."""
+
+    function: Function
+    point: str
+    number: int
+    side: str  # before or after
+
+
 class Killed(BaseException):
     """The function died here. Not an Exception, so that nothing in the product can catch it."""
 
@@ -102,17 +112,24 @@ class Environment:
         self._wait(latency)
         place = (self.function, point)
         lambdas.calls[place] += 1
-        if chance.hits("killed_before", faults.killed_before):
+        number = lambdas.calls[place]
+        if chance.hits("killed_before", faults.killed_before) or Aim(*place, number, "before") in lambdas.aims:
             lambdas.kills_before[place] += 1
             self._die("killed", f"before {point}")
         if chance.hits("throttled", faults.throttled):
             raise ThrottledError("ThrottlingException", point)
-        answer = effect()
+        try:
+            answer = effect()
+        except Exception:
+            if Aim(*place, number, "after") in lambdas.aims:  # what was refused may be the last thing, too
+                lambdas.kills_after[place] += 1
+                self._die("killed", f"after {point}")
+            raise
         lambdas.told(self, point, answer)
         if point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
-        if chance.hits("killed_after", faults.killed_after):
+        if chance.hits("killed_after", faults.killed_after) or Aim(*place, number, "after") in lambdas.aims:
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
         if chance.hits("answer_lost", faults.answer_lost):
@@ -174,6 +191,7 @@ class Lambdas:
     told: Callable[[Environment, str, Any], None]
     ended: Callable[[Run], None]
     keeps_concurrency: bool = True
+    aims: frozenset[Aim] = frozenset()
     calls: Counter[tuple[Function, str]] = field(default_factory=Counter)
     kills_before: Counter[tuple[Function, str]] = field(default_factory=Counter)
     kills_after: Counter[tuple[Function, str]] = field(default_factory=Counter)

@@ -10,11 +10,13 @@ from typing import Final
 from shared.runtime.observability import logger
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS, Watcher
+from simulation.lambdas import Aim
 from simulation.liveness import settle, stay_quiet
 from simulation.timeline import Timeline
 from simulation.world import World
 
 STEPS: Final = 2000
+Aims = frozenset[Aim]  # the calls at which functions die whatever chance says
 Mishap = tuple[str, int]  # its kind and number
 Point = tuple[str, str]  # a function and a call that it makes
 Killed = tuple[int, int, int]  # how often it was made, and was the last thing that did not, and that did happen
@@ -30,6 +32,7 @@ class Verdict:
     name: str | None = None
     what: str = ""
     came_true: tuple[Mishap, ...] = ()
+    aims: Aims = frozenset()
     points: Mapping[Point, Killed] = field(default_factory=dict, compare=False)
 
 
@@ -38,9 +41,10 @@ def play(
     steps: int = STEPS,
     left_out: frozenset[Mishap] = frozenset(),
     invariants: Sequence[type[Invariant]] = INVARIANTS,
+    aims: Aims = frozenset(),
 ) -> Verdict:
     """Play ``steps`` steps with mishaps, but for those left out, then let everything settle."""
-    return _played(World(seed, left_out), seed, steps, invariants)
+    return _played(_world(seed, left_out, aims), seed, steps, invariants)
 
 
 def drawn(
@@ -48,13 +52,20 @@ def drawn(
     steps: int,
     left_out: frozenset[Mishap] = frozenset(),
     invariants: Sequence[type[Invariant]] = INVARIANTS,
+    aims: Aims = frozenset(),
 ) -> list[str]:
     """Play the same, and return the timeline."""
-    world = World(seed, left_out)
+    world = _world(seed, left_out, aims)
     timeline = Timeline(world)
     world.watchers.append(timeline)
     _played(world, seed, steps, invariants)
     return timeline.lines()
+
+
+def _world(seed: int, left_out: frozenset[Mishap], aims: Aims) -> World:
+    world = World(seed, left_out)
+    world.lambdas.aims = aims
+    return world
 
 
 def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invariant]]) -> Verdict:
@@ -78,7 +89,7 @@ def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invar
         (place[0].value, place[1]): (count, lambdas.kills_before[place], lambdas.kills_after[place])
         for place, count in lambdas.calls.items()
     }
-    return Verdict(seed, world.kernel.step_count, name, what, tuple(world.chance.came_true), points)
+    return Verdict(seed, world.kernel.step_count, name, what, tuple(world.chance.came_true), lambdas.aims, points)
 
 
 @contextmanager

@@ -1,8 +1,19 @@
 """At which calls to the outside functions died, before and after the effect, and at which never."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from inspect import getmembers, isfunction
+from typing import Final, get_type_hints
 
-from simulation.play import Killed, Point, Verdict
+from shared.names import Function
+from shared.runtime.adapters import Adapters
+from simulation.lambdas import Aim
+from simulation.play import Aims, Killed, Point, Verdict
+
+SIDES: Final = ("before", "after")
+_ONE_EC2: Final = frozenset({"reservation_reader", "instances", "fleet", "launch_templates"})
+# These are played with their real adapters, over clients whose calls are the points.
+_REAL: Final = frozenset({"queue", "demand", "dead_letters", "reactions", "publisher", "timers", "launch_policy"})
 
 
 def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
@@ -15,19 +26,67 @@ def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
     return found
 
 
-def table(verdicts: Sequence[Verdict]) -> str:
-    """Return the table of all points in Markdown, those first at which no function died."""
-    found = summed(verdicts)
-    both = sum(before > 0 and after > 0 for _, before, after in found.values())
-    rows = sorted(found.items(), key=lambda item: (min(item[1][1:]) > 0, item[0]))
+def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
+    """Yield a seed with aims for each side of a call on which nothing died: the middle one of those that were made.
+
+    A seed plays the same until then, so that the call is made, and its function dies there.
+    """
+    for (function, call), killed in sorted(summed(verdicts).items()):
+        met = [verdict for verdict in verdicts if verdict.name is None and (function, call) in verdict.points]
+        for side, count in zip(SIDES, killed[1:], strict=True):
+            if count == 0 and met:
+                first = min(met, key=lambda verdict: len(verdict.aims))
+                number = (first.points[function, call][0] + 1) // 2
+                yield first.seed, first.aims | {Aim(Function(function), call, number, side)}
+
+
+def possible() -> dict[str, frozenset[str]]:
+    """Return the calls that adapters offer, by the name of their port."""
+    found = dict[str, frozenset[str]]()
+    for name, member in vars(Adapters).items():
+        if isinstance(member, cached_property) and name not in _REAL:
+            offered = getmembers(get_type_hints(member.func)["return"], isfunction)
+            port = "ec2" if name in _ONE_EC2 else name
+            calls = frozenset(method for method, _ in offered if not method.startswith("_"))
+            found[port] = found.get(port, frozenset()) | calls
+    del found["executor"]
+    return found
+
+
+def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mapping[str, frozenset[str]]) -> str:
+    """Return the table of all points in Markdown, those first at which no function died.
+
+    ``possible`` are the calls that adapters offer, by the name of their port; of those, the ones that nothing made are
+    named.
+    """
+    by_chance, found = summed(verdicts), summed([*verdicts, *aimed])
+    rows = sorted(found.items(), key=lambda item: (_both(item[1]), item[0]))
+    made = {call for _, call in found}
+    never = sorted(
+        f"{port}.{method}" for port, methods in possible.items() for method in methods if f"{port}.{method}" not in made
+    )
     lines = [
         "# Fault points",
         "",
-        f"Calls to the outside, by function, that {len(verdicts)} seeds met: {len(found)}. At {both} of them a",
-        "function died both right before the call and right after its effect. Those at which it did not come first.",
+        f"Calls to the outside, by function, that {len(verdicts)} seeds met: {len(found)}. At {_count(by_chance)} of",
+        "them a function died by chance both right before the call and right after its effect. At what was left,",
+        f"{len(aimed)} more plays aimed, each at one side; with them it is {_count(found)}. Points where it is not",
+        "both come first.",
         "",
         "| function | call | made | died before | died after |",
         "|---|---|---|---|---|",
         *(f"| {name} | `{call}` | {calls} | {before} | {after} |" for (name, call), (calls, before, after) in rows),
+        "",
+        f"Calls that adapters offer and no function made: {len(never)}.",
+        "",
+        *(f"* `{call}`" for call in never),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _both(killed: Killed) -> bool:
+    return min(killed[1:]) > 0
+
+
+def _count(found: Mapping[Point, Killed]) -> int:
+    return sum(_both(killed) for killed in found.values())

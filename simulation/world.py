@@ -162,9 +162,11 @@ class World:
         """Let the new deployment find its feet without mishaps, then let everybody loose."""
         self.outsiders.begin()
         for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS, Function.COLLECT):
-            self.lambdas.invoke_async(function, {"source": "aws.events"})
-            while self.lambdas.running or self.kernel.step_count == 0:
-                self.kernel.step()
+            ended = list[Run]()
+            while not ended or ended[-1].outcome != "done":  # what died is deployed again
+                self.lambdas.invoke(function, {"source": "aws.events"}, ended.append)
+                while self.lambdas.running:
+                    self.kernel.step()
         self._now = self.drawn
         for function, settings in FUNCTIONS.items():
             if settings.every_min is not None and settings.every_min < 60:

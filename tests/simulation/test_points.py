@@ -1,7 +1,9 @@
 """The report of fault points adds up what seeds met."""
 
-from simulation.play import Verdict
-from simulation.points import summed, table
+from shared.names import Function
+from simulation.lambdas import Aim
+from simulation.play import Verdict, play
+from simulation.points import possible, summed, table, targets
 
 VERDICTS = (
     Verdict(1, 0, points={("launch", "ec2.launch"): (3, 1, 0), ("expire", "ec2.get_many"): (5, 0, 0)}),
@@ -14,6 +16,27 @@ def test_points_are_added_up() -> None:
 
 
 def test_points_at_which_nothing_died_come_first() -> None:
-    rows = [line for line in table(VERDICTS).splitlines() if line.startswith(("| launch", "| expire"))]
+    rows = [line for line in table(VERDICTS, [], {}).splitlines() if line.startswith(("| launch", "| expire"))]
     assert rows == ["| expire | `ec2.get_many` | 5 | 0 | 0 |", "| launch | `ec2.launch` | 5 | 1 | 2 |"]
-    assert "that 2 seeds met: 2. At 1 of them" in table(VERDICTS)
+    assert "that 2 seeds met: 2. At 1 of" in table(VERDICTS, [], {})
+
+
+def test_what_chance_left_is_aimed_at() -> None:
+    assert list(targets(VERDICTS)) == [
+        (1, frozenset({Aim(Function.EXPIRE, "ec2.get_many", 3, side)})) for side in ("before", "after")
+    ]
+
+
+def test_a_function_dies_where_it_was_aimed_at() -> None:
+    point = ("launch", "launch_attempts.complete")
+    by_chance = play(5, 700)
+    calls, before, after = by_chance.points[point]
+    for side, wanted in (("before", (before + 1, after)), ("after", (before, after + 1))):
+        aimed = play(5, 700, aims=frozenset({Aim(Function.LAUNCH, point[1], (calls + 1) // 2, side)}))
+        assert (aimed.name, aimed.points[point][1:]) == (None, wanted)
+
+
+def test_calls_that_nothing_made_are_named() -> None:
+    lines = table(VERDICTS, [], {"ec2": frozenset({"launch", "get_many", "tag_claims"})}).splitlines()
+    assert lines[-1] == "* `ec2.tag_claims`"
+    assert {"launch", "get_many", "list_visible"} <= possible()["ec2"]

@@ -1,9 +1,10 @@
 """A failing seed is made short, replayed exactly, and drawn."""
 
+from shared.names import Function
 from simulation.invariants.base import Invariant
-from simulation.lambdas import Run
+from simulation.lambdas import Aim, Run
 from simulation.play import drawn, play
-from simulation.shrink import shrunk
+from simulation.shrink import explained, shrunk
 
 STEPS = 400
 
@@ -44,3 +45,16 @@ def test_a_failure_is_drawn_with_its_mishaps_and_its_end() -> None:
     kind, number = failed.came_true[-1]
     assert any(line.endswith(f"{kind} {number}") for line in lines)
     assert " killed " in lines[-1]
+
+
+def test_a_failure_is_explained_in_a_few_lines_and_kept_as_a_test() -> None:
+    seed = failing()
+    aims = frozenset({Aim(Function.EXPIRE, "policy.get", 1, "after")})
+    failed = play(seed, STEPS, invariants=INVARIANTS, aims=aims)
+    lines = explained(failed, STEPS, INVARIANTS)
+    assert lines[0].startswith("shrunk to ")
+    assert lines[-2].startswith("NoFunctionIsEverKilled: ")
+    assert " killed " in lines[-3]
+    kept = f'({seed}, {STEPS}, [Aim(Function.EXPIRE, "policy.get", 1, "after")])'
+    assert lines[-1] == f"to keep it, add to FAILED_ONCE in tests/simulation/test_seeds.py: {kept}"
+    assert play(seed, STEPS, invariants=INVARIANTS, aims=aims) == failed
