@@ -37,6 +37,7 @@ _CONDITIONAL: Final = frozenset(
         "workloads.put",
         "tallies.put",
         "discovery_turns.write",
+        "policy.save_pause",
     }
 )
 GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end the polish of a plan

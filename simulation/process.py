@@ -1,7 +1,6 @@
 """What one execution environment reaches: the adapters of the composition root, with stand-ins behind them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Final, cast
 
@@ -45,12 +44,13 @@ class SimulatedAdapters:
     def __init__(self, environment: Environment, behind: Mapping[str, Any]) -> None:
         self._environment = environment
         self._behind = behind
-        self.settings = replace(SETTINGS, solve_budget=behind["solve_budget"])
+        self.settings = behind["settings"]
         self.clock = environment
         self.monotonic_s = environment.monotonic_s
         self.pause = environment.pause
         self.ids = behind["ids"]
         self.executor = InTurn()
+        self.identities = behind["identities"]
         sqs = self._port("sqs")
         urls = SETTINGS.queue_urls
         self.queue = SqsWorkQueue(

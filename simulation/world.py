@@ -3,15 +3,23 @@
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from infra.config import CONSUMERS, FUNCTIONS
 from shared.core.model.instance import Instance
+from shared.core.model.node_claim import NodeClaim
+from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
+from shared.core.safety.tally import Lift
+from shared.manifests.operations import parse_request
 from shared.names import Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
+from shared.runtime.settings import Settings
+from shared.usecases.safety.envelope import LiftEnvelope
+from simulation.agents import Agents
 from simulation.aws.bus import Detail, EventsIn, EventsOut
 from simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
 from simulation.aws.policy import SharedPolicyStore
@@ -22,13 +30,16 @@ from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_man
 from simulation.faults import NO_FAULTS, Faults, drawn
 from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 from simulation.lambdas import Environment, Lambdas, Run
+from simulation.operators import ARN, Identities, Operators
 from simulation.outsiders import Outsiders
-from simulation.process import REJECTED, process_of
+from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.users import CONTENDED, Users
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
+from tests.fakes.history import MemoryHistory
 from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from tests.fakes.messaging import MemoryBus
 from tests.fakes.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
@@ -72,6 +83,17 @@ class World:
         self.ec2 = SimulatedEc2(kernel, chance, self.faults, self.events.emit)
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
         self.users.busy = chance.between("setup", 0, 1) == 1
+        self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
+        self.agents.are_there = chance.between("agents", 0, 2) == 0
+        self.operators = Operators(kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,))
+        self.bounds = Bounds()
+        if chance.between("bounds", 0, 5) == 0:  # so narrow that they are met
+            most = {kind: chance.between("bounds", 1, 3) for kind in EndingKind}
+            self.bounds = Bounds(
+                {kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches) for kind in most}
+            )
+        self.history = MemoryHistory()
+        self.keeps_history = chance.between("history", 0, 3) == 0
         self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2, self.change_policy)
         if chance.between("setup", 0, 2) == 0:  # everybody wants the same units
             self.users.kinds, self.outsiders.types, self.users.busy = CONTENDED, ("m5.4xlarge",), True
@@ -101,7 +123,6 @@ class World:
         state = self.state
         return {
             "ids": SequentialIds(),
-            "solve_budget": _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)],
             "workloads": state.workloads,
             "reservations": state.reservations,
             "node_claims": state.node_claims,
@@ -115,7 +136,10 @@ class World:
             "tallies": self.tallies,
             "table_marks": self.marks,
             "sqs": self.sqs,
-            "events": EventsOut(self._heard),
+            "events": EventsOut(self.kernel, self._heard, self._keep),
+            "history": self.history,
+            "identities": Identities(),
+            "settings": self._settings(),
             "scheduler": self.scheduler,
             "ec2": self.ec2,
             "unit_mover": FakeUnitMover(self.ec2),
@@ -124,6 +148,11 @@ class World:
             "instance_types": MemoryInstanceTypes(TYPES, OFFERED),
             "prices": MemoryPrices(ON_DEMAND, SPOT),
         }
+
+    def _settings(self) -> Settings:
+        """Return the settings of the functions."""
+        budget = _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)]
+        return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget)
 
     def _queue(self, name: QueueName) -> Queue:
         settings = FUNCTIONS[CONSUMERS[name]]
@@ -169,21 +198,34 @@ class World:
                     self.kernel.step()
         self._now = self.drawn
         for function, settings in FUNCTIONS.items():
-            if settings.every_min is not None and settings.every_min < 60:
+            if settings.every_min is not None and settings.every_min < 60 and settings.queue is None:
                 self._begin_schedule(function, partial(self.lambdas.invoke_async, function), settings.every_min)
         self._begin_schedule(Function.PROVISION, self._wake, 1)
+        if self.keeps_history:
+            self._begin_schedule(Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1)
         self.kernel.after(SECOND, self.users.act)
+        if self.chance.between("operators", 0, 2) == 0:
+            self.kernel.after(MINUTE, self.operators.act)
 
     def calm(self) -> None:
         """No mishaps from now on; nobody wants anything new; what waits in dead letters is sent again."""
         self._now = NO_FAULTS
         self.stopped_until.clear()
         self.users.resting = True
+        self.operators.go_home()
+        self._lift_envelope()
         self.outsiders.rest()
         for queue in self.queues.values():
             dead, queue.dead = queue.dead, []
             for message in dead:
                 self.sqs.put(queue, message.body, message.id)
+
+    def _lift_envelope(self) -> None:
+        """Let an operator look at what is held, and let it go."""
+        now = self.kernel.now()
+        command = LiftEnvelope(self.tallies, MemoryBus())
+        for kind in EndingKind:
+            command.lift(kind, Lift(1000, now + timedelta(hours=6), ARN, "OPS-4: looked at it", now))
 
     # --- what there is
 
@@ -213,6 +255,20 @@ class World:
     def _wake(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event))
 
+    def _sample(self, event: dict[str, Any]) -> None:
+        self.sqs.put(self.queues[QueueName.HISTORY], json.dumps(event))
+
+    def _keep(self, event: str) -> None:
+        if self.keeps_history:
+            self.sqs.put(self.queues[QueueName.HISTORY], event)
+
+    def _report(self, body: str, sender: str) -> None:
+        self.sqs.put(self.queues[QueueName.REPORTS], body, sender=sender)
+
+    def _operate(self, request: dict[str, Any]) -> None:
+        proof = {"signed": parse_request(request).digest(DEPLOYMENT)}
+        self.lambdas.invoke_async(Function.OPERATE, {"request": request, "proof": proof})
+
     def _react(self, body: str) -> None:
         self.sqs.put(self.queues[QueueName.REACTIONS], body)
 
@@ -240,6 +296,8 @@ class World:
     def _row_written(self, key: str, before: Any, after: Any) -> None:
         for watcher in self.watchers:
             watcher.row_written(key, before, after)
+        if isinstance(after, NodeClaim):
+            self.agents.row_written(after)
 
     def _called(self, environment: Environment, point: str, answer: Any) -> None:
         for watcher in self.watchers:
@@ -260,5 +318,5 @@ def _record(message: Message) -> dict[str, Any]:
         "messageId": message.id,
         "receiptHandle": message.receipt,
         "body": message.body,
-        "attributes": {"ApproximateReceiveCount": str(message.received_count)},
+        "attributes": {"ApproximateReceiveCount": str(message.received_count), "SenderId": message.sender},
     }

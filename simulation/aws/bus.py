@@ -56,13 +56,30 @@ class EventsIn:
 
 
 class EventsOut:
-    """The outbound bus, and as much of boto3's client as the adapter uses. ``heard`` gets each event."""
+    """The outbound bus, and as much of boto3's client as the adapter uses. ``heard`` gets each event.
 
-    def __init__(self, heard: Callable[[str, Detail], None]) -> None:
+    ``keep`` gets it as EventBridge delivers it, for the history.
+    """
+
+    def __init__(self, kernel: Kernel, heard: Callable[[str, Detail], None], keep: Callable[[str], None]) -> None:
+        self._kernel = kernel
         self._heard = heard
+        self._keep = keep
+        self._count = 0
 
     def put_events(self, **request: Any) -> Mapping[str, Any]:
         """PutEvents."""
         for entry in request["Entries"]:
-            self._heard(entry["DetailType"], json.loads(entry["Detail"]))
+            self._count += 1
+            detail = json.loads(entry["Detail"])
+            told = {
+                "version": "0",
+                "id": f"told-{self._count}",
+                "detail-type": entry["DetailType"],
+                "source": entry["Source"],
+                "time": self._kernel.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "detail": detail,
+            }
+            self._keep(json.dumps(told))
+            self._heard(entry["DetailType"], detail)
         return {"FailedEntryCount": 0, "Entries": []}

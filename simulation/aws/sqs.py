@@ -20,6 +20,7 @@ class Message:
     received_count: int = 0
     receipt: str = ""
     in_flight: bool = False
+    sender: str = ""  # the id of who sent it, as AWS says
 
 
 @dataclass
@@ -72,7 +73,9 @@ class Sqs:
 
     # --- what is behind it
 
-    def put(self, queue: Queue, body: str, deduplication_id: str | None = None, *, delay_s: int = 0) -> None:
+    def put(
+        self, queue: Queue, body: str, deduplication_id: str | None = None, *, delay_s: int = 0, sender: str = ""
+    ) -> None:
         """Take a message in; a FIFO queue drops one whose id it has seen within five minutes."""
         now = self._kernel.now_us
         if queue.fifo:
@@ -89,7 +92,7 @@ class Sqs:
             if not queue.fifo and self._chance.hits("message_late", self._faults().message_late):
                 late = self._chance.between("message_late", SECOND, 3 * MINUTE)
             queue.sent_count += 1
-            message = Message(f"m-{queue.name}-{queue.sent_count}", body, 0)
+            message = Message(f"m-{queue.name}-{queue.sent_count}", body, 0, sender=sender)
             queue.messages.append(message)
             self._hide(queue, message, max(queue.delay_us, delay_s * SECOND) + late)
 

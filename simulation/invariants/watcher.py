@@ -28,6 +28,13 @@ from simulation.invariants.lives import (
     NothingIsTerminatedWithoutIntent,
     WhatEndsByChoicePassesTheEnvelope,
 )
+from simulation.invariants.operations import (
+    CordonedNodesReceiveNothing,
+    FinishedIsCountedOnce,
+    OperationsAreTold,
+    PausedPoolsLaunchNothing,
+)
+from simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds
 from simulation.invariants.reservations import (
     LeasesEqualWhatTheyStandFor,
     NoUnitIsPromisedTwice,
@@ -57,6 +64,12 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     NothingIsTerminatedWithoutIntent,
     BudgetsAreKept,
     EventsTellWhatIsSo,
+    DrainsAreAnnounced,
+    EndingsStayWithinBounds,
+    CordonedNodesReceiveNothing,
+    PausedPoolsLaunchNothing,
+    OperationsAreTold,
+    FinishedIsCountedOnce,
 )
 
 

@@ -2,23 +2,27 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
-from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim
+from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.safety.endings import Bound, Bounds, EndingKind
+from shared.core.safety.tally import Passed, Tally
 from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
+from shared.ports.policy import Pause, PolicyKind
 from shared.ports.state import PlannedCommit
-from simulation.invariants import demand, launches, lives, reservations
+from simulation.invariants import demand, launches, lives, operations, promises, reservations
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS
 from simulation.kernel import HOUR, MINUTE, START
 from simulation.lambdas import Run
-from simulation.world import World
+from simulation.world import POOL, World
 from tests.fakes.values import node_claim, reservation, workload_record
 
 CLAIM: NodeClaim = node_claim("nc-1")
@@ -236,3 +240,64 @@ def test_two_nodes_at_once_beyond_the_budget(scene: Scene) -> None:
     scene.world.state.claim_rows["nc-1"] = replace(CLAIM, disruption=mark)
     with pytest.raises(Violation, match="nc-2 was chosen while"):
         scene.see(lives.BudgetsAreKept).row_written("nc-2", CLAIM, replace(CLAIM, id="nc-2", disruption=mark))
+
+
+def test_replicas_on_a_cordoned_node(scene: Scene) -> None:
+    before = replace(CLAIM, cordoned=True, placements=())
+    with pytest.raises(Violation, match="nc-1 is cordoned and got"):
+        scene.see(operations.CordonedNodesReceiveNothing).row_written("nc-1", before, replace(CLAIM, cordoned=True))
+
+
+def test_a_launch_of_a_pool_that_is_paused(scene: Scene) -> None:
+    seen = scene.see(operations.PausedPoolsLaunchNothing)
+    pool = scene.world.policy.get(PolicyKind.NODE_POOL, POOL)
+    assert pool is not None
+    scene.world.policy.save_pause(POOL, Pause(is_paused=True), expected=pool.pause)
+    seen.called(running(Function.OPERATE, 0), "policy.save_pause", None)
+    seen.called(running(Function.LAUNCH, 0), "launch_attempts.begin", None)
+    with pytest.raises(Violation, match=r"launch did launch_attempts\.begin; the pool is paused"):
+        seen.called(running(Function.LAUNCH, 1), "launch_attempts.begin", None)
+
+
+def running(function: Function, began_us: int) -> Any:
+    """Return an environment in which a function has run since then."""
+    return SimpleNamespace(function=function, run=Run(1, function, began_us, HOUR))
+
+
+def test_an_operation_that_nobody_was_told_of(scene: Scene) -> None:
+    seen = scene.see(operations.OperationsAreTold)
+    cordoned = replace(CLAIM, cordoned=True, operations=(Operation("cordon", "arn", "why", START),))
+    seen.heard("Operation Requested", {"verb": "cordon", "names": ["nc-2"]})
+    with pytest.raises(Violation, match="cordon of nc-1 was told nobody"):
+        seen.row_written("nc-1", CLAIM, cordoned)
+
+
+def test_a_finished_replica_that_is_counted_twice_or_never_finished(scene: Scene) -> None:
+    seen = scene.see(operations.FinishedIsCountedOnce)
+    done = replace(CLAIM, finished=REPLICAS)
+    with pytest.raises(Violation, match="are said to have finished on nc-1, 0 have"):
+        seen.row_written("nc-1", CLAIM, done)
+    scene.world.agents.finished["nc-1", "research/train"] = 1
+    seen.row_written("nc-1", CLAIM, done)
+    scene.world.state.claim_rows["nc-1"] = done
+    with pytest.raises(Violation, match="counts 2 finished replicas, its nodes 1"):
+        seen.row_written("research/train", workload_record(), replace(workload_record(), finished_count=2))
+
+
+def test_a_drain_that_nobody_was_told_of_or_not_in_time(scene: Scene) -> None:
+    seen = scene.see(promises.DrainsAreAnnounced)
+    drained = replace(CLAIM, state=ClaimState.DRAINING, drain=drain(timedelta(minutes=9)))
+    with pytest.raises(Violation, match="told was None"):
+        seen.row_written("nc-1", CLAIM, drained)
+    told = {"node": {"nodeClaim": "nc-1"}, "deadline": (START + timedelta(minutes=15)).isoformat()}
+    seen.heard("Node Draining", told)
+    with pytest.raises(Violation, match="nc-1 drains until"):
+        seen.row_written("nc-1", CLAIM, drained)
+
+
+def test_more_endings_than_the_bound_of_the_hour(scene: Scene) -> None:
+    scene.world.bounds = Bounds({EndingKind.EXPIRY: Bound(0, 1, 1)})
+    tally = Tally(EndingKind.EXPIRY, (Passed(START, ("nc-1", "nc-2")),))
+    scene.world.tallies.put(tally, expected_revision=None)
+    with pytest.raises(Violation, match="passed as expiry within an hour"):
+        scene.see(promises.EndingsStayWithinBounds).called(None, "tallies.put", None)

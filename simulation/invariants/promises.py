@@ -1,0 +1,44 @@
+"""What was announced, and what may end: whoever must go was told, and no hour sees more endings than its bound."""
+
+from datetime import datetime
+from typing import Any
+
+from shared.core.model.node_claim import NodeClaim
+from shared.core.safety.endings import WINDOW, EndingKind
+from simulation.aws.bus import Detail
+from simulation.invariants.base import CLOCKS_APART, Invariant
+from simulation.lambdas import Environment
+from simulation.world import World
+
+
+class DrainsAreAnnounced(Invariant):
+    """No node drains of which nobody was told, nor with a deadline before the one that was told."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._told: dict[str, datetime] = {}  # the earliest deadline that was told, by claim
+
+    def heard(self, detail_type: str, detail: Detail) -> None:
+        if detail_type == "Node Draining":
+            claim_id, deadline = detail["node"]["nodeClaim"], datetime.fromisoformat(detail["deadline"])
+            self._told[claim_id] = min(deadline, self._told.get(claim_id, deadline))
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, NodeClaim) or after.drain is None:
+            return
+        told = self._told.get(key)
+        if told is None or after.drain.deadline < told - CLOCKS_APART:
+            self.refute(f"{key} drains until {after.drain.deadline}, told was {told}")
+
+
+class EndingsStayWithinBounds(Invariant):
+    """No hour sees more endings of a kind pass than its bound, but by somebody's leave."""
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        if point != "tallies.put":
+            return
+        since = self.world.kernel.now() - WINDOW + CLOCKS_APART
+        for kind, (tally, _) in self.world.tallies.rows.items():
+            passed = [key for each in tally.passed if each.at > since and not each.lifted for key in each.ids]
+            if len(passed) > self.world.bounds.of(EndingKind(kind)).most_count:
+                self.refute(f"{sorted(passed)} passed as {kind} within an hour")
