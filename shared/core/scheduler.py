@@ -52,8 +52,9 @@ _STRATEGIES = (
 _RETRY_REPLICAS_MAX = 300
 # What a solve leaves of the shares of teams is shared out again so often.
 _SHARING_ROUNDS_MAX = 3
-# Who is held to a budget buys less, which may let others buy more than theirs.
-_BUDGET_ROUNDS_MAX = 3
+# Who is held to a budget buys less, which may let others buy more than theirs, so it is solved again. Each solve leaves
+# time for the next, which would else place nothing: a plan beyond a budget is not committed.
+_TIMES_PERCENT = (40, 60, 80, 100)
 
 
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
@@ -62,12 +63,14 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
-    plan = _solve_shared(snapshot, now, policy)
-    for _ in range(_BUDGET_ROUNDS_MAX if has_budgets(snapshot) else 0):
+    if not has_budgets(snapshot):
+        return _solve_shared(snapshot, now, policy)
+    plan = _solve_shared(snapshot, now, policy.until(_TIMES_PERCENT[0]))
+    for until_percent in _TIMES_PERCENT[1:]:
         capped = within_budgets(snapshot, plan)
         if capped is None:
             break
-        snapshot, plan = capped, _solve_shared(capped, now, policy)
+        snapshot, plan = capped, _solve_shared(capped, now, policy.until(until_percent))
     return plan
 
 

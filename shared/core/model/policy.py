@@ -1,7 +1,7 @@
 """What an operator decides about a solve: budgets, preferences, floors and shares. All of it is an argument."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -41,7 +41,8 @@ class SchedulingPolicy:
     ``spot_to_spot_consolidation``: whether spot nodes may be replaced by cheaper spot nodes (R-181).
     ``reserved_floor_percent``: replicas that would use less than this part of a reserved slot, and can be bought
     elsewhere, leave the slot alone; 0 keeps rule 3 without exception.
-    ``expired`` is asked between steps (a deadline). ``with_certificate``: improve the first plan, and bound its cost.
+    ``expired`` is asked between steps (a deadline), ``used_percent`` how much of the time until then is used up.
+    ``with_certificate``: improve the first plan, and bound its cost.
     """
 
     node_overhead_micro_usd_per_hour: int = 2_000
@@ -55,3 +56,9 @@ class SchedulingPolicy:
     alternatives_max: int = 60
     expired: Callable[[], bool] = _never
     with_certificate: bool = False
+    used_percent: Callable[[], int] | None = None
+
+    def until(self, percent: int) -> "SchedulingPolicy":
+        """Return the policy of a part of the work that must leave time for another; without a deadline the same."""
+        used_percent = self.used_percent
+        return self if used_percent is None else replace(self, expired=lambda: used_percent() >= percent)

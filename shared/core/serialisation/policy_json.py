@@ -9,7 +9,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.serialisation.json_codec import CodecError
 
 # A deadline belongs to one pass: a replay takes as long as it takes.
-_OF_ONE_PASS: Final = frozenset({"expired"})
+_OF_ONE_PASS: Final = frozenset({"expired", "used_percent"})
 
 
 def policy_to_json(policy: SchedulingPolicy) -> str:

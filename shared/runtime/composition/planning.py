@@ -51,8 +51,12 @@ def solve_within(budget: timedelta, monotonic_s: Callable[[], float]) -> Solve:
     """Return the solver whose improvement ends when the budget is used up, in real time also where the clock is set."""
 
     def solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
-        deadline_s = monotonic_s() + budget.total_seconds()
-        policy = replace(policy, expired=lambda: monotonic_s() >= deadline_s)
+        began_s, budget_s = monotonic_s(), budget.total_seconds()
+
+        def used_percent() -> int:
+            return int((monotonic_s() - began_s) * 100 / budget_s) if budget_s else 100
+
+        policy = replace(policy, expired=lambda: used_percent() >= 100, used_percent=used_percent)
         return scheduler.solve(snapshot, now=now, policy=policy)
 
     return solve

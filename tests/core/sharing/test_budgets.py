@@ -1,13 +1,19 @@
 """Budgets stop buying, never reserved use; who is left out hears why."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from shared.core.checking.violation import ViolationCode
 from shared.core.model.plan import Plan, ReasonCode
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
-from tests.core.scheduler.world import ON_DEMAND, RESERVED, markets, pool
+from shared.core.scheduler import solve
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE
+from shared.core.scheduling_terms.requirements import Requirements
+from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, violations, wants, world
 
 USD = 1_000_000  # micro-USD; a node costs one USD an hour on demand
@@ -61,6 +67,20 @@ def test_priority_then_age_decides_who_of_a_team_buys() -> None:
     demands = [wants("audio", 2, job="late"), wants("audio", 2, job="urgent", priority=5)]
     plan = planned(world((with_budget("audio", 3),), demands, units=0, **BUYING))
     assert bought(plan) == {"audio/urgent": 2, "audio/late": 1}
+
+
+@pytest.mark.parametrize("asks", [110, 150, 200, 300])
+def test_the_solve_that_finds_a_budget_exceeded_leaves_time_for_the_one_that_keeps_it(asks: int) -> None:
+    """Work that finds no place lets the first solve try everything: 170 looks at the clock, when nobody stops it."""
+    left_over = wants("of-no-team", 2, node_selector=Requirements.from_labels({CAPACITY_TYPE: "reserved"}))
+    snapshot = world((with_budget("audio", 3),), [wants("audio", 10), left_over], units=1, **BUYING)
+    looks = itertools.count(1)
+
+    def used_percent() -> int:
+        return 100 * next(looks) // asks
+
+    policy = replace(POLICY, expired=lambda: used_percent() >= 100, used_percent=used_percent)
+    assert bought(solve(snapshot, now=NOW, policy=policy)) == {"audio/job": 3}
 
 
 def test_one_teams_budget_is_nobody_elses() -> None:
