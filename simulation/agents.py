@@ -38,6 +38,7 @@ class Agents:
     instance: Callable[[str | None], Instance | None]
     send: Callable[[str, str], None]
     are_there: bool = False
+    resting: bool = False  # what runs goes on running from now on
     finished: Counter[tuple[str, str]] = field(default_factory=Counter)  # by claim and workload, as it is
     _agents: dict[str, _Agent] = field(default_factory=dict)
 
@@ -50,10 +51,14 @@ class Agents:
             agent.is_about_to_look = True
             self.kernel.after(self.chance.between("agent", SECOND, MINUTE), lambda: self._look(claim.id))
 
+    def finished_of(self, key: str) -> int:
+        """Return how many replicas of a workload have finished, on whichever node."""
+        return sum(count for (_, of), count in self.finished.items() if of == key)
+
     def _look(self, claim_id: str) -> None:
-        claim, agent = self.claims()[claim_id], self._agents[claim_id]
+        claim, agent = self.claims().get(claim_id), self._agents[claim_id]
         agent.is_about_to_look = False
-        if claim.state not in _AT_WORK or not self._is_up(claim):
+        if claim is None or claim.state not in _AT_WORK or not self._is_up(claim):
             return
         for key in sorted(_hosted(claim)):
             if key not in agent.ready:
@@ -70,9 +75,11 @@ class Agents:
 
     def _end(self, claim_id: str, key: str) -> None:
         """Let one replica's command end, with success or not."""
-        claim, agent = self.claims()[claim_id], self._agents[claim_id]
+        claim, agent = self.claims().get(claim_id), self._agents[claim_id]
         agent.ends.discard(key)
-        if not self._is_up(claim) or key not in _hosted(claim) or self._has_left(claim, key):
+        if self.resting or claim is None or not self._is_up(claim):
+            return
+        if key not in _hosted(claim) or key in agent.released:
             return
         if self.chance.between("agent", 0, 3) == 0:
             self._report(claim, key, report="failed", exitCode=1, restarts=0, nextStartInS=10)
@@ -83,12 +90,9 @@ class Agents:
             self._report(claim, key, report="finished", replicas=agent.finished[key])
 
     def _leave(self, claim_id: str, key: str) -> None:
-        claim = self.claims()[claim_id]
-        if self._is_up(claim):
+        claim = self.claims().get(claim_id)
+        if claim is not None and self._is_up(claim):
             self._report(claim, key, report="released")
-
-    def _has_left(self, claim: NodeClaim, key: str) -> bool:
-        return key in self._agents[claim.id].released
 
     def _is_up(self, claim: NodeClaim) -> bool:
         instance = self.instance(claim.instance_id)

@@ -45,6 +45,12 @@ class Faults:
     # each launched instance
     never_runs: float = 0.04
     becomes_unhealthy: float = 0.04
+    # each minute, of the tables
+    restored: float = 0.02
+    # each minute: the key of the nodes' volumes may not be used for a while
+    key_denied: float = 0.03
+    # each call: the function's clock is set anew
+    clock_jumps: float = 0.003
 
 
 NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})

@@ -41,6 +41,7 @@ _CONDITIONAL: Final = frozenset(
     }
 )
 GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end the polish of a plan
+CLOCK_OFF_MAX: Final = 2 * SECOND
 _RESERVED: Final = 5  # concurrency of functions for which none is kept
 
 
@@ -108,6 +109,8 @@ class Environment:
         faults = lambdas.faults()
         chance = lambdas.chance
         latency = chance.between("latency", SECOND // 500, SECOND // 20) * run.pace
+        if chance.hits("clock_jumps", faults.clock_jumps):
+            self.off_us = chance.between("clock", -CLOCK_OFF_MAX, CLOCK_OFF_MAX)
         if chance.hits("slow_call", faults.slow_call):
             latency += chance.between("latency", SECOND, 8 * SECOND)
         self._wait(latency)
@@ -230,6 +233,11 @@ class Lambdas:
             if environment.run is not None:
                 environment.run.outcome = "killed"
 
+    def deploy(self) -> None:
+        """Replace all functions: what runs ends, and nothing warm is left."""
+        self.stop()
+        self._idle.clear()
+
     def _try(self, function: Function, event: dict[str, Any], until_us: int) -> None:
         if not self.invoke(function, event, _nothing_more) and self.kernel.now_us < until_us:
             self.kernel.after(5 * SECOND, lambda: self._try(function, event, until_us))
@@ -247,7 +255,7 @@ class Lambdas:
         self._environment_count += 1
         off_us = 0
         if self.chance.hits("clock_off", self.faults().clock_off):
-            off_us = self.chance.between("clock", -2 * SECOND, 2 * SECOND)
+            off_us = self.chance.between("clock", -CLOCK_OFF_MAX, CLOCK_OFF_MAX)
         return Environment(self, function, self._environment_count, off_us)
 
     def _body(self, environment: Environment, run: Run, event: dict[str, Any], done: Done) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.model.plan import ReasonCode
+from shared.ports.state import WorkloadRecord
 from simulation.invariants.base import Violation
 from simulation.kernel import HOUR, MINUTE
 from simulation.world import World
@@ -15,6 +17,7 @@ QUIET_FOR: Final = 3 * MINUTE
 # Schedules alone make some thirty calls a minute: sweeps, discovery, disruption, and the collector's every fifth.
 CALLS_PER_HOUR_MAX: Final = 3600
 _WINDOWS: Final = 4
+_OF_TEAMS: Final = frozenset({ReasonCode.TEAM_QUOTA, ReasonCode.TEAM_BUDGET})
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 
 
@@ -26,12 +29,20 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
-        elif record.pending_count and not wanted.reserved_only and not world.limits:
+        elif record.pending_count and not wanted.reserved_only and not world.limits and not _waits_for_team(record):
             yield f"{key} has {record.pending_count} replicas waiting: {[str(u.code) for u in record.unplaced]}"
+    missing = world.events_out.count - world.kept_count() if world.keeps_history else 0
+    if missing:
+        yield f"{missing} events are not in the history"
     yield from _nodes(world)
     for stored in world.state.reservation_rows.values():
         if stored.balance.outstanding_count:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
+
+
+def _waits_for_team(record: WorkloadRecord) -> bool:
+    """Whether it is not the turn of the workload's team, or its budget is spent."""
+    return bool(record.unplaced) and all(waiting.code in _OF_TEAMS for waiting in record.unplaced)
 
 
 def _nodes(world: World) -> Iterator[str]:
@@ -43,7 +54,7 @@ def _nodes(world: World) -> Iterator[str]:
         if instance is None or instance.is_gone:
             yield f"{claim.id} is {claim.state} and its instance {claim.instance_id} is gone"
     for instance in world.ec2.live():
-        if instance.owner is not None and instance.id not in claims:
+        if instance.owner is not None and instance.id not in claims and not world.is_forgotten(instance):
             yield f"{instance.id} has no claim"
 
 
@@ -78,6 +89,18 @@ def stay_quiet(world: World) -> None:
             return
     most = ", ".join(f"{number} {place[0]} {place[1]}" for place, number in made.most_common(5))
     raise Violation("IdlenessIsQuiet", f"{count} calls in {QUIET_FOR // MINUTE} idle minutes, most of them {most}")
+
+
+def heed_wake_ups(world: World) -> None:
+    """See that what is wanted now is planned at once, and not when the minute's schedule looks."""
+    if world.limits:
+        return  # it may have to wait
+    world.stop_planning_schedule()
+    wanted = world.users.want_one_more()
+    _pass(world, MINUTE)
+    record = world.state.workload_rows.get(wanted.key)
+    if record is None or record.pending_count:
+        raise Violation("WakeUpsAreNeverLost", f"{wanted.key} has waited for a minute: {record}")
 
 
 def _pass(world: World, us: int) -> None:

@@ -52,6 +52,7 @@ class Outsiders:
             ("policy_changes", faults.policy_changes, self.change_policy),
             ("launches_throttled", faults.launches_throttled, self._throttle),
             ("subnet_fills", faults.subnet_fills, self._fill_subnet),
+            ("key_denied", faults.key_denied, self._deny_key),
         ):
             if self.chance.hits(kind, probability):
                 act()
@@ -189,9 +190,13 @@ class Outsiders:
                 self.ec2.refusals[instance_type.instance_type.name, zone_id] = LaunchErrorKind.PERMISSION
         self.kernel.after(self.chance.between("owner", MINUTE, 6 * MINUTE), self.ec2.refusals.clear)
 
+    def _deny_key(self) -> None:
+        """Let nobody use the key of the volumes for a while: what is launched ends before it runs."""
+        self.ec2.key_denied_until = self.kernel.now_us + self.chance.between("owner", MINUTE, 10 * MINUTE)
+
     def rest(self) -> None:
         """Give capacity and permissions back; those who took units keep them for their while."""
         self.ec2.pool_sizes.clear()
         self.ec2.refusals.clear()
         self.ec2.subnet_sizes.clear()
-        self.ec2.throttled_until = 0
+        self.ec2.throttled_until = self.ec2.key_denied_until = 0

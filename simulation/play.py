@@ -11,7 +11,7 @@ from shared.runtime.observability import logger
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS, Watcher
 from simulation.lambdas import Aim
-from simulation.liveness import settle, stay_quiet
+from simulation.liveness import heed_wake_ups, settle, stay_quiet
 from simulation.timeline import Timeline
 from simulation.world import World
 
@@ -80,6 +80,7 @@ def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invar
                 world.kernel.step()
             settle(world)
             stay_quiet(world)
+            heed_wake_ups(world)
     except Violation as violation:
         name, what = violation.name, violation.what
     finally:

@@ -42,11 +42,12 @@ class Wanted:
     replicas: int
     generation: int = 1
     withdrawn: bool = False
+    namespace: str = NAMESPACE
 
     @property
     def key(self) -> str:
         """The identity: ``namespace/name``."""
-        return f"{NAMESPACE}/{self.name}"
+        return f"{self.namespace}/{self.name}"
 
     @property
     def reserved_only(self) -> bool:
@@ -55,7 +56,7 @@ class Wanted:
 
     def message(self) -> str:
         """Return the message that says so."""
-        metadata = {"namespace": NAMESPACE, "name": self.name, "generation": self.generation}
+        metadata = {"namespace": self.namespace, "name": self.name, "generation": self.generation}
         workload: dict[str, Any] = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
         if self.withdrawn:
             return json.dumps({"action": "withdraw", "workload": workload})
@@ -73,6 +74,7 @@ class Users:
     wanted: dict[str, Wanted] = field(default_factory=dict)
     sent: list[str] = field(default_factory=list)
     kinds: Sequence[Mapping[str, Any]] = KINDS
+    namespaces: Sequence[str] = (NAMESPACE,)
     busy: bool = False  # something every few seconds, and often several messages at once
     resting: bool = False  # nothing new is wanted from now on
 
@@ -98,11 +100,25 @@ class Users:
         longest = 40 * SECOND if self.busy else 5 * MINUTE
         self.kernel.after(self.chance.between("users", 5 * SECOND, longest), self.act)
 
+    def send_again(self) -> None:
+        """Say once more what is wanted: the deployment may have forgotten it."""
+        for workload in self.wanted.values():
+            self.send(workload.message())
+
+    def want_one_more(self) -> Wanted:
+        """Submit a small workload that any capacity serves."""
+        workload = Wanted(f"job-{len(self.wanted) + 1}", KINDS[0], 1)
+        self._say(workload)
+        return workload
+
     def _submit(self) -> None:
         name = f"job-{len(self.wanted) + 1}"
         spec = self.kinds[self.chance.between("users", 0, len(self.kinds) - 1)]
         most = 2 if spec["resources"] is _GPU else 6
-        self._say(Wanted(name, spec, self.chance.between("users", 1, most)))
+        namespace = self.namespaces[0]
+        if len(self.namespaces) > 1:
+            namespace = self.namespaces[self.chance.between("teams", 0, len(self.namespaces) - 1)]
+        self._say(Wanted(name, spec, self.chance.between("users", 1, most), namespace=namespace))
 
     def _resize(self, workload: Wanted) -> None:
         most = 2 if workload.spec["resources"] is _GPU else 6

@@ -11,6 +11,7 @@ from typing import Any, Final
 from infra.config import CONSUMERS, FUNCTIONS
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import NodeClaim
+from shared.core.model.team import Team
 from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
 from shared.manifests.operations import parse_request
@@ -18,6 +19,7 @@ from shared.names import Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.runtime.settings import Settings
+from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.safety.envelope import LiftEnvelope
 from simulation.agents import Agents
 from simulation.aws.bus import Detail, EventsIn, EventsOut
@@ -28,11 +30,13 @@ from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.aws.tables import SimulatedState
 from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_manifest, node_pool_manifest
 from simulation.faults import NO_FAULTS, Faults, drawn
-from simulation.kernel import MINUTE, SECOND, Chance, Kernel
+from simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, moment
 from simulation.lambdas import Environment, Lambdas, Run
 from simulation.operators import ARN, Identities, Operators
 from simulation.outsiders import Outsiders
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
+from simulation.restores import Restores, Tables
+from simulation.teams import NAMESPACES, team_manifests
 from simulation.users import CONTENDED, Users
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
@@ -59,6 +63,7 @@ _DISRUPTIONS: Final[tuple[Mapping[str, Any], ...]] = (
 _LIMITS: Final[tuple[Mapping[str, str], ...]] = ({}, {}, {}, {"cpu": "40"}, {"nodes": "4"})
 # In looks at the clock, so that a plan is the same on any machine: most planners have no time to polish what they buy.
 _SOLVE_BUDGETS: Final = tuple(timedelta(seconds=each) for each in (10, 4, 2, 2))
+_SOLVE_BUDGET_OF_TEAMS: Final = timedelta(seconds=40)
 _TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m"}, {"terminationGracePeriod": "5m"})
 
 
@@ -92,6 +97,7 @@ class World:
             self.bounds = Bounds(
                 {kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches) for kind in most}
             )
+        self.events_out = EventsOut(kernel, self._heard, self._keep)
         self.history = MemoryHistory()
         self.keeps_history = chance.between("history", 0, 3) == 0
         self.outsiders = Outsiders(kernel, chance, self.faults, self.ec2, self.change_policy)
@@ -99,6 +105,25 @@ class World:
             self.users.kinds, self.outsiders.types, self.users.busy = CONTENDED, ("m5.4xlarge",), True
         self.queues = {name: self._queue(name) for name in QueueName}
         self.sqs.queues[REJECTED] = Queue(REJECTED, 0, 1)
+        self.turns = MemoryDiscoveryTurns()
+        self.restores = Restores(
+            kernel,
+            chance,
+            lambda: chance.hits("restored", self.faults().restored),
+            Tables(self.state, self.policy, self.attempts, self.tallies, self.turns, self.marks),
+            DEPLOYMENT,
+            deploy=self._deploy,
+            adopted=self.users.send_again,
+        )
+        keeps_concurrency = chance.between("setup", 0, 1) == 1
+        self._apply(node_class_manifest())
+        self._apply(self._pool_manifest())
+        self.teams: tuple[Team, ...] = ()
+        if chance.between("teams", 0, 3) == 0:
+            self.users.namespaces = NAMESPACES
+            for manifest in team_manifests(chance):
+                self._apply(manifest)
+            self.teams = policy_of(self.policy.list_all()).teams
         self.lambdas = Lambdas(
             kernel,
             chance,
@@ -106,12 +131,10 @@ class World:
             partial(process_of, behind=self._behind()),
             self._called,
             self._ended,
-            keeps_concurrency=chance.between("setup", 0, 1) == 1,
+            keeps_concurrency=keeps_concurrency,
         )
         self.stopped_until: dict[Function, int] = {}
         self._minutes = itertools.count(1)
-        self._apply(node_class_manifest())
-        self._apply(self._pool_manifest())
 
     def faults(self) -> Faults:
         """Return the mishaps of this moment."""
@@ -129,14 +152,14 @@ class World:
             "offerings": state.offerings,
             "decisions": state.decisions,
             "policy": self.policy,
-            "discovery_turns": MemoryDiscoveryTurns(),
+            "discovery_turns": self.turns,
             "launch_attempts": self.attempts,
             "shortage_history": MemoryShortageHistory(),
             "boot_failures": MemoryBootFailures(self.kernel),
             "tallies": self.tallies,
             "table_marks": self.marks,
             "sqs": self.sqs,
-            "events": EventsOut(self.kernel, self._heard, self._keep),
+            "events": self.events_out,
             "history": self.history,
             "identities": Identities(),
             "settings": self._settings(),
@@ -150,8 +173,10 @@ class World:
         }
 
     def _settings(self) -> Settings:
-        """Return the settings of the functions."""
+        """Return the settings of the functions; plans are solved several times where teams share."""
         budget = _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)]
+        if self.teams:
+            budget = _SOLVE_BUDGET_OF_TEAMS
         return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget)
 
     def _queue(self, name: QueueName) -> Queue:
@@ -166,7 +191,7 @@ class World:
         self.sqs.queues[queue.name] = queue
         return queue
 
-    def _apply(self, manifest: dict[str, Any]) -> None:
+    def _apply(self, manifest: Mapping[str, Any]) -> None:
         kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
         self.policy.commit([PutPolicy(kind, name, manifest, 1, None)])
 
@@ -204,6 +229,8 @@ class World:
         if self.keeps_history:
             self._begin_schedule(Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1)
         self.kernel.after(SECOND, self.users.act)
+        if self.drawn.restored:
+            self.kernel.after(MINUTE, self.restores.each_minute)
         if self.chance.between("operators", 0, 2) == 0:
             self.kernel.after(MINUTE, self.operators.act)
 
@@ -211,14 +238,20 @@ class World:
         """No mishaps from now on; nobody wants anything new; what waits in dead letters is sent again."""
         self._now = NO_FAULTS
         self.stopped_until.clear()
-        self.users.resting = True
+        self.users.resting = self.agents.resting = True
         self.operators.go_home()
+        self.restores.adopt()
         self._lift_envelope()
         self.outsiders.rest()
         for queue in self.queues.values():
             dead, queue.dead = queue.dead, []
             for message in dead:
                 self.sqs.put(queue, message.body, message.id)
+
+    def _deploy(self) -> None:
+        """Replace all functions; of units in use by instances that no claim has any more, EC2 tells with a delay."""
+        self.lambdas.deploy()
+        self.ec2.touched.update(self.ec2.reservations)
 
     def _lift_envelope(self) -> None:
         """Let an operator look at what is held, and let it go."""
@@ -232,6 +265,19 @@ class World:
     def instance(self, instance_id: str | None) -> Instance | None:
         """Return an instance as it is."""
         return self.ec2.truth(instance_id or "")
+
+    def kept_count(self) -> int:
+        """Return how many events the history has."""
+        return sum(1 for _ in self.history.timeline(moment(0), moment(100 * HOUR)))
+
+    def stop_planning_schedule(self) -> None:
+        """Let the planner plan only when it is woken from now on."""
+        self.stopped_until[Function.PROVISION] = self.kernel.now_us + 100 * HOUR
+
+    def is_forgotten(self, instance: Instance) -> bool:
+        """Whether the tables may not know of an instance, because they were restored since."""
+        adopted_at = self.restores.adopted_at
+        return self.restores.is_unknown or (adopted_at is not None and instance.launched_at <= adopted_at)
 
     def is_launched(self, claim_id: str) -> bool:
         """Whether EC2 has been asked for the claim's instance already, and has it or not."""

@@ -65,16 +65,16 @@ class EventsOut:
         self._kernel = kernel
         self._heard = heard
         self._keep = keep
-        self._count = 0
+        self.count = 0
 
     def put_events(self, **request: Any) -> Mapping[str, Any]:
         """PutEvents."""
         for entry in request["Entries"]:
-            self._count += 1
+            self.count += 1
             detail = json.loads(entry["Detail"])
             told = {
                 "version": "0",
-                "id": f"told-{self._count}",
+                "id": f"told-{self.count}",
                 "detail-type": entry["DetailType"],
                 "source": entry["Source"],
                 "time": self._kernel.now().strftime("%Y-%m-%dT%H:%M:%SZ"),

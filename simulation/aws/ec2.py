@@ -64,6 +64,7 @@ class SimulatedEc2(FakeEc2):
         self.refused: list[str] = []  # units of others that were promised to us and were not there
         self.mismatches: list[str] = []  # tokens that came back with other requests
         self.throttled_until = 0
+        self.key_denied_until = 0
 
     # --- launches
 
@@ -95,7 +96,9 @@ class SimulatedEc2(FakeEc2):
 
     def _start(self, request: LaunchRequest, override: LaunchOverride) -> LaunchedInstance:
         launched = super()._start(request, override)
-        if self._chance.hits("never_runs", self._faults().never_runs):
+        if self._kernel.now_us < self.key_denied_until:
+            self._kernel.after(5 * SECOND, lambda: self._end(launched.id, "Client.InternalError"))
+        elif self._chance.hits("never_runs", self._faults().never_runs):
             if self._chance.stream("boot").random() < 0.5:  # else it stays pending
                 self._kernel.after(30 * SECOND, lambda: self._end(launched.id, "Server.InternalError"))
         else:

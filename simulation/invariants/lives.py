@@ -1,7 +1,7 @@
 """The life of nodes: forward only, warned in time, ended for a reason, told as it is."""
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, NodeClaim
 from shared.core.safety.endings import kind_of
@@ -11,6 +11,10 @@ from simulation.invariants.base import CLOCKS_APART, STEADY, Invariant, drain_st
 from simulation.kernel import moment
 from simulation.lambdas import Environment, Run
 from simulation.world import World
+
+_OF_INSTANCES: Final = frozenset(
+    {"Node Launched", "Node Terminated", "Replica Ready", "Replica Failed", "Replica Finished"}
+)
 
 
 class ClaimsOnlyMoveForward(Invariant):
@@ -81,17 +85,27 @@ class NothingIsTerminatedWithoutIntent(Invariant):
 
 
 class EventsTellWhatIsSo(Invariant):
-    """No event tells of an instance that was never launched, or of the end of one that lives."""
+    """No event tells of a node that never was, of the end of one that lives, or of work as done that is not."""
 
     def heard(self, detail_type: str, detail: Detail) -> None:
-        if detail_type not in ("Node Launched", "Node Terminated"):
+        if detail_type == "Workload Placed":
+            for node in detail["nodes"]:
+                claim = self.world.state.claim_rows.get(node["nodeClaim"])
+                if claim is None or claim.node_pool_name != node["nodePool"]:
+                    self.refute(f"{detail['workload']} is said to be on {node['nodeClaim']}, which is {claim}")
+        if detail_type not in _OF_INSTANCES:
             return
         instance_id = detail["node"].get("instanceId")
         instance = self.world.instance(instance_id)
-        if detail_type == "Node Launched" and instance is None:
-            self.refute(f"{instance_id} was announced and does not exist")
+        if detail_type != "Node Terminated" and instance is None:
+            self.refute(f"{detail_type} of {instance_id}, which does not exist")
         if detail_type == "Node Terminated" and instance is not None and not instance.is_gone:
             self.refute(f"{instance_id} was announced to be gone and is {instance.state}")
+        if detail_type == "Replica Finished":
+            key = f"{detail['workload']['namespace']}/{detail['workload']['name']}"
+            true = self.world.agents.finished_of(key)
+            if detail["finished"] > true:
+                self.refute(f"{detail['finished']} replicas of {key} are said to have finished, {true} have")
 
 
 class BlocksAreDrainedInTime(Invariant):

@@ -36,13 +36,15 @@ class PausedPoolsLaunchNothing(Invariant):
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         planned, self._planned_count = self._planned_count, 0
         if point == "policy.save_pause":
-            stored = self.world.policy.get(PolicyKind.NODE_POOL, POOL)
-            is_paused = stored is not None and stored.pause.is_paused
-            self._paused_us = self.world.kernel.now_us if is_paused else None
+            self._paused_us = self.world.kernel.now_us if self._is_paused() else None
         run = environment.run
         began_later = run is not None and self._paused_us is not None and run.began_us > self._paused_us
-        if began_later and (planned or point == "launch_attempts.begin"):
+        if began_later and self._is_paused() and (planned or point == "launch_attempts.begin"):
             self.refute(f"{environment.function} did {point}; the pool is paused since {self._paused_us} us")
+
+    def _is_paused(self) -> bool:
+        stored = self.world.policy.get(PolicyKind.NODE_POOL, POOL)
+        return stored is not None and stored.pause.is_paused
 
 
 class OperationsAreTold(Invariant):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from shared.core.model.node_claim import NodeClaim
-from shared.core.safety.endings import WINDOW, EndingKind
+from shared.core.safety.endings import WINDOW, EndingKind, kind_of
 from simulation.aws.bus import Detail
 from simulation.invariants.base import CLOCKS_APART, Invariant
 from simulation.lambdas import Environment
@@ -42,3 +42,14 @@ class EndingsStayWithinBounds(Invariant):
             passed = [key for each in tally.passed if each.at > since and not each.lifted for key in each.ids]
             if len(passed) > self.world.bounds.of(EndingKind(kind)).most_count:
                 self.refute(f"{sorted(passed)} passed as {kind} within an hour")
+
+
+class UnknownTablesEndNothing(Invariant):
+    """Nothing begins to go by choice while nobody has looked at tables that were restored."""
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, NodeClaim) or after.drain is None or not self.world.restores.is_unknown:
+            return
+        is_new = before is None or before.drain is None
+        if is_new and kind_of(after.drain.reason) is not None:
+            self.refute(f"{key} drains ({after.drain.reason}); the tables are those of before")

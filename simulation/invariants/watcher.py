@@ -34,12 +34,13 @@ from simulation.invariants.operations import (
     OperationsAreTold,
     PausedPoolsLaunchNothing,
 )
-from simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds
+from simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds, UnknownTablesEndNothing
 from simulation.invariants.reservations import (
     LeasesEqualWhatTheyStandFor,
     NoUnitIsPromisedTwice,
     UnitsThatWerePromisedAreThere,
 )
+from simulation.invariants.teams import BorrowingLimitsAreKept, TeamBudgetsAreKept
 from simulation.lambdas import Environment, Run
 from simulation.world import World
 
@@ -66,10 +67,13 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     EventsTellWhatIsSo,
     DrainsAreAnnounced,
     EndingsStayWithinBounds,
+    UnknownTablesEndNothing,
     CordonedNodesReceiveNothing,
     PausedPoolsLaunchNothing,
     OperationsAreTold,
     FinishedIsCountedOnce,
+    BorrowingLimitsAreKept,
+    TeamBudgetsAreKept,
 )
 
 

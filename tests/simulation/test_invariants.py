@@ -11,13 +11,14 @@ from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.team import Quota, Team
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.core.safety.tally import Passed, Tally
 from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
 from shared.ports.policy import Pause, PolicyKind
 from shared.ports.state import PlannedCommit
-from simulation.invariants import demand, launches, lives, operations, promises, reservations
+from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS
 from simulation.kernel import HOUR, MINUTE, START
@@ -142,7 +143,7 @@ def test_a_termination_that_no_claim_knows_of(scene: Scene) -> None:
 def test_events_that_are_not_so(scene: Scene) -> None:
     scene.world.ec2.add(_instance())
     seen = scene.see(lives.EventsTellWhatIsSo)
-    with pytest.raises(Violation, match="i-2 was announced and does not exist"):
+    with pytest.raises(Violation, match="Node Launched of i-2, which does not exist"):
         seen.heard("Node Launched", {"node": {"instanceId": "i-2"}})
     with pytest.raises(Violation, match="i-1 was announced to be gone and is running"):
         seen.heard("Node Terminated", {"node": {"instanceId": "i-1"}})
@@ -301,3 +302,54 @@ def test_more_endings_than_the_bound_of_the_hour(scene: Scene) -> None:
     scene.world.tallies.put(tally, expected_revision=None)
     with pytest.raises(Violation, match="passed as expiry within an hour"):
         scene.see(promises.EndingsStayWithinBounds).called(None, "tallies.put", None)
+
+
+def scene_of_teams(scene: Scene, **limits: Any) -> Scene:
+    quota = Quota((), 1, limits.get("borrowing_limit_units"))
+    scene.world.teams = (
+        Team("research", ("research",), quotas=(quota,), budget_micro_usd_per_hour=limits.get("budget")),
+    )
+    return scene
+
+
+def commit(scene: Scene, invariant: Any, *claims: NodeClaim) -> None:
+    for claim in claims:
+        scene.world.state.claim_rows[claim.id] = claim
+        invariant.row_written(claim.id, None, claim)
+    invariant.holds()
+
+
+def test_a_unit_beyond_what_a_team_may_borrow(scene: Scene) -> None:
+    seen = scene_of_teams(scene, borrowing_limit_units=0).see(teams.BorrowingLimitsAreKept)
+    mine = replace(CLAIM, placements=REPLICAS, created_at=START)
+    commit(scene, seen, mine)
+    with pytest.raises(Violation, match="research owns 1, may borrow 0 and has"):
+        commit(scene, seen, replace(mine, id="nc-2"))
+
+
+def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:
+    seen = scene_of_teams(scene, budget=1_500_000).see(teams.TeamBudgetsAreKept)
+    price = 10**18  # atto-USD: one USD an hour
+    bought = replace(CLAIM, placements=REPLICAS, created_at=START, lease=None, price_atto_usd_per_hour=price)
+    commit(scene, seen, bought)
+    with pytest.raises(Violation, match="research spends 2000 m"):
+        commit(scene, seen, replace(bought, id="nc-2"))
+
+
+@pytest.mark.parametrize(
+    ("detail_type", "what"), [("Replica Ready", "i-2"), ("Replica Finished", "have finished, 0 have")]
+)
+def test_an_event_of_a_replica_that_is_not_so(scene: Scene, detail_type: str, what: str) -> None:
+    scene.world.ec2.add(_instance())
+    instance_id = "i-2" if detail_type == "Replica Ready" else "i-1"
+    workload = {"namespace": "research", "name": "train"}
+    with pytest.raises(Violation, match=what):
+        scene.see(lives.EventsTellWhatIsSo).heard(
+            detail_type, {"node": {"instanceId": instance_id}, "workload": workload, "finished": 1}
+        )
+
+
+def test_an_event_of_a_place_that_is_none(scene: Scene) -> None:
+    placed = {"workload": {"name": "train"}, "nodes": [{"nodeClaim": "nc-9", "nodePool": "pool"}]}
+    with pytest.raises(Violation, match="is said to be on nc-9"):
+        scene.see(lives.EventsTellWhatIsSo).heard("Workload Placed", placed)

@@ -71,3 +71,23 @@ def test_runs_overlap_and_a_warm_process_is_found_again() -> None:
         assert second.began_us < first.ended_us
         ran(made, Function.DISCOVER_RESERVATIONS)
     assert len(made.lambdas._idle[Function.DISCOVER_RESERVATIONS]) == 2
+
+
+def test_a_clock_that_is_set_anew_at_each_call() -> None:
+    made = world(replace(NO_FAULTS, clock_jumps=1.0))
+    offs = set[int]()
+    made.lambdas.told = lambda environment, *_: offs.add(environment.off_us)
+    ran(made, Function.DISCOVER_OFFERINGS)
+    assert len(offs) > 3
+    assert max(map(abs, offs)) <= 2 * SECOND
+
+
+def test_a_deployment_ends_what_runs_and_leaves_nothing_warm() -> None:
+    made = world()
+    ended = list[Run]()
+    with hushed():
+        made.lambdas.invoke(Function.DISCOVER_OFFERINGS, {"source": "aws.events"}, ended.append)
+        made.kernel.after(SECOND // 20, made.lambdas.deploy)
+        while not ended:
+            made.kernel.step()
+    assert ended[0].outcome == "killed"

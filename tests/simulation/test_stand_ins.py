@@ -6,8 +6,11 @@ from datetime import timedelta
 import pytest
 
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
+from shared.core.launching.launch_request import LaunchConfig, LaunchOverride, LaunchRequest
+from shared.core.launching.launch_template import LaunchTemplate
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
 from simulation.aws.ec2 import SimulatedEc2
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Queue, Sqs
@@ -170,3 +173,17 @@ def test_a_count_may_be_some_seconds_old(lags: float) -> None:
     assert shown == ({2} if lags else {1})
     account.wait(25 * SECOND)
     assert {account.ec2.list_visible()[0].available_count for _ in range(20)} == {1}
+
+
+def test_what_is_launched_while_a_key_may_not_be_used_ends_before_it_runs() -> None:
+    account = Account()
+    account.ec2.key_denied_until = MINUTE
+    template = LaunchTemplate("template", {}, {})
+    account.ec2.ensure(template)
+    pool = LaunchOverride("m5.large", "us-east-1a", "use1-az1", "subnet-a", 0)
+    request = LaunchRequest("default", (LaunchConfig(template, (pool,)),), 1, CapacityType.ON_DEMAND, {})
+    (launched,) = account.ec2.launch(request, "token").instances
+    account.wait(10 * SECOND)
+    ended = account.ec2.truth(launched.id)
+    assert ended is not None
+    assert (ended.is_gone, ended.state_reason) == (True, "Client.InternalError")

@@ -1,0 +1,93 @@
+"""What teams may use and spend."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.team import Team, by_namespace
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from simulation.aws.tables import LAG_MAX
+from simulation.invariants.base import Invariant
+from simulation.kernel import SECOND, moment
+from simulation.world import World
+
+
+class _OfTeams(Invariant):
+    """Looks at what a commit has brought about, once it is whole."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._teams = by_namespace(world.teams)
+        self._new: list[NodeClaim] = []
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if self._teams and isinstance(after, NodeClaim) and before is None:
+            self._new.append(after)
+
+    def holds(self) -> None:
+        new, self._new = self._new, []
+        if new:
+            self.look(new)
+
+    def look(self, new: list[NodeClaim]) -> None:
+        """Look at new claims beside those that there are."""
+
+    def shown(self) -> Iterator[NodeClaim]:
+        """Yield the claims that stay and that listings can show, with those that were just committed."""
+        now = self.world.kernel.now_us
+        shown_since, added_since = moment(now - LAG_MAX), moment(now - 2 * SECOND)
+        for claim in self.world.state.claim_rows.values():
+            if not claim.is_live or claim.disruption is not None or claim.drain is not None:
+                continue
+            changed_at = claim.placements_changed_at or claim.created_at
+            if changed_at < shown_since or claim.created_at > added_since:
+                yield claim
+
+    def team_of(self, key: str) -> str:
+        """Return the team of a workload; "" for nobody's."""
+        team = self._teams.get(key.partition("/")[0])
+        return "" if team is None else team.name
+
+    def each_of(self, names: Iterable[str]) -> Iterator[Team]:
+        """Yield the teams of these names, each once."""
+        return (team for team in self.world.teams if team.name in set(names))
+
+
+class BorrowingLimitsAreKept(_OfTeams):
+    """No team gets a unit beyond those that it owns and may borrow; a node of several teams counts for nobody here."""
+
+    def look(self, new: list[NodeClaim]) -> None:
+        for team in self.each_of([self._only_user(claim) for claim in new]):
+            (quota,) = team.quotas
+            used = [
+                claim.id for claim in self.shown() if claim.lease is not None and self._only_user(claim) == team.name
+            ]
+            limit = quota.borrowing_limit_units
+            if limit is not None and len(used) > quota.nominal_units + limit:
+                self.refute(f"{team.name} owns {quota.nominal_units}, may borrow {limit} and has {sorted(used)}")
+
+    def _only_user(self, claim: NodeClaim) -> str:
+        users = {self.team_of(placed.workload_key) for placed in claim.placements}
+        return users.pop() if claim.lease is not None and len(users) == 1 else ""
+
+
+class TeamBudgetsAreKept(_OfTeams):
+    """No plan buys a node for a team whose nodes then cost more an hour than its budget."""
+
+    def look(self, new: list[NodeClaim]) -> None:
+        bought = [claim for claim in new if claim.lease is None and claim.price_atto_usd_per_hour]
+        for team in self.each_of(
+            [self.team_of(placed.workload_key) for claim in bought for placed in claim.placements]
+        ):
+            budget = team.budget_micro_usd_per_hour
+            if budget is not None and self._spent(team) > budget * ATTO_USD_PER_MICRO_USD:
+                self.refute(f"{team.name} spends {self._spent(team) // 10**15} m$ an hour of {budget // 1000}")
+
+    def _spent(self, team: Team) -> int:
+        total = 0
+        for claim in self.shown():
+            everyone = sum(placed.count for placed in claim.placements)
+            own = sum(placed.count for placed in claim.placements if self.team_of(placed.workload_key) == team.name)
+            if claim.lease is None and own:
+                total += claim.price_atto_usd_per_hour * own // everyone
+        return total
