@@ -83,6 +83,8 @@ class Environment:
         self.number = number
         self.off_us = off_us
         self.run: Run | None = None
+        self.is_old = lambdas.is_old(function)
+        self.is_last_run = False  # its code is replaced
         self._glances = 0
         self.process: Process = lambdas.make_process(self)
 
@@ -194,6 +196,7 @@ class Lambdas:
     make_process: Callable[[Environment], Process]
     told: Callable[[Environment, str, Any], None]
     ended: Callable[[Run], None]
+    is_old: Callable[[Function], bool]  # whether new processes of it are of the release before
     keeps_concurrency: bool = True
     aims: frozenset[Aim] = frozenset()
     calls: Counter[tuple[Function, str]] = field(default_factory=Counter)
@@ -238,6 +241,12 @@ class Lambdas:
         self.stop()
         self._idle.clear()
 
+    def replace(self, function: Function) -> None:
+        """Replace one function's code: what runs goes on to its end, and nothing warm is left."""
+        self._idle.pop(function, None)
+        for environment in self.running:
+            environment.is_last_run |= environment.function is function
+
     def _try(self, function: Function, event: dict[str, Any], until_us: int) -> None:
         if not self.invoke(function, event, _nothing_more) and self.kernel.now_us < until_us:
             self.kernel.after(5 * SECOND, lambda: self._try(function, event, until_us))
@@ -270,7 +279,7 @@ class Lambdas:
         run.ended_us = self.kernel.now_us
         self.running.remove(environment)
         environment.run = None
-        if run.outcome in ("done", "failed"):
+        if run.outcome in ("done", "failed") and not environment.is_last_run:
             self._idle.setdefault(run.function, []).append(environment)
         self.ended(run)
         done(run)

@@ -13,6 +13,7 @@ from shared.runtime.composition.outside import Process
 from shared.runtime.settings import Settings
 from shared.usecases.policy.stored_policy import StoredPolicy
 from simulation.lambdas import Environment, Port
+from simulation.old_release import behind_old
 from tests.fakes.ec2 import FakeTemplates
 from tests.fakes.system import InTurn
 
@@ -76,4 +77,5 @@ class SimulatedAdapters:
 
 def process_of(environment: Environment, behind: Mapping[str, Any]) -> Process:
     """Return the process of an environment."""
+    behind = behind_old(behind) if environment.is_old else behind
     return Process(cast("Adapters", SimulatedAdapters(environment, behind)))

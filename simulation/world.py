@@ -32,6 +32,7 @@ from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_man
 from simulation.faults import NO_FAULTS, Faults, drawn
 from simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, moment
 from simulation.lambdas import Environment, Lambdas, Run
+from simulation.old_release import Upgrade
 from simulation.operators import ARN, Identities, Operators
 from simulation.outsiders import Outsiders
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
@@ -124,6 +125,8 @@ class World:
             for manifest in team_manifests(chance):
                 self._apply(manifest)
             self.teams = policy_of(self.policy.list_all()).teams
+        self.upgrade = Upgrade(kernel, chance, lambda function: self.lambdas.replace(function))
+        self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0
         self.lambdas = Lambdas(
             kernel,
             chance,
@@ -131,6 +134,7 @@ class World:
             partial(process_of, behind=self._behind()),
             self._called,
             self._ended,
+            lambda function: function in self.upgrade.old,
             keeps_concurrency=keeps_concurrency,
         )
         self.stopped_until: dict[Function, int] = {}
@@ -222,6 +226,7 @@ class World:
                 while self.lambdas.running:
                     self.kernel.step()
         self._now = self.drawn
+        self.upgrade.begin()
         for function, settings in FUNCTIONS.items():
             if settings.every_min is not None and settings.every_min < 60 and settings.queue is None:
                 self._begin_schedule(function, partial(self.lambdas.invoke_async, function), settings.every_min)
@@ -239,6 +244,7 @@ class World:
         self._now = NO_FAULTS
         self.stopped_until.clear()
         self.users.resting = self.agents.resting = True
+        self.upgrade.finish()
         self.operators.go_home()
         self.restores.adopt()
         self._lift_envelope()

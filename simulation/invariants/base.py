@@ -27,6 +27,8 @@ class Violation(BaseException):
 class Invariant:
     """One of them; the first line of its docstring is its sentence."""
 
+    of_this_release = False  # it is about what the release before did not know, and wrote away
+
     def __init__(self, world: World) -> None:
         self.world = world
 

@@ -1,4 +1,7 @@
-"""What operators and nodes say: done as they say, told, and counted once."""
+"""What operators and nodes say: done as they say, told, and counted once.
+
+But where a release before this one still runs, or has run: it knows of none of that, and writes it away.
+"""
 
 from typing import Any
 
@@ -14,6 +17,8 @@ from simulation.world import POOL, World
 class CordonedNodesReceiveNothing(Invariant):
     """A node that takes no new replicas gets none, whoever planned them and whenever."""
 
+    of_this_release = True
+
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(before, NodeClaim) and before.cordoned and replica_count(after) > replica_count(before):
             self.refute(f"{key} is cordoned and got {after.placements}")
@@ -24,6 +29,8 @@ class PausedPoolsLaunchNothing(Invariant):
 
     An attempt that was recorded before is brought to its end: it may have launched already.
     """
+
+    of_this_release = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -50,6 +57,8 @@ class PausedPoolsLaunchNothing(Invariant):
 class OperationsAreTold(Invariant):
     """What somebody did to a node by hand was told on the bus before it was done."""
 
+    of_this_release = True
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._told: set[tuple[str, str]] = set()
@@ -68,6 +77,8 @@ class OperationsAreTold(Invariant):
 
 class FinishedIsCountedOnce(Invariant):
     """A replica that has finished is counted once: on its node, and for its workload; none that has not is."""
+
+    of_this_release = True
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and after.finished:

@@ -15,6 +15,8 @@ from simulation.world import World
 class _OfTeams(Invariant):
     """Looks at what a commit has brought about, once it is whole."""
 
+    of_this_release = True
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._teams = by_namespace(world.teams)
