@@ -57,7 +57,8 @@ class Stopping:
             return method
 
         def stopping(*arguments: Any, **options: Any) -> Any:
-            stand_before(name)
+            if arguments[:1] != ([],):  # to write nothing is no effect
+                stand_before(name)
             return method(*arguments, **options)
 
         return stopping

@@ -284,6 +284,8 @@ class Launch:
         if attempt.outcome is None:
             all_wait = self._mark_launching(attempt, claims)
             attempt = self.attempts.resolve(attempt, self._outcome(attempt, all_wait=all_wait))
+        if attempt.outcome is None:
+            return True  # another run is ahead and has begun the next attempt: go on with that one
         kinds = {error.kind for error in attempt.result.errors}
         report.error_codes += [error.code for error in attempt.result.errors]
         report.quota_count += bool(kinds & _QUOTAS)
@@ -313,6 +315,9 @@ class Launch:
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
         current = {**found, **save_claims(self.claims, list(found.values()), launching)}
+        unmarked = [claim_id for claim_id, claim in current.items() if not is_marked(claim)]
+        if unmarked:  # or another run of the batch marked them meanwhile, and may be asking EC2 right now
+            current |= self.claims.get_many(unmarked)
         return all(claim_id in current and is_marked(current[claim_id]) for claim_id in attempt.claim_ids)
 
     def _outcome(self, attempt: LaunchAttempt, *, all_wait: bool) -> LaunchOutcome:
