@@ -22,6 +22,7 @@ from ministack.core.router import SERVICE_PATTERNS, detect_service, extract_acce
 from embedded.ec2 import Ec2Emulation, Ec2Error, ResponseLostError
 from embedded.ec2_gate import Ec2Gate
 from embedded.faults import FaultRule, Faults, Request
+from embedded.front import account_services
 from embedded.front.lanes import Lanes
 from embedded.front.permissions import refusal
 from embedded.front.plain_calls import PlainCall
@@ -78,6 +79,7 @@ class Router:
             "credential_scope": "pricing",
         }
         self._gate.install()
+        account_services.install()
         iam_actions.SERVICE_TO_IAM_NAMESPACE["pricing"] = "pricing"
         _authorise_batches_as_single_messages()
         _name_resources_as_aws_does()

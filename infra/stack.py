@@ -106,6 +106,7 @@ class ReservoirStack(Stack):
             self,
             "People",
             resources=self.resources,
+            functions=self.functions,
             letters=[*self.queues.dead_letters.values(), self.queues.undelivered],
             schedules=schedules.by_function.values(),
         )
@@ -121,6 +122,7 @@ class ReservoirStack(Stack):
             CfnOutput(self, names.dead_letters_output(queue), value=letters.queue_url)
         CfnOutput(self, "UndeliveredQueueUrl", value=self.queues.undelivered.queue_url)
         CfnOutput(self, names.DEPLOYMENT_NAME_OUTPUT, value=self.deployment.name)
+        CfnOutput(self, names.RELEASE_OUTPUT, value=names.VERSION)
 
     def _snapshots(self) -> s3.Bucket:
         bucket = s3.Bucket(

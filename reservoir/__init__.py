@@ -1,5 +1,5 @@
 """The command line: ``reservoir``, or ``python -m reservoir``. One module a command, in the rooms of ``commands``."""
 
-from typing import Final
+from shared.names import VERSION
 
-VERSION: Final = "0.1.0"
+__all__ = ["VERSION"]

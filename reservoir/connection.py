@@ -11,7 +11,7 @@ from reservoir.options import Options
 from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.operations import OperationRequest, OperationResult
-from shared.names import output_name
+from shared.names import RELEASE_OUTPUT, output_name
 from shared.ports.capacity_blocks import BlockOfferingReader
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
@@ -116,6 +116,16 @@ class Connection(Protocol):
     @property
     def deployment(self) -> str:
         """The value of the owner tag."""
+        ...
+
+    @property
+    def release(self) -> str | None:
+        """The release that the stack was deployed from; None: one that did not say."""
+        ...
+
+    @property
+    def region(self) -> str:
+        """Where the stack is."""
         ...
 
     @property
@@ -289,6 +299,16 @@ class Session:
     def deployment(self) -> str:
         """The value of the owner tag."""
         return self.adapters.settings.deployment
+
+    @property
+    def release(self) -> str | None:
+        """The release that the stack was deployed from; None: one that did not say."""
+        return self.outputs[0].get(RELEASE_OUTPUT)
+
+    @property
+    def region(self) -> str:
+        """Where the stack is."""
+        return self.outputs[1]
 
     @property
     def clock(self) -> Clock:

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
+VERSION: Final = "0.1.0"  # of the release
+RELEASE_OUTPUT: Final = "Release"  # the stack's: what it was deployed from
 DEFAULT_STACK: Final = "Reservoir"
 
 
@@ -193,6 +195,10 @@ def dead_letters_output(queue: Queue) -> str:
 
 # In the signature with which an operator's request proves who sent it: the request's digest.
 SIGNED_REQUEST_HEADER: Final = "x-reservoir-request"
+
+
+# Whose permissions the doctor has simulated: what they may not do stops everybody.
+EXAMINED: Final = (Function.DISCOVER_RESERVATIONS, Function.DISCOVER_OFFERINGS, Function.LAUNCH, Function.EXPIRE)
 
 
 def function_name(stack: str, function: Function) -> str:

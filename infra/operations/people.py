@@ -11,13 +11,14 @@ from typing import Final
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
 from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals
-from shared.names import ENDINGS_ROW_PREFIX, IDENTITY_INDEX, Function, Queue, Table, function_name
+from shared.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function, Queue, Table, function_name
 
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
@@ -34,6 +35,7 @@ class People(Construct):
         construct: str,
         *,
         resources: Resources,
+        functions: Mapping[Function, lambda_.IFunction],
         letters: Sequence[sqs.IQueue],
         schedules: Iterable[events.IRule],
     ) -> None:
@@ -41,7 +43,7 @@ class People(Construct):
         policies: Mapping[str, Sequence[Grant]] = {
             "Sender": list(_sender(resources)),
             "Viewer": list(_viewer(resources)),
-            "Operator": list(_operator(resources, letters, schedules)),
+            "Operator": [*_operator(resources, letters, schedules), *_examine(resources, functions)],
             "Node": list(_node(resources)),
         }
         for name, grants in policies.items():
@@ -172,6 +174,36 @@ def _operator(
         "Enables a schedule that somebody has disabled.",
         ["events:EnableRule"],
         [rule.rule_arn for rule in schedules],
+    )
+
+
+def _examine(resources: Resources, functions: Mapping[Function, lambda_.IFunction]) -> Iterable[Grant]:
+    examined = [functions[function] for function in EXAMINED]
+    yield Grant(
+        "LookAtFunctions",
+        "The doctor asks with which role a function runs.",
+        ["lambda:GetFunctionConfiguration"],
+        [function.function_arn for function in examined],
+    )
+    yield Grant(
+        "SimulateFunctions",
+        "The doctor has IAM simulate what these functions' roles may do; of no other role.",
+        ["iam:SimulatePrincipalPolicy"],
+        [function.role.role_arn for function in examined if function.role is not None],
+    )
+    yield Grant(
+        "LookAtTheAccount",
+        "The doctor asks for quotas, trails, concurrency and who reads queues; the calls know no narrower resource.",
+        [
+            "cloudtrail:DescribeTrails",
+            "cloudtrail:GetEventSelectors",
+            "cloudtrail:GetTrailStatus",
+            "lambda:GetAccountSettings",
+            "lambda:ListEventSourceMappings",
+            "servicequotas:GetServiceQuota",
+        ],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": resources.stack.region}},
     )
 
 

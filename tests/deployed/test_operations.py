@@ -274,7 +274,10 @@ def test_a_viewer_reads_but_no_user_data_and_changes_nothing(
     examined = json.loads(viewer.command("doctor", "-o", "json").stdout)["items"]
     skipped = {item["metadata"]["name"] for item in examined if item["status"]["severity"] == "skipped"}
     # Classes hold user data; letters and the account's roles are not a viewer's to look at.
-    assert skipped == {"dead-letters", "policy", "pools", "reservations", "spot-role"}
+    assert skipped == {
+        *("dead-letters", "policy", "pools", "reservations", "spot-role"),
+        *("concurrency", "permissions", "queues", "quotas", "trail"),
+    }
     on_sale = json.loads(viewer.command("get", "blocks", "2 p5en.48xlarge for 7d", "-o", "json").stdout)["items"]
     assert {(item["spec"]["zone"], item["spec"]["count"]) for item in on_sale} == {("us-east-1a", 2), ("us-east-1c", 2)}
     dynamodb, key = viewer.client("dynamodb"), {"id": {"S": "a"}}
@@ -305,6 +308,10 @@ def test_an_operator_changes_policy_and_works_off_letters_and_ends_nothing(
     applied = operator.command("apply", "-f", str(manifests))
     assert applied.returncode == 0, applied.stderr
     assert "operated" in operator.command("get", "nodepool").stdout
+    examined = json.loads(operator.command("doctor", "-o", "json").stdout)["items"]
+    severities = {item["metadata"]["name"]: item["status"]["severity"] for item in examined}
+    assert "skipped" not in severities.values()  # an operator may look at everything ...
+    assert severities.keys() & {"permissions", "quotas", "queues", "versions"} == set()  # ... and these are all right
     assert operator.command("delete", "-f", str(manifests)).returncode == 0
     sqs = operator.client("sqs")
     sqs.receive_message(QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE))

@@ -25,7 +25,7 @@ OF_A_TEMPLATE = {
         ]
     }
 }
-READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck)\w*")
+READING = re.compile(r"[a-z0-9-]+:(Describe|Get|List|Query|BatchGet|ConditionCheck|Simulate)\w*")
 # What a launch refers to; nothing can be launched with these alone, because the instance needs the owner tag.
 REFERRED = re.compile(
     r".*:(capacity-reservation|placement-group|security-group|spot-instances-request|subnet|image|snapshot)/\*"

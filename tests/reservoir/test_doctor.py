@@ -1,15 +1,19 @@
 """``reservoir doctor``: what is wrong is found, and says what to do; what is right is not."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 from typer.testing import Result
 
+from reservoir import VERSION
+from reservoir.examination.checks import CHECKS
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.operations import OperationRequest, Verb
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
@@ -19,7 +23,9 @@ from tests.fakes.state import MemoryReservations
 from tests.reservoir.acting import Stack
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import DEPLOYMENT
+from tests.usecases.planning_world import node_class_manifest
 
+WRITES = {"ReadWriteType": "All", "IncludeManagementEvents": True}
 ALARM = {"AlarmName": "Reservoir-x", "StateValue": "OK", "AlarmActions": ["arn:topic"]}
 
 
@@ -41,13 +47,54 @@ class Aws:
     world: DisruptWorld
     alarms: list[dict[str, Any]] = field(default_factory=lambda: [ALARM])
     rules: list[dict[str, Any]] = field(default_factory=list)
+    mappings: list[dict[str, Any]] = field(default_factory=list)
     denied: set[str] = field(default_factory=set)
     late_s: int = 0
+    refused: dict[str, dict[str, Any]] = field(default_factory=dict)  # actions that IAM's simulator refuses, and how
+    simulated: list[dict[str, Any]] = field(default_factory=list)
+    vcpus: dict[str, int] = field(default_factory=dict)  # quotas by code; one that is not here is large
+    concurrency: int = 1_000
+    trail: dict[str, Any] = field(default_factory=lambda: {"IsLogging": True, "EventSelectors": [WRITES]})
+
+    @property
+    def exceptions(self) -> "Aws":
+        return self
+
+    NoSuchResourceException = LookupError
 
     def get_paginator(self, operation: str) -> "Pages":
         if operation in self.denied:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "not you"}}, operation)
-        return Pages({"MetricAlarms": self.alarms, "Rules": self.rules})
+        return Pages({"MetricAlarms": self.alarms, "Rules": self.rules, "EventSourceMappings": self.mappings})
+
+    def get_function_configuration(self, **asked: str) -> dict[str, Any]:
+        return {"Role": f"arn:aws:iam::111122223333:role/{asked['FunctionName']}-role"}
+
+    def simulate_principal_policy(self, **asked: Any) -> dict[str, Any]:
+        self.simulated.append(asked)
+        (action,) = asked["ActionNames"]
+        return {"EvaluationResults": [self.refused.get(action, {"EvalDecision": "allowed"})]}
+
+    def get_service_quota(self, **asked: str) -> dict[str, Any]:
+        assert asked["ServiceCode"] == "ec2"
+        value = self.vcpus.get(asked["QuotaCode"], 10_000)
+        if value < 0:
+            raise self.NoSuchResourceException
+        return {"Quota": {"Value": float(value)}}
+
+    def get_account_settings(self) -> dict[str, Any]:
+        return {"AccountLimit": {"UnreservedConcurrentExecutions": self.concurrency}}
+
+    def describe_trails(self) -> dict[str, Any]:
+        return {"trailList": [{"TrailARN": "arn:trail"}]}
+
+    def get_trail_status(self, **asked: str) -> dict[str, Any]:
+        assert asked == {"Name": "arn:trail"}
+        return self.trail
+
+    def get_event_selectors(self, **asked: str) -> dict[str, Any]:
+        assert asked == {"TrailName": "arn:trail"}
+        return self.trail
 
     def get_caller_identity(self) -> dict[str, Any]:
         at = self.world.clock.now().replace(microsecond=0)
@@ -69,6 +116,8 @@ class Patient(Stack):
 
     aws: Any = None
     deployment: str = DEPLOYMENT
+    release: str | None = VERSION
+    region: str = "us-east-1"
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     letters: dict[str, int] = field(default_factory=dict)
 
@@ -122,7 +171,7 @@ def only(patient: Patient) -> tuple[str, str, str]:
 
 def test_a_deployment_of_which_nothing_is_wrong(patient: Patient) -> None:
     result: Result = patient.run("doctor")
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is wrong: 10 checks\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "nothing is wrong: 16 checks\n")
 
 
 def test_a_reservation_that_no_class_selects(patient: Patient) -> None:
@@ -185,4 +234,117 @@ def test_what_may_not_be_looked_at_is_said_to_be_skipped(patient: Patient) -> No
     assert message.startswith("not looked at: ")
     result = patient.run("doctor")
     assert result.exit_code == 0
-    assert result.stderr == "9 of 10 checks were made\n"
+    assert result.stderr == "15 of 16 checks were made\n"
+
+
+def test_a_stack_of_another_release(patient: Patient) -> None:
+    patient.release = "0.0.9"
+    assert only(patient) == ("warning", "versions", f"this command is release {VERSION}, the stack is release 0.0.9")
+    assert "or pip install reservoir==0.0.9" in patient.run("doctor").stdout
+    patient.release = None
+    assert only(patient)[2].endswith("the stack is of an older release")
+
+
+def test_a_queue_that_nobody_reads(patient: Patient) -> None:
+    mapping = {
+        "FunctionArn": f"arn:aws:lambda:us-east-1:1:function:{DEPLOYMENT}-launch",
+        "EventSourceArn": "arn:aws:sqs:us-east-1:1:launches",
+        "UUID": "u-1",
+    }
+    others = {"FunctionArn": "arn:aws:lambda:us-east-1:1:function:other", "EventSourceArn": "arn:q", "UUID": "u-2"}
+    patient.aws.mappings = [{**mapping, "State": "Enabled"}, {**others, "State": "Disabled"}]
+    assert patient.findings() == []
+    patient.aws.mappings = [{**mapping, "State": "Disabled"}]
+    severity, check, message = only(patient)
+    assert (severity, check) == ("error", "queues")
+    assert message.startswith(f"{DEPLOYMENT}-launch does not read launches")
+
+
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        ({"EvalDecision": "implicitDeny"}, "no policy of its role allows it"),
+        ({"EvalDecision": "explicitDeny"}, "a policy denies it"),
+        (
+            {"EvalDecision": "explicitDeny", "OrganizationsDecisionDetail": {"AllowedByOrganizations": False}},
+            "a policy of the organization does not allow it",
+        ),
+        (
+            {
+                "EvalDecision": "implicitDeny",
+                "PermissionsBoundaryDecisionDetail": {"AllowedByPermissionsBoundary": False},
+            },
+            "the role's permissions boundary does not allow it",
+        ),
+    ],
+)
+def test_what_a_function_may_not_do(patient: Patient, refusal: dict[str, Any], why: str) -> None:
+    patient.aws.refused = {"ec2:TerminateInstances": refusal}
+    resource = "arn:aws:ec2:us-east-1:111122223333:instance/*"
+    message = f"expire may not ec2:TerminateInstances on {resource}: {why}"
+    assert only(patient) == ("error", "permissions", message)
+
+
+def test_a_role_that_launches_may_not_hand_to_instances(patient: Patient) -> None:
+    patient.world.apply(node_class_manifest(role="nodes"))
+    patient.aws.refused = {"iam:PassRole": {"EvalDecision": "implicitDeny"}}
+    severity, check, message = only(patient)
+    assert (severity, check) == ("error", "permissions")
+    assert message.startswith(
+        "EC2NodeClass/default: launch may not iam:PassRole on arn:aws:iam::111122223333:role/nodes"
+    )
+
+
+def test_a_quota_that_lets_nothing_be_launched(patient: Patient) -> None:
+    patient.aws.vcpus = {"L-417A185B": 191}
+    severity, check, message = only(patient)
+    assert (severity, check) == ("warning", "quotas")
+    assert message.startswith("the quota of P instances on on-demand is 191 vCPUs: not even one p5.48xlarge (192)")
+
+
+def test_a_quota_that_a_reservation_nearly_uses_up(patient: Patient) -> None:
+    patient.aws.vcpus = {"L-417A185B": 240}  # of which the reservation's one unit counts 192, used or not: 80 %
+    assert only(patient)[2] == (
+        "the quota of P instances on on-demand is 240 vCPUs, of which what is known here uses 192"
+    )
+    patient.aws.vcpus = {"L-417A185B": 241}
+    assert patient.findings() == []
+
+
+def test_a_quota_that_this_region_does_not_know_says_nothing(patient: Patient) -> None:
+    patient.aws.vcpus = {"L-417A185B": -1}
+    assert patient.findings() == []
+
+
+def test_too_little_concurrency_for_a_busy_stack(patient: Patient) -> None:
+    patient.aws.concurrency = 10
+    assert only(patient)[:2] == ("warning", "concurrency")
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        {"IsLogging": False, "EventSelectors": [WRITES]},
+        {"IsLogging": True, "EventSelectors": [{**WRITES, "ReadWriteType": "ReadOnly"}]},
+        {"IsLogging": True, "EventSelectors": [{**WRITES, "IncludeManagementEvents": False}]},
+        {
+            "IsLogging": True,
+            "AdvancedEventSelectors": [{"FieldSelectors": [{"Field": "eventCategory", "Equals": ["Data"]}]}],
+        },
+    ],
+)
+def test_no_trail_tells_of_changes(patient: Patient, trail: dict[str, Any]) -> None:
+    patient.aws.trail = trail
+    assert only(patient)[:2] == ("hint", "trail")
+
+
+def test_a_trail_with_advanced_selectors(patient: Patient) -> None:
+    selectors = [{"Field": "eventCategory", "Equals": ["Management"]}, {"Field": "readOnly", "Equals": ["false"]}]
+    patient.aws.trail = {"IsLogging": True, "AdvancedEventSelectors": [{"FieldSelectors": selectors}]}
+    assert patient.findings() == []
+
+
+def test_the_page_has_every_check() -> None:
+    page = (Path(__file__).parents[2] / "docs/operating-by-hand.md").read_text()
+    table = page.partition("## What is wrong?")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE) == list(CHECKS)

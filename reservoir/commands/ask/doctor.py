@@ -5,7 +5,8 @@ from typing import Final
 import typer
 
 from reservoir.console import messages
-from reservoir.examination import CHECKS, Finding, Severity, examine
+from reservoir.examination.checks import CHECKS, examine
+from reservoir.examination.finding import Finding, Severity
 from reservoir.output import Column, Form, Listing, Output, show
 from reservoir.policy import connection
 from shared.ports.errors import AwsError

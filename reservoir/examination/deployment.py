@@ -1,47 +1,19 @@
-"""What the doctor looks at, one function a check; each finding says what to do."""
+"""What the doctor looks at in the deployment itself."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import timedelta
-from email.utils import parsedate_to_datetime
-from enum import StrEnum
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
+from reservoir import VERSION
 from reservoir.connection import Connection
+from reservoir.examination.finding import Finding, Severity
 from shared.core.model.capacity_reservation import ACTIVE
-from shared.core.model.instance_type import CapacityType
-from shared.core.scheduling_terms import labels
 from shared.core.what_if.never_launches import never_launching
 from shared.manifests.crosscheck import ObjectSet, cross_check
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.safety.envelope import LiftEnvelope
 from shared.usecases.safety.tables import OwnTables
 
-# Of this clock and AWS's. Signatures are refused beyond five minutes, and deadlines are told a minute wrong here.
-_SKEW_MAX: Final = timedelta(minutes=1)
-_SPOT_ROLE: Final = "AWSServiceRoleForEC2Spot"
-
-
-class Severity(StrEnum):
-    """How bad a finding is; SKIPPED: it could not be looked at."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    HINT = "hint"
-    SKIPPED = "skipped"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong, or could not be looked at, and what to do about it."""
-
-    severity: Severity
-    check: str
-    message: str
-    advice: str
-
-
-Check = Callable[[Connection], Iterator[Finding]]
+_NOT_READ: Final = frozenset({"Disabled", "Disabling"})  # states of an event source mapping
 
 
 def tables(stack: Connection) -> Iterator[Finding]:
@@ -132,51 +104,22 @@ def schedules(stack: Connection) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, "schedules", f"{rule['Name']} is disabled", advice)
 
 
-def clock(stack: Connection) -> Iterator[Finding]:
-    """Whether this machine's clock and AWS's agree."""
-    answer = stack.client("sts").get_caller_identity()["ResponseMetadata"]
-    skew = abs(stack.clock.now() - parsedate_to_datetime(answer["HTTPHeaders"]["date"]))
-    if skew > _SKEW_MAX:
-        message = f"this machine's clock and AWS's differ by {skew.total_seconds():.0f} s"
-        yield Finding(Severity.ERROR, "clock", message, "set the clock: AWS refuses signatures beyond five minutes")
+def queues(stack: Connection) -> Iterator[Finding]:
+    """Which queues no function works off."""
+    pages = stack.client("lambda").get_paginator("list_event_source_mappings").paginate()
+    for mapping in (mapping for page in pages for mapping in page["EventSourceMappings"]):
+        function = mapping["FunctionArn"].rpartition(":")[2]
+        if function.startswith(f"{stack.deployment}-") and mapping["State"] in _NOT_READ:
+            queue = mapping["EventSourceArn"].rpartition(":")[2]
+            message = f"{function} does not read {queue}: its event source mapping is disabled"
+            advice = f"aws lambda update-event-source-mapping --enabled --uuid {mapping['UUID']}"
+            yield Finding(Severity.ERROR, "queues", message, advice)
 
 
-def spot_role(stack: Connection) -> Iterator[Finding]:
-    """Whether Spot's service-linked role is there, if a pool may use spot."""
-    pools = policy_of(stack.policy.list_all()).node_pools
-    if not any(pool.requirements[labels.CAPACITY_TYPE].has(CapacityType.SPOT.value) for pool in pools):
-        return
-    client = stack.client("iam")
-    try:
-        client.get_role(RoleName=_SPOT_ROLE)
-    except client.exceptions.NoSuchEntityException:
-        advice = "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com, or spotServiceLinkedRole"
-        yield Finding(Severity.WARNING, "spot-role", f"pools may use spot, and {_SPOT_ROLE} does not exist", advice)
-
-
-CHECKS: Final[Mapping[str, Check]] = {
-    "tables": tables,
-    "envelope": envelope,
-    "policy": policy,
-    "pools": pools,
-    "reservations": reservations,
-    "dead-letters": dead_letters,
-    "alarms": alarms,
-    "schedules": schedules,
-    "clock": clock,
-    "spot-role": spot_role,
-}
-
-
-def examine(stack: Connection, refusals: tuple[type[Exception], ...]) -> list[Finding]:
-    """Return what all checks find, the worst first. A check that meets one of ``refusals`` is skipped, and says so."""
-    found: list[Finding] = []
-    for name, check in CHECKS.items():
-        try:
-            found += check(stack)
-        except refusals as error:
-            found.append(
-                Finding(Severity.SKIPPED, name, f"not looked at: {error}", "ask with permissions that allow it")
-            )
-    order: list[Any] = list(Severity)
-    return sorted(found, key=lambda finding: (order.index(finding.severity), finding.check, finding.message))
+def versions(stack: Connection) -> Iterator[Finding]:
+    """Whether the stack is of this command's release."""
+    if stack.release != VERSION:
+        deployed = "of an older release" if stack.release is None else f"release {stack.release}"
+        install = "" if stack.release is None else f", or pip install reservoir=={stack.release}"
+        message = f"this command is release {VERSION}, the stack is {deployed}"
+        yield Finding(Severity.WARNING, "versions", message, f"deploy release {VERSION}{install}")
