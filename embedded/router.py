@@ -252,7 +252,7 @@ def _name_resources_as_aws_does() -> None:
 
     It takes every schedule for one of the default group, and several parameters for all of them; those are checked
     here on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule,
-    the targets of a rule for those of its bus, and writes a rule of the default bus with that bus's name, which AWS
+    the targets of a rule for those of its bus, sees no principal in a simulation of its policies, and writes a rule of the default bus with that bus's name, which AWS
     leaves out.
     """
     extract = iam_actions.extract_resource_arn
@@ -263,6 +263,8 @@ def _name_resources_as_aws_does() -> None:
         if service == "scheduler" and ":schedule/default/" in arn:
             named = json.loads(body or b"{}").get("GroupName") or next(iter(parameters.get("groupName", [])), "default")
             return arn.replace(":schedule/default/", f":schedule/{named}/")
+        if service == "iam" and (simulated := next(iter(parameters.get("PolicySourceArn", [])), None)):
+            return str(simulated)
         if service == "events":
             return _resource_of_events(arn, headers, body, f"arn:aws:events:{region}:{account_id}:rule")
         if service == "ssm" and arn == "*" and (names := json.loads(body or b"{}").get("Names")):

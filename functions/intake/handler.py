@@ -6,7 +6,7 @@ from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.intake import demand_rules, describe, intake, rejections
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import about, count, logger, observed
 from shared.usecases.demand.intake import Answer
 
 
@@ -25,7 +25,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
                 rules.authorise(asked, message.sender_id)
                 describe()(asked)
             else:
-                answers[message.id] = answer = demand.apply(asked, rules, message.sender_id)
+                answers[message.id] = answer = demand.apply(asked, rules, message.sender_id, message.id)
+                about(filter(None, [answer.workload.correlation_id]))
                 logger.info("message taken", extra=_named(answer))
         except ManifestError as error:
             dead_letters.reject(message.id, message.body, error.problems)

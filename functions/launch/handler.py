@@ -6,7 +6,7 @@ from shared.core.serialisation.json_codec import loads
 from shared.ports.messaging import LaunchBatch
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.launch import launch
-from shared.runtime.observability import count, count_for_all, logger, observed
+from shared.runtime.observability import about, count, count_for_all, logger, observed
 from shared.usecases.launching.launch import LaunchResult
 
 _NAMED_MAX: Final = 50  # claims in a line of the log
@@ -19,6 +19,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
     def take(message: QueueMessage) -> None:
         batch = loads(LaunchBatch, message.body)
+        about(batch.correlation_ids)
         report = launcher.run(batch)
         logger.info(
             "batch handled",

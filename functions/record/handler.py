@@ -9,7 +9,7 @@ from shared.core.history.summary import subject, summary
 from shared.runtime.batch import QueueMessage, each_message
 from shared.runtime.composition.record import keep_events, publishes_metrics, take_sample
 from shared.runtime.measuring import tell
-from shared.runtime.observability import count, logger, observed
+from shared.runtime.observability import about, count, logger, observed
 
 
 @observed
@@ -28,6 +28,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             logger.warning("event cannot be read", extra={"message_id": message.id, "error": str(error)})
             count("EventsUnreadable")
             return
+        about(kept.correlation_ids())
         more = {"event_id": kept.id, "type": kept.detail_type, "object": subject(kept), "what": summary(kept)}
         logger.info("told", extra=more)
 

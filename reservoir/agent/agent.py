@@ -115,14 +115,15 @@ class Agent:
     def _do(self, action: Action) -> None:
         match action:
             case Start(process, run, environment):
-                log.info("starts %s-%d", process.workload_key, process.number)
+                followed_by = environment["RESERVOIR_CORRELATION_ID"]
+                log.info("starts %s-%d, correlation_id %s", process.workload_key, process.number, followed_by)
                 self._work.start(process, run, environment)
             case Arrive(key):
                 self._arrive(key)
             case Signal(process, kill):
                 self._work.signal(process, kill=kill)
             case Checkpoint(key, command, environment):
-                log.info("checkpoint of %s", key)
+                log.info("checkpoint of %s, correlation_id %s", key, environment["RESERVOIR_CORRELATION_ID"])
                 self._work.start_hook(key, command, environment)
             case Report(body):
                 self._reports.append(body)

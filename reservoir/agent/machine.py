@@ -129,6 +129,7 @@ class _Task:
     checkpoint: str = "none"  # none, running, done
     released: bool = False
     is_gathering: bool = False  # its gang has not met yet
+    correlation_id: str = ""  # of the workload; empty while nobody has told it
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,12 @@ class NodeMachine:
         self._node_claim = str(identity["nodeClaim"])
         wanted = {f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]}
         actions: list[Action] = []
+        for key, each in wanted.items():
+            task = self._task(key)
+            if task is not None:
+                task.correlation_id = str(each.get("correlationId", task.correlation_id))
         drain = identity.get("drain")
         if drain is not None:
-            for key in wanted:
-                self._task(key)
             return [*actions, *self.must_go(drain["deadlineS"], drain["reason"], now_s)]
         for key, each in wanted.items():
             task = self._task(key)
@@ -303,6 +306,7 @@ class NodeMachine:
             "RESERVOIR_WORKLOAD": key,
             "RESERVOIR_WORKLOAD_NAMESPACE": namespace,
             "RESERVOIR_WORKLOAD_NAME": name,
+            "RESERVOIR_CORRELATION_ID": self._tasks[key].correlation_id,
         }
         if number is not None and process is not None:
             found |= {"RESERVOIR_REPLICA": str(number), "RESERVOIR_REPLICAS": str(process.replicas)}

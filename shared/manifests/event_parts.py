@@ -41,6 +41,10 @@ class WorkloadRef(Part):
     namespace: str
     name: str
     generation: int | None = None
+    correlation_id: str | None = Field(
+        default=None,
+        description="The id of the demand message that the workload began with; every line of a log about it has it.",
+    )
 
 
 class PlacedWorkload(WorkloadRef):

@@ -78,7 +78,14 @@ def _hosted(placed: PlacedReplicas, claim: NodeClaim) -> HostedWorkload:
     namespace, _, name = key.partition("/")
     finished = {it.workload_key: it.count for it in claim.finished}.get(key)
     gang = {it.workload_key: _gang(it) for it in claim.seats}.get(key)
-    return HostedWorkload(namespace=namespace, name=name, replicas=placed.count, finished=finished, gang=gang)
+    return HostedWorkload(
+        namespace=namespace,
+        name=name,
+        correlation_id=claim.correlation_ids.get(key),
+        replicas=placed.count,
+        finished=finished,
+        gang=gang,
+    )
 
 
 def _gang(seat: GangSeat) -> GangPart:

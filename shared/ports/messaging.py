@@ -3,7 +3,9 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
+
+NAMED_MAX: Final = 50  # ids in a line of a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,12 +14,14 @@ class LaunchBatch:
 
     The message carries the claim ids because an index by batch may lag the commit that a launch follows at once. Its
     body is this dataclass in ``shared.core.serialisation.json_codec``'s form. ``retry_count``: how often it was sent
-    again because EC2 could not be asked, or did not answer.
+    again because EC2 could not be asked, or did not answer. ``correlation_ids`` are those of its workloads, at most
+    ``NAMED_MAX``, for whoever writes a line about it.
     """
 
     batch_id: str
     claim_ids: tuple[str, ...]
     retry_count: int = 0
+    correlation_ids: tuple[str, ...] = ()
 
 
 class WorkQueue(Protocol):

@@ -59,6 +59,7 @@ class WorkloadRecord:
     expires_at: datetime | None = None  # a tombstone is forgotten then; set when nothing of it runs any more
     sent_by: str | None = None  # SQS's id of whoever sent this generation
     sent_at: datetime | None = None  # when it was stored
+    correlation_id: str | None = None  # SQS's id of the message that it began with; kept until it is withdrawn
     unknown: Mapping[str, Any] = field(default_factory=dict, metadata=KEEPS_UNKNOWN)  # a newer release's fields
 
     @property

@@ -38,6 +38,7 @@ from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
 from shared.ports.launches import LaunchPolicy
+from shared.ports.messaging import EventPublisher
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -196,7 +197,7 @@ class Adapters:
         return SqsRedelivery(self._sqs, self.settings.queue_urls[Queue.REACTIONS])
 
     @cached_property
-    def publisher(self) -> EventBridgePublisher:
+    def publisher(self) -> EventPublisher:
         """The outbound bus."""
         return EventBridgePublisher(lazy_client("events"), self.settings.event_bus)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from shared.ports.errors import TransientError
 from shared.ports.state import ConflictError
-from shared.runtime.observability import count, logger
+from shared.runtime.observability import count, forget, logger
 
 # What the next attempt may not meet again.
 TRANSIENT: Final = (TransientError, ConflictError)
@@ -55,6 +55,7 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
     failures: list[str] = []
     bugs: list[Exception] = []
     for message in messages(event):
+        forget()
         try:
             with logger.append_context_keys(message_id=message.id):  # in every line that its handling writes
                 handle(message)
@@ -66,6 +67,7 @@ def each_message(event: Mapping[str, Any], handle: Callable[[QueueMessage], None
             logger.exception("message met a bug", extra={"message_id": message.id})
             count("MessageBug")
             bugs.append(error)
+    forget()
     if bugs:
         raise bugs[0]
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failures]}

@@ -2,14 +2,16 @@
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
 from shared.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_LOGGER, ROWS_UNREADABLE
+from shared.ports.messaging import NAMED_MAX
 
+FOLLOWED_BY: Final = "correlation_ids"  # the key of a line: the messages that its workloads began with
 Handler = Callable[[dict[str, Any], Any], Any]
 
 logger: Final = Logger(service=None, log_uncaught_exceptions=False)
@@ -49,11 +51,25 @@ class _RowsHandler(logging.Handler):
 logging.getLogger(ROWS_LOGGER).addHandler(_RowsHandler())
 
 
+def about(ids: Iterable[str]) -> None:
+    """Let every line from now on name these correlation ids too; no line names more than ``NAMED_MAX``."""
+    known: Sequence[str] = logger.get_current_keys().get(FOLLOWED_BY) or ()
+    named = list(dict.fromkeys([*known, *ids]))[:NAMED_MAX]
+    if named:
+        logger.append_keys(**{FOLLOWED_BY: named})
+
+
+def forget() -> None:
+    """Let lines name no correlation ids again: what comes now is about others."""
+    logger.remove_keys([FOLLOWED_BY])
+
+
 def observed(handler: Handler) -> Handler:
     """Wrap a Lambda handler: the request id in every line, metrics written at the end whatever happens."""
 
     @functools.wraps(handler)
     def wrapped(event: dict[str, Any], context: Any) -> Any:
+        forget()
         logger.append_keys(request_id=getattr(context, "aws_request_id", None))
         try:
             return handler(event, context)

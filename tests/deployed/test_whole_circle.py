@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from embedded.reservoir import ROOT
+from shared.names import Function, Queue, Table
 from tests.deployed.nodes import let_nodes_in
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
@@ -30,6 +31,7 @@ if [ -e {shared}/progress ]; then
   n=$(cat {shared}/checkpoint)
 fi
 echo "begins at $n"
+echo "for $RESERVOIR_CORRELATION_ID"
 while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
 echo "is done at $n"
 """
@@ -109,6 +111,24 @@ def test_work_goes_on_from_its_checkpoint_on_another_node_and_finishes(world: Wo
     world.aws.clock.advance(timedelta(minutes=3))
     world.look()
     assert len(world.events("Node Launched")) == 2, "what has finished is not placed again"
+
+
+def test_one_search_finds_what_every_function_said_of_it(world: World, shared: Path) -> None:
+    (accepted,) = world.events("Workload Accepted")
+    followed_by = accepted["workload"]["correlationId"]
+    assert followed_by == accepted["messageId"]
+    nodes = [each["node"] for each in world.events("Node Launched")]
+    names = {"story/circle", *(node["nodeClaim"] for node in nodes), *(node["instanceId"] for node in nodes)}
+    saying = set()
+    for function in Function:
+        for text in world.log(function).splitlines():
+            if any(name in text for name in names):
+                assert followed_by in json.loads(text).get("correlation_ids", ()), f"{function}: {text}"
+                saying.add(function)
+    # From its message to its instance, its drain, its report and its end.
+    assert saying >= {*(Function.INTAKE, Function.PROVISION, Function.LAUNCH), *(Function.FOLLOW, Function.RECORD)}
+    assert any(followed_by in text for text in world.log(Function.EXPIRE).splitlines())
+    assert f"for {followed_by}" in (shared / "logs" / "story_circle-0.log").read_text()
 
 
 def test_the_agent_is_small(world: World, shared: Path) -> None:

@@ -1,15 +1,24 @@
 """What every line of a log names, so that a message is followed to its instance."""
 
 import json
+from collections.abc import Sequence
 from io import StringIO
 from typing import Any
 
 import pytest
 
 from functions.launch.handler import handler as launch
+from shared.core.model.plan import ReasonCode
 from shared.core.serialisation.json_codec import dumps
+from shared.manifests.events import WorkloadPending
+from shared.ports.errors import TransientError
+from shared.ports.messaging import NAMED_MAX, LaunchBatch, OutboundEvent
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.observability import logger
+from shared.runtime.correlation import ToldInTheLog
+from shared.runtime.observability import forget, logger
+from shared.usecases.claims.announce import workload_ref
+from shared.usecases.launching.launch import LaunchReport
+from tests.fakes.messaging import MemoryBus
 from tests.usecases.launch_world import World, reserved
 
 
@@ -57,3 +66,68 @@ def test_a_launch_names_its_message_its_batch_and_its_claims(
         planned.batch_id,
         planned.claim_ids,
     )
+
+
+def test_a_launch_names_from_its_first_line_on_for_whom_it_is(
+    written: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Logging:
+        """Writes a line while it launches."""
+
+        def run(self, _: LaunchBatch) -> LaunchReport:
+            logger.info("in between")
+            return LaunchReport()
+
+    monkeypatch.setattr("functions.launch.handler.launch", Logging)
+    followed = dumps(LaunchBatch("b-1", ("nc-1",), correlation_ids=("m-7",)))
+    launch(batch(followed, dumps(LaunchBatch("b-2", ("nc-2",)))), None)
+    assert [(it["message"], it.get("correlation_ids")) for it in lines(written)] == [
+        ("in between", ["m-7"]),
+        ("batch handled", ["m-7"]),
+        ("in between", None),
+        ("batch handled", None),
+    ]
+
+
+def pending(name: str, message_id: str | None) -> WorkloadPending:
+    return WorkloadPending(
+        workload=workload_ref(f"research/{name}", 1, message_id),
+        replicas=1,
+        reason=ReasonCode.RESERVATION_FULL,
+        message="full",
+    )
+
+
+def test_facts_that_are_told_are_in_the_log_and_so_is_for_whom_in_later_lines(written: StringIO) -> None:
+    bus = MemoryBus()
+    facts = [pending("a", "m-1"), pending("b", "m-2"), pending("old", None)]
+    ToldInTheLog(bus).publish(facts)
+    logger.info("later")
+    forget()
+    logger.info("about others")
+    assert bus.events == [(each.detail_type, each.detail()) for each in facts]
+    assert [(it["message"], it.get("facts"), it.get("correlation_ids")) for it in lines(written)] == [
+        ("facts told", {"Workload Pending": 3}, ["m-1", "m-2"]),
+        ("later", None, ["m-1", "m-2"]),
+        ("about others", None, None),
+    ]
+
+
+def test_facts_about_many_take_several_lines_so_that_each_id_is_in_one(written: StringIO) -> None:
+    ToldInTheLog(MemoryBus()).publish([pending(f"w{number}", f"m-{number}") for number in range(NAMED_MAX + 1)])
+    forget()
+    named = [it["correlation_ids"] for it in lines(written)]
+    assert [len(each) for each in named] == [NAMED_MAX, 1]
+    assert len({each for part in named for each in part}) == NAMED_MAX + 1
+
+
+def test_a_bus_that_fails_is_not_said_to_have_told(written: StringIO) -> None:
+    class Down:
+        """A bus that takes nothing."""
+
+        def publish(self, _: Sequence[OutboundEvent]) -> None:
+            raise TransientError("FailedEntries", "PutEvents")
+
+    with pytest.raises(TransientError):
+        ToldInTheLog(Down()).publish([pending("a", "m-1")])
+    assert lines(written) == []

@@ -40,10 +40,10 @@ class World:
     def send(self, body: dict[str, Any]) -> str | None:
         return self.answer(body).changed_key
 
-    def answer(self, body: dict[str, Any], sent_by: str | None = None) -> Answer:
+    def answer(self, body: dict[str, Any], sent_by: str | None = None, message_id: str | None = None) -> Answer:
         message = parse_demand(json.dumps(body))
         assert not isinstance(message, DescribeMessage)
-        return self.intake.apply(message, DemandRules(frozenset({"gpu"})), sent_by)
+        return self.intake.apply(message, DemandRules(frozenset({"gpu"})), sent_by, message_id)
 
     @property
     def record(self) -> WorkloadRecord:
@@ -297,3 +297,19 @@ def test_nothing_is_told_of_a_batch_in_which_nothing_was_understood() -> None:
     world = World()
     told(world)
     assert world.bus.events == []
+
+
+def test_a_workload_is_followed_by_the_message_that_it_began_with() -> None:
+    world = World()
+    bodies = [submit(), submit(), submit(generation=2, replicas=5), release(), withdraw(2)]
+    answers = [world.answer(body, message_id=f"m-{number}") for number, body in enumerate(bodies)]
+    assert {answer.workload.correlation_id for answer in answers} == {"m-0"}
+    assert world.record.correlation_id == "m-0"
+
+
+def test_what_is_wanted_again_after_a_withdraw_is_followed_anew() -> None:
+    world = World()
+    world.answer(withdraw(), message_id="m-0")
+    assert world.record.correlation_id == "m-0"
+    answer = world.answer(submit(generation=2), message_id="m-1")
+    assert (answer.workload.correlation_id, world.record.correlation_id) == ("m-1", "m-1")

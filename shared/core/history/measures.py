@@ -85,7 +85,7 @@ class Line:
     subject: Subject
     name: str
     values: Mapping[str, float]
-    more: Mapping[str, str | int]
+    more: Mapping[str, str | int | tuple[str, ...]]
 
 
 def lines(sample: Sample) -> Iterator[Line]:
@@ -105,7 +105,8 @@ def lines(sample: Sample) -> Iterator[Line]:
         yield Line(Subject.WAITING, each.reason, {"replica_count": each.replica_count, **waited}, more)
     for bought in sample.bought[:MOST]:
         paid = {"node_count": bought.node_count, "usd_per_hour": bought.micro_usd_per_hour / _MICRO}
-        yield Line(Subject.BOUGHT, bought.workload_key, paid, {})
+        followed_by = {} if bought.correlation_id is None else {"correlation_ids": (bought.correlation_id,)}
+        yield Line(Subject.BOUGHT, bought.workload_key, paid, followed_by)
 
 
 def _rank(reservation: ReservationSample) -> tuple[int, int, str]:

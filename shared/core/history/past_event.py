@@ -13,6 +13,7 @@ from typing import Any, Final
 WORKLOAD: Final = "workload"
 NODE: Final = "node"
 RESERVATION: Final = "reservation"
+_CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
 _POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass"}
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
@@ -53,6 +54,10 @@ class PastEvent:
         """Return what it is about, sorted: ``workload/NAMESPACE/NAME``, ``node/CLAIM``, ``reservation/ID`` ..."""
         return tuple(sorted(set(_objects_in(self.detail))))
 
+    def correlation_ids(self) -> tuple[str, ...]:
+        """Return what the workloads that it names are followed by, sorted."""
+        return tuple(sorted(set(correlation_ids_in(self.detail))))
+
     def about(self, name: str) -> "PastEvent":
         """Return the part of it that is about one object.
 
@@ -84,6 +89,18 @@ def parse_event(event: Any) -> PastEvent:
     if at.tzinfo is None:
         raise EventError("a time without its zone")
     return PastEvent(event_id, at, detail_type, detail)
+
+
+def correlation_ids_in(part: Any) -> Iterator[str]:
+    """Yield what the workloads in a part of a detail are followed by; an id may come several times."""
+    if isinstance(part, list):
+        for each in part:
+            yield from correlation_ids_in(each)
+    elif isinstance(part, dict):
+        if isinstance(part.get(_CORRELATION_ID), str):
+            yield part[_CORRELATION_ID]
+        for each in part.values():
+            yield from correlation_ids_in(each)
 
 
 def workload_name(key: str) -> str:

@@ -67,6 +67,7 @@ class BoughtSample:
     workload_key: str
     node_count: int
     micro_usd_per_hour: int
+    correlation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,12 +170,14 @@ def _waiting(waiting: Sequence[PendingForReason]) -> Iterator[WaitingSample]:
 def _bought(launched: Sequence[NodeClaim]) -> Iterator[BoughtSample]:
     nodes: dict[str, int] = {}
     paid: dict[str, int] = {}
+    followed_by: dict[str, str] = {}
     for claim in launched:
         price, replicas = price_of(claim), sum(placed.count for placed in claim.placements)
         if claim.offering.capacity_type is CapacityType.RESERVED or not replicas:
             continue
+        followed_by |= claim.correlation_ids
         for placed in claim.placements:
             nodes[placed.workload_key] = nodes.get(placed.workload_key, 0) + 1
             paid[placed.workload_key] = paid.get(placed.workload_key, 0) + price * placed.count // replicas
     for key in sorted(paid, key=lambda key: (-paid[key], key)):
-        yield BoughtSample(key, nodes[key], paid[key])
+        yield BoughtSample(key, nodes[key], paid[key], followed_by.get(key))

@@ -139,3 +139,14 @@ def grown_claim(claim: NodeClaim, added: Iterable[PlacedReplicas], now: datetime
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     placements = tuple(PlacedReplicas(key, counts[key]) for key in sorted(counts))
     return replace(claim, placements=placements, placements_changed_at=now)
+
+
+def correlated(claim: NodeClaim, ids: Mapping[str, str | None]) -> NodeClaim:
+    """Return the claim with the correlation ids, by key, of the workloads on it and of those on their way to it.
+
+    Those of workloads that have left it are forgotten, so that a node which lives long does not collect them.
+    """
+    awaiting = () if claim.drain is None else claim.drain.awaiting
+    present = {it.workload_key for it in (*claim.placements, *claim.expected, *claim.finished, *awaiting)}
+    known = {**claim.correlation_ids, **{key: value for key, value in ids.items() if value is not None}}
+    return replace(claim, correlation_ids={key: known[key] for key in sorted(present & known.keys())})

@@ -200,6 +200,7 @@ class NodeClaim:
     finished: tuple[PlacedReplicas, ...] = ()  # replicas that have done here what they were for
     address: str | None = None  # where its node can be reached by others of its workloads; the node says so
     seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
+    correlation_ids: Mapping[str, str] = field(default_factory=dict)  # by key, of the workloads that are named above
     failure: str | None = None
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last

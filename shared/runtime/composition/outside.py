@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, cached_property, wraps
 from typing import Any, Final, TypeVar, cast
 
+from shared.ports.messaging import EventPublisher
 from shared.runtime.adapters import Adapters
+from shared.runtime.correlation import ToldInTheLog
 from shared.runtime.settings import Settings
 
 T = TypeVar("T")
@@ -20,12 +22,21 @@ class Process:
         self.parts: dict[Callable[[], Any], Any] = {}
 
 
+class _FunctionAdapters(Adapters):
+    """Those of a function, which has a log."""
+
+    @cached_property
+    def publisher(self) -> EventPublisher:
+        """The outbound bus; what is told there is in the log too."""
+        return ToldInTheLog(super().publisher)
+
+
 _given: Final[ContextVar[Process | None]] = ContextVar("process", default=None)
 
 
 @cache
 def _own() -> Process:
-    return Process(Adapters(Settings.from_environment()))
+    return Process(_FunctionAdapters(Settings.from_environment()))
 
 
 def _process() -> Process:

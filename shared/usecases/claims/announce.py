@@ -19,7 +19,7 @@ from shared.manifests.events import (
     ReservationExhausted,
     ReservationIdle,
 )
-from shared.ports.state import ReservationRecord
+from shared.ports.state import ReservationRecord, WorkloadRecord
 
 
 def offering_detail(offering: OfferingKey) -> OfferingDetail:
@@ -50,18 +50,21 @@ def node_detail(claim: NodeClaim) -> NodeDetail:
     )
 
 
-def placed_workloads(placements: Sequence[PlacedReplicas]) -> list[PlacedWorkload]:
-    """Describe replicas by workload."""
-    workloads = []
-    for placed in placements:
-        namespace, _, name = placed.workload_key.partition("/")
-        workloads.append(PlacedWorkload(namespace=namespace, name=name, replicas=placed.count))
-    return workloads
+def placed_workloads(placements: Sequence[PlacedReplicas], correlation_ids: Mapping[str, str]) -> list[PlacedWorkload]:
+    """Describe replicas by workload; ``correlation_ids`` by key, as far as they are known."""
+    return [
+        PlacedWorkload(
+            **dict(workload_ref(placed.workload_key, correlation_id=correlation_ids.get(placed.workload_key))),
+            replicas=placed.count,
+        )
+        for placed in placements
+    ]
 
 
 def node_launched(claim: NodeClaim, launched_at: datetime) -> NodeLaunched:
     """Say that EC2 has an instance for the claim."""
-    return NodeLaunched(node=node_detail(claim), launched_at=launched_at, workloads=placed_workloads(claim.placements))
+    workloads = placed_workloads(claim.placements, claim.correlation_ids)
+    return NodeLaunched(node=node_detail(claim), launched_at=launched_at, workloads=workloads)
 
 
 def node_draining(claim: NodeClaim, drain: Drain) -> NodeDraining:
@@ -72,7 +75,7 @@ def node_draining(claim: NodeClaim, drain: Drain) -> NodeDraining:
         reason=drain.reason,
         notified_at=drain.notified_at,
         deadline=drain.deadline,
-        workloads=placed_workloads(drain.awaiting),
+        workloads=placed_workloads(drain.awaiting, claim.correlation_ids),
     )
 
 
@@ -81,7 +84,10 @@ def node_terminated(
 ) -> NodeTerminated:
     """Say that the node is gone."""
     return NodeTerminated(
-        node=node_detail(claim), reason=reason, terminated_at=terminated_at, returned=placed_workloads(returned)
+        node=node_detail(claim),
+        reason=reason,
+        terminated_at=terminated_at,
+        returned=placed_workloads(returned, claim.correlation_ids),
     )
 
 
@@ -97,7 +103,9 @@ def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTy
 def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: datetime | None) -> LaunchFailed:
     """Say that EC2 refused a launch; ``claims`` share one offering and still carry their placements."""
     counts: dict[str, int] = {}
+    followed_by: dict[str, str] = {}
     for claim in claims:
+        followed_by |= claim.correlation_ids
         for placed in claim.placements:
             counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     return LaunchFailed(
@@ -105,7 +113,7 @@ def launch_failed(claims: Sequence[NodeClaim], code: str, message: str, until: d
         offering=offering_detail(claims[0].offering),
         code=code,
         message=message,
-        workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)]),
+        workloads=placed_workloads([PlacedReplicas(key, counts[key]) for key in sorted(counts)], followed_by),
         unavailable_until=until,
     )
 
@@ -134,10 +142,20 @@ def reservation_idle(record: ReservationRecord, since: datetime) -> ReservationI
     )
 
 
-def workload_ref(workload_key: str, generation: int | None = None) -> WorkloadRef:
+def workload_ref(workload_key: str, generation: int | None = None, correlation_id: str | None = None) -> WorkloadRef:
     """Name a workload."""
     namespace, _, name = workload_key.partition("/")
-    return WorkloadRef(namespace=namespace, name=name, generation=generation)
+    return WorkloadRef(namespace=namespace, name=name, generation=generation, correlation_id=correlation_id)
+
+
+def stored_ref(record: WorkloadRecord) -> WorkloadRef:
+    """Name a stored workload."""
+    return workload_ref(record.key, record.generation, record.correlation_id)
+
+
+def hosted_ref(claim: NodeClaim, workload_key: str, generation: int | None = None) -> WorkloadRef:
+    """Name a workload that is on a claim."""
+    return workload_ref(workload_key, generation, claim.correlation_ids.get(workload_key))
 
 
 def by_workload(placements: Sequence[PlacedReplicas]) -> Mapping[str, int]:

@@ -12,7 +12,7 @@ from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, 
 from shared.manifests.messages import DescribeMessage
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
-from shared.usecases.claims.announce import node_detail, workload_ref
+from shared.usecases.claims.announce import node_detail, stored_ref, workload_ref
 
 # A node is told in half a kilobyte, and EventBridge takes 256.
 NODES_IN_A_PART: Final = 200
@@ -51,7 +51,7 @@ def _status(request_id: str, key: str, record: WorkloadRecord | None, nodes: lis
     submitted = record.workload
     return WorkloadDescribed(
         request_id=request_id,
-        workload=workload_ref(key, record.generation),
+        workload=stored_ref(record),
         content_digest=None if submitted is None else content_digest(submitted),
         sent_by=record.sent_by,
         sent_at=record.sent_at,

@@ -56,10 +56,13 @@ class Intake:
     publisher: EventPublisher
     clock: Clock
 
-    def apply(self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None) -> Answer:
+    def apply(
+        self, message: DemandMessage, rules: DemandRules, sent_by: str | None = None, message_id: str | None = None
+    ) -> Answer:
         """Apply a message; return what became of it.
 
-        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent.
+        ``sent_by`` is SQS's id of the sender, which is kept beside what they sent; ``message_id`` that of the message,
+        which is what a workload that begins with it is followed by from then on.
 
         Raises
         ------
@@ -76,16 +79,18 @@ class Intake:
         named = WorkloadRef(namespace=metadata.namespace, name=metadata.name)
         if isinstance(message, ReleaseMessage):
             left = self.acknowledge_release(message.workload.key, message.node_claim, message.replicas, now)
+            named = _named(named, self.workloads.get(message.workload.key))
             return Answer(message.action, named, None if left else IgnoredReason.NOT_AWAITED)
         named = named.model_copy(update={"generation": metadata.generation})
         if isinstance(message, SubmitMessage):
             wanted = message.workload.to_core()
             _refuse_unknown_pools(wanted, rules.node_pool_names)
-            decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now)
+            decide = _Sent(lambda record: submitted(record, wanted, now), sent_by, now, message_id)
         else:
-            decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now)
-        stands = self._put(named, limits, decide)
-        if stands is None:
+            decide = _Sent(lambda record: withdrawn(record, message, now), sent_by, now, message_id)
+        written, stands = self._put(named, limits, decide)
+        named = _named(named, stands)
+        if written or stands is None:
             return Answer(message.action, named)
         return Answer(message.action, named, _why_ignored(stands, message), stands.generation)
 
@@ -98,14 +103,14 @@ class Intake:
         """Have what was applied planned; once a batch of messages."""
         self.queue.wake_planner(reason="demand changed", workload_keys=workload_keys)
 
-    def _put(self, named: WorkloadRef, limits: TeamLimits, decide: "Decide") -> WorkloadRecord | None:
-        """Write what is decided; return the record that stands as it is when nothing is to be written."""
+    def _put(self, named: WorkloadRef, limits: TeamLimits, decide: "Decide") -> tuple[bool, WorkloadRecord | None]:
+        """Write what is decided; return whether anything was to be written, and the record that stands then."""
         for attempt in range(_ATTEMPTS_MAX):
             record = self.workloads.get(f"{named.namespace}/{named.name}")
             refuse_jump(named.generation or 0, 0 if record is None else record.generation, limits)
             after = decide(record)
             if after is None:
-                return record
+                return False, record
             try:
                 self.workloads.put(after, expected_revision=None if record is None else record.revision)
             except ConflictError:
@@ -113,8 +118,8 @@ class Intake:
                 if attempt == _ATTEMPTS_MAX - 1:
                     raise
             else:
-                break
-        return None
+                return True, after
+        raise AssertionError("the last attempt returns or raises")
 
 
 class Decide(Protocol):
@@ -127,15 +132,28 @@ class Decide(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A decision with its sender: whoever changes what is wanted stands beside it."""
+    """A decision with its sender: whoever changes what is wanted stands beside it.
+
+    What is wanted for the first time, or again after it was withdrawn, is followed by this message's id from now on.
+    """
 
     decide: Decide
     sent_by: str | None
     now: datetime
+    message_id: str | None
 
     def __call__(self, record: WorkloadRecord | None, /) -> WorkloadRecord | None:
         after = self.decide(record)
-        return None if after is None else replace(after, sent_by=self.sent_by, sent_at=self.now)
+        if after is None:
+            return None
+        begins = record is None or record.correlation_id is None or (record.withdrawn and not after.withdrawn)
+        correlation_id = self.message_id if begins else after.correlation_id
+        return replace(after, sent_by=self.sent_by, sent_at=self.now, correlation_id=correlation_id)
+
+
+def _named(named: WorkloadRef, record: WorkloadRecord | None) -> WorkloadRef:
+    """Add to the workload's name what it is followed by."""
+    return named.model_copy(update={"correlation_id": None if record is None else record.correlation_id})
 
 
 def submitted(record: WorkloadRecord | None, wanted: Workload, now: datetime) -> WorkloadRecord | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.disruption.command import DisruptionCommand
-from shared.core.launching.claim_nodes import ClaimFacts, planned_claims
+from shared.core.launching.claim_nodes import correlated, planned_claims
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.core.model.node_pool import DisruptionReason
 from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
@@ -70,7 +70,7 @@ class CommandCommitter:
         """
         reason = drain_reason(command)
         slot_of = known[command.claim_ids[0]].offering.reservation_id if command.terminate_first else None
-        replacements = self._replacements(command, slot_of, gathered.facts(), command_id, now)
+        replacements = self._replacements(command, slot_of, gathered, command_id, now)
         mark = DisruptionMark(command_id, reason, now, len(replacements), command.terminate_first)
         marked = [(known[key], replace(known[key], disruption=mark)) for key in command.claim_ids]
         until = now + NOMINATION
@@ -93,7 +93,7 @@ class CommandCommitter:
         return CommittedCommand(mark, tuple(stored[key] for key in command.claim_ids), replacements)
 
     def _replacements(
-        self, command: DisruptionCommand, slot_of: str | None, facts: ClaimFacts, command_id: str, now: datetime
+        self, command: DisruptionCommand, slot_of: str | None, gathered: Gathered, command_id: str, now: datetime
     ) -> tuple[NodeClaim, ...]:
         """Return the replacements' claims: empty, because the replicas come when the old nodes drain.
 
@@ -102,11 +102,11 @@ class CommandCommitter:
         claims: list[NodeClaim] = []
         for planned in command.replacements:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
-            claims += planned_claims(planned, ids, facts, plan_id=decision_id(command_id), now=now)
+            claims += planned_claims(planned, ids, gathered.facts(), plan_id=decision_id(command_id), now=now)
         into_slot = next((claim.id for claim in claims if slot_of and claim.offering.reservation_id == slot_of), None)
         replacing = (
             replace(
-                claim,
+                correlated(claim, gathered.correlation_ids()),
                 placements=(),
                 expected=claim.placements,
                 replaces=command.claim_ids,

@@ -39,7 +39,7 @@ class ExplainNode:
             running_at=claim.running_at,
             terminated_at=claim.terminated_at,
             failure=claim.failure,
-            workloads=placed_workloads(claim.placements),
+            workloads=placed_workloads(claim.placements, claim.correlation_ids),
             origin=self._origin(claim),
             disruption=self._standing(claim),
         )

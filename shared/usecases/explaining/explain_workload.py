@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.explanations import HostingNode, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
-from shared.usecases.claims.announce import workload_ref
+from shared.usecases.claims.announce import stored_ref
 from shared.usecases.claims.waiting import waiting
 
 
@@ -26,7 +26,7 @@ class ExplainWorkload:
         times = [each.earliest_at for each in waits if each.earliest_at is not None]
         hosts = [claim for claim in self.claims.list_live() if _replicas(claim, key)]
         return WorkloadExplanation(
-            workload=workload_ref(key, record.generation),
+            workload=stored_ref(record),
             withdrawn=record.withdrawn,
             replicas=record.unfinished_count,
             placed=record.placed_count,

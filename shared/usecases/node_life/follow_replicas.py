@@ -22,7 +22,7 @@ from shared.manifests.reports import (
 from shared.ports.messaging import EventPublisher, OutboundEvent, WorkQueue
 from shared.ports.state import ConflictError, NodeClaimStore, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
-from shared.usecases.claims.announce import node_detail, workload_ref
+from shared.usecases.claims.announce import hosted_ref, node_detail, stored_ref
 from shared.usecases.claims.claim_moves import save_claim, save_claims
 from shared.usecases.draining.draining import Draining
 
@@ -55,7 +55,8 @@ class FollowReplicas:
             case ArrivedReport():
                 self._seat(claim, key, report)
             case ReadyReport():
-                self._tell(ReplicaReady(node=node_detail(claim), workload=workload_ref(key), replicas=report.replicas))
+                named = hosted_ref(claim, key)
+                self._tell(ReplicaReady(node=node_detail(claim), workload=named, replicas=report.replicas))
             case FailedReport():
                 self._tell(_failed(claim, key, report))
             case FinishedReport():
@@ -102,7 +103,7 @@ class FollowReplicas:
                 self._end_if_over(current)
                 return
             after = _with_finished(record, done)
-            self._tell(_finished(current, key, report, done, after))
+            self._tell(_finished(current, report, done, after))
             try:
                 moved = self.claims.finish_replicas(
                     done.claim,
@@ -141,7 +142,7 @@ def _with_finished(record: WorkloadRecord, done: FinishedReplicas) -> WorkloadRe
 def _failed(claim: NodeClaim, key: str, report: FailedReport) -> ReplicaFailed:
     return ReplicaFailed(
         node=node_detail(claim),
-        workload=workload_ref(key),
+        workload=hosted_ref(claim, key),
         exit_code=report.exit_code,
         restarts=report.restarts,
         next_start_in_s=report.next_start_in_s,
@@ -151,11 +152,11 @@ def _failed(claim: NodeClaim, key: str, report: FailedReport) -> ReplicaFailed:
 
 
 def _finished(
-    claim: NodeClaim, key: str, report: FinishedReport, done: FinishedReplicas, record: WorkloadRecord
+    claim: NodeClaim, report: FinishedReport, done: FinishedReplicas, record: WorkloadRecord
 ) -> ReplicaFinished:
     return ReplicaFinished(
         node=node_detail(claim),
-        workload=workload_ref(key, record.generation),
+        workload=stored_ref(record),
         replicas=done.count,
         finished=record.finished_count,
         wanted=0 if record.workload is None else record.workload.replicas,

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from shared.core.launching.claim_nodes import grown_claim, planned_claims
+from shared.core.launching.claim_nodes import correlated, grown_claim, planned_claims
 from shared.core.launching.launch_request import FLEET_COUNT_MAX, launch_key
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import PlacedReplicas
-from shared.ports.messaging import LaunchBatch
+from shared.ports.messaging import NAMED_MAX, LaunchBatch
 from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, NodeClaimStore, PlannedCommit
 from shared.ports.system import IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
@@ -88,15 +88,18 @@ class PlanCommitter:
     def _works(self, plan: Plan, gathered: Gathered, plan_id: str, now: datetime) -> Iterator[_Work]:
         """Yield gangs first (they need their units whole), then everything else."""
         facts = gathered.facts()
+        followed_by = gathered.correlation_ids()
         claims: list[NodeClaim] = []
         for planned in plan.launches:
             ids = [self.ids.new_id("nc") for _ in range(planned.count)]
-            claims += planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
+            made = planned_claims(planned, ids, facts, plan_id=plan_id, now=now)
+            claims += [correlated(claim, followed_by) for claim in made]
         claims = in_batches(claims, self.ids)
         existing = []
         for placement in plan.existing:
             before = gathered.claims[placement.claim_id]
-            existing.append((before, grown_claim(before, placement.placements, now)))
+            grown = grown_claim(before, placement.placements, now)
+            existing.append((before, correlated(grown, followed_by)))
         gangs = {claim.gang_key for claim in claims if claim.gang_key is not None} | _gangs_on(existing, gathered)
         for together in _sharing_nodes(gangs, existing):
             yield _Work(
@@ -154,10 +157,18 @@ def in_batches(claims: Iterable[NodeClaim], ids: IdFactory) -> list[NodeClaim]:
 
 def launch_batches(claims: Iterable[NodeClaim]) -> tuple[LaunchBatch, ...]:
     """Return the launch batches of claims, in order of first appearance."""
-    members: dict[str, list[str]] = {}
+    members: dict[str, list[NodeClaim]] = {}
     for claim in claims:
-        members.setdefault(claim.batch_id, []).append(claim.id)
-    return tuple(LaunchBatch(batch_id, tuple(ids)) for batch_id, ids in members.items())
+        members.setdefault(claim.batch_id, []).append(claim)
+    return tuple(
+        LaunchBatch(batch_id, tuple(claim.id for claim in each), correlation_ids=_followed_by(each))
+        for batch_id, each in members.items()
+    )
+
+
+def _followed_by(claims: Iterable[NodeClaim]) -> tuple[str, ...]:
+    """Return the correlation ids of a batch's workloads, as far as a line of a log should be long."""
+    return tuple(sorted({each for claim in claims for each in claim.correlation_ids.values()})[:NAMED_MAX])
 
 
 def in_transactions(

@@ -53,6 +53,10 @@ class Gathered:
             workloads=self.snapshot.workloads,
         )
 
+    def correlation_ids(self) -> Mapping[str, str | None]:
+        """Return what each workload is followed by, by key."""
+        return {key: record.correlation_id for key, record in self.records.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class SnapshotGatherer:
@@ -67,14 +71,17 @@ class SnapshotGatherer:
     executor: Executor
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
-        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named.
+        """Return the workloads that have too few or too many replicas; costs one query, and a read of those named."""
+        return {key: record for key, record in self.listed_or(named).items() if record.needs_planning}
+
+    def listed_or(self, named: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        """Return the workloads that are listed for planning, and those named, whether they need it or not.
 
         The listing is an index that may lag what was written last: who was just written is named and read itself.
         """
         listed = {record.key: record for record in self.workloads.list_needing_planning()}
         unlisted = [key for key in named if key not in listed]
-        found = self.workloads.get_many(unlisted) if unlisted else {}
-        return listed | {key: record for key, record in found.items() if record.needs_planning}
+        return {**listed, **(self.workloads.get_many(unlisted) if unlisted else {})}
 
     def gather(
         self, now: datetime, *, needing: Collection[str] | None = None, just_written: Collection[str] = ()

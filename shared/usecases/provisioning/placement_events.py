@@ -6,7 +6,7 @@ from typing import Final
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.event_parts import NodePlacement
 from shared.manifests.events import ReservationExhausted, WorkloadPlaced
-from shared.usecases.claims.announce import node_detail, reservation_exhausted, workload_ref
+from shared.usecases.claims.announce import node_detail, reservation_exhausted, stored_ref
 from shared.usecases.provisioning.commit_plan import Committed
 from shared.usecases.provisioning.gather_snapshot import Gathered
 
@@ -25,7 +25,7 @@ def placed_events(committed: Committed, gathered: Gathered) -> Iterator[Workload
         for start in range(0, len(nodes), _NODES_MAX):
             part = nodes[start : start + _NODES_MAX]
             yield WorkloadPlaced(
-                workload=workload_ref(key, gathered.records[key].generation),
+                workload=stored_ref(gathered.records[key]),
                 replicas=sum(node.replicas for node in part),
                 nodes=part,
             )

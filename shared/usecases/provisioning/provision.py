@@ -6,7 +6,7 @@ them; events come last. The decision is stored beside all that, and the pass wai
 meanwhile can leave claims whose decision nobody can look at, and demand waits for no store of decisions.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from shared.core.serialisation.policy_json import policy_to_json
-from shared.ports.messaging import EventPublisher, WorkQueue
+from shared.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
@@ -70,6 +70,7 @@ class ProvisionReport:
     conflict_count: int = 0
     repaired_count: int = 0
     plan_ids: list[str] = field(default_factory=list)
+    correlation_ids: list[str] = field(default_factory=list)  # of the first of those that it was for
     shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
     rejected: list[str] = field(default_factory=list)  # what was wrong with plans that were not applied
 
@@ -113,7 +114,9 @@ class Provision:
         report = ProvisionReport()
         if indexes_lag:  # also where the listing shows nobody: it may lag a row for which there was no room before
             self.pause(_INDEX_LAG_S)
-        needing = self.gatherer.needing(named)
+        found = self.gatherer.listed_or(named)
+        report.correlation_ids = _followed_by(found.values())
+        needing: Mapping[str, WorkloadRecord] = {key: it for key, it in found.items() if it.needs_planning}
         if not needing:
             return report
         needing = self._await_burst(needing, named)
@@ -155,6 +158,9 @@ class Provision:
     def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
         snapshot = gathered.snapshot
         report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
+        report.correlation_ids = _followed_by(
+            gathered.records[it.workload.key] for it in snapshot.demands if it.workload.key in gathered.records
+        )
         decided = self._decide(snapshot, now, report)
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
@@ -234,6 +240,11 @@ class Provision:
                 ]
                 shed += self.shed_surplus(record, hosts, now)
         return shed
+
+
+def _followed_by(records: Iterable[WorkloadRecord]) -> list[str]:
+    """Return the correlation ids of workloads, as far as a line of a log should be long."""
+    return sorted({it.correlation_id for it in records if it.correlation_id is not None})[:NAMED_MAX]
 
 
 def _incomplete(claim: NodeClaim) -> NodeClaim | None:

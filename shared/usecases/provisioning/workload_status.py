@@ -10,7 +10,7 @@ from shared.core.model.plan import Plan, UnplacedReplicas
 from shared.manifests.events import WorkloadPending
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ConflictError, WorkloadRecord, WorkloadStore
-from shared.usecases.claims.announce import offering_detail, workload_ref
+from shared.usecases.claims.announce import offering_detail, stored_ref
 from shared.usecases.demand.intake import TOMBSTONE_KEPT
 from shared.usecases.provisioning.gather_snapshot import Gathered
 
@@ -77,7 +77,7 @@ def _said(unplaced: Sequence[UnplacedReplicas]) -> Mapping[str, tuple[int, datet
 def _pending(record: WorkloadRecord, unplaced: UnplacedReplicas) -> WorkloadPending:
     nearest = unplaced.nearest_offering
     return WorkloadPending(
-        workload=workload_ref(record.key, record.generation),
+        workload=stored_ref(record),
         replicas=unplaced.count,
         reason=unplaced.code,
         message=unplaced.message,

@@ -114,10 +114,11 @@ def test_who_waits_is_counted_by_reason() -> None:
 def test_what_was_bought_is_shared_by_those_on_it() -> None:
     there = sample(
         claim("nc-1", CapacityType.ON_DEMAND, ("a/x", 3), ("a/y", 1)),
-        claim("nc-2", CapacityType.SPOT, ("a/x", 1)),
+        claim("nc-2", CapacityType.SPOT, ("a/x", 1), correlation_ids={"a/x": "m-1"}),
         claim("nc-3", CapacityType.RESERVED, ("a/z", 1)),
         claim("nc-4", CapacityType.SPOT),
     )
+    assert [it.more for it in lines(there) if it.subject is Subject.BOUGHT] == [{"correlation_ids": ("m-1",)}, {}]
     assert [(it.workload_key, it.node_count, it.micro_usd_per_hour) for it in there.bought] == [
         ("a/x", 2, 70_000),
         ("a/y", 1, 10_000),

@@ -25,6 +25,7 @@ def test_it_waits_until_it_is_known_then_starts_each_replica_and_tells_that_they
         "RESERVOIR_WORKLOAD": KEY,
         "RESERVOIR_WORKLOAD_NAMESPACE": "research",
         "RESERVOIR_WORKLOAD_NAME": "train",
+        "RESERVOIR_CORRELATION_ID": "m-1",
         "RESERVOIR_REPLICA": "1",
         "RESERVOIR_REPLICAS": "1",
     }

@@ -107,7 +107,12 @@ class Node:
         gang: Mapping[str, Any] | None = None,
     ) -> None:
         """Let the identity say this from now on; ``drain_s``: it must go within so many seconds."""
-        hosted: dict[str, Any] = {"namespace": "research", "name": "train", "replicas": replicas}
+        hosted: dict[str, Any] = {
+            "namespace": "research",
+            "name": "train",
+            "replicas": replicas,
+            "correlationId": "m-1",
+        }
         if finished is not None:
             hosted["finished"] = finished
         self.aws.known = {"nodeClaim": "nc-1", "workloads": [hosted] if replicas else []}
