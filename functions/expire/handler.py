@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.runtime.composition.expire import expire
-from shared.runtime.observability import count, count_for_all, logger, observed
+from shared.runtime.observability import amount, count, count_for_all, logger, observed
 from shared.usecases.node_life.expire import Expire, ExpireReport
 
 
@@ -14,6 +14,8 @@ def handler(event: dict[str, Any], _context: Any) -> None:
     report = _asked(event, expire())
     meanings = {meaning.value: number for meaning, number in sorted(report.by_meaning.items())}
     logger.info("swept", extra={"claims": report.seen_count, **meanings, "refused": report.refused})
+    amount("BlockDrainLateness", report.block_drain_late_s)
+    amount("DrainLateness", report.drain_late_s)
     count("BlockDrainsStarted", report.block_drain_count)
     count("DeadlinesPassed", report.deadline_count)
     count("NodesExpired", report.aged_count)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from shared.runtime.composition.provision import provision
 from shared.runtime.garbage import collection_paused
-from shared.runtime.observability import about, count, logger, observed
+from shared.runtime.observability import about, amount, count, logger, observed
 from shared.runtime.wake_ups import WakeUps
 
 _NAMED_MAX: Final = 50  # workloads in a line of the log
@@ -19,6 +19,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
         report = provision().run(wake_ups.workload_keys, indexes_lag=wake_ups.names_no_one)
     about(report.correlation_ids)
     logger.info("planned", extra={**asdict(report), **_woken_by(event, wake_ups)})
+    amount("PlanTime", report.solve_s)
+    amount("PlanGap", report.gap_percent)
     count("ReplicasPlaced", report.placed_count)
     count("ReplicasPending", report.unplaced_count)
     count("NodeClaimsPlanned", report.claim_count)

@@ -306,7 +306,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.RECORD: Duty(
         writes=(),
-        reads=(*_CLAIMS, Table.OFFERINGS),  # what there is, every few minutes
+        reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),  # what there is, every few minutes, and whose it is
         sends=(),
         publishes=False,
         more=(keep_history,),

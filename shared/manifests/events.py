@@ -138,6 +138,9 @@ class NodeTerminated(Event):
     reason: str
     terminated_at: AwareDatetime
     returned: list[PlacedWorkload] = Field(default_factory=list, description="Replicas that went back to demand.")
+    correlation_ids: list[str] = Field(
+        default_factory=list, description="What the workloads that it was last for are followed by, released or not."
+    )
 
 
 class NodeCapacityTypeChanged(Event):
@@ -148,6 +151,9 @@ class NodeCapacityTypeChanged(Event):
     node: NodeDetail
     previous: CapacityType
     previous_capacity_reservation_id: str | None = None
+    correlation_ids: list[str] = Field(
+        default_factory=list, description="What the workloads that it was last for are followed by, released or not."
+    )
 
 
 class LaunchFailed(Event):

@@ -1,14 +1,10 @@
 """What was measured, as lines of the log, and as metrics where the deployment pays for them."""
 
-from typing import Final
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
-
-from shared.core.history.measures import DIMENSIONS, MEASURES, Line, Unit
+from shared.core.history.measures import DIMENSIONS, MEASURES, Line
 from shared.names import METRICS_NAMESPACE
-from shared.runtime.observability import logger
-
-_UNITS: Final = {Unit.COUNT: MetricUnit.Count, Unit.SECONDS: MetricUnit.Seconds, Unit.NONE: MetricUnit.NoUnit}
+from shared.runtime.observability import UNITS, logger
 
 
 def tell(line: Line, *, publish: bool) -> None:
@@ -20,5 +16,5 @@ def tell(line: Line, *, publish: bool) -> None:
         metrics.add_dimension(dimension, line.name)
         for measure in MEASURES[line.subject]:
             if measure.field in line.values:
-                metrics.add_metric(measure.name, _UNITS[measure.unit], line.values[measure.field])
+                metrics.add_metric(measure.name, UNITS[measure.unit], line.values[measure.field])
         metrics.flush_metrics()

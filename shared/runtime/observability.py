@@ -8,10 +8,18 @@ from typing import Any, Final
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
+from shared.core.history.counters import AMOUNTS
+from shared.core.history.measures import Unit
 from shared.names import ANY_FUNCTION, METRICS_NAMESPACE, ROWS_LOGGER, ROWS_UNREADABLE
 from shared.ports.messaging import NAMED_MAX
 
 FOLLOWED_BY: Final = "correlation_ids"  # the key of a line: the messages that its workloads began with
+UNITS: Final = {
+    Unit.COUNT: MetricUnit.Count,
+    Unit.SECONDS: MetricUnit.Seconds,
+    Unit.PERCENT: MetricUnit.Percent,
+    Unit.NONE: MetricUnit.NoUnit,
+}
 Handler = Callable[[dict[str, Any], Any], Any]
 
 logger: Final = Logger(service=None, log_uncaught_exceptions=False)
@@ -26,6 +34,12 @@ def count(name: str, value: int = 1) -> None:
     """
     if value:
         _metrics.add_metric(name, MetricUnit.Count, value)
+
+
+def amount(name: str, value: float | None) -> None:
+    """Write how much of something there was, in the unit of ``AMOUNTS``; None: it did not happen, or is not known."""
+    if value is not None:
+        _metrics.add_metric(name, UNITS[AMOUNTS[name][0]], value)
 
 
 def count_for_all(name: str, value: int = 1) -> None:

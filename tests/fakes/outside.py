@@ -1,5 +1,6 @@
 """What is outside of use cases, in memory, under the names that the process's adapters have for it."""
 
+import itertools
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -34,6 +35,7 @@ class Outside:
     clock: Any
     ids: Any = None
     pause: Any = None
+    monotonic_s: Any = field(default=itertools.count().__next__)  # each look takes a second
     executor: Executor = field(default_factory=InTurn)
     workloads: Any = None
     reservations: Any = None

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from shared.core.history.counters import COUNTERS
+from shared.core.history.counters import AMOUNTS, COUNTERS
 from shared.names import ROWS_UNREADABLE
 
 ROOT = Path(__file__).parents[2]
@@ -13,3 +13,8 @@ def test_every_counter_is_described_and_no_other() -> None:
     files = [*(ROOT / "functions").rglob("*.py"), *(ROOT / "shared" / "runtime").rglob("*.py")]
     written = {name for file in files for name in re.findall(r'\bcount(?:_for_all)?\("(\w+)"', file.read_text())}
     assert written | {ROWS_UNREADABLE} == set(COUNTERS)
+
+
+def test_every_amount_is_described_and_no_other() -> None:
+    files = (ROOT / "functions").rglob("*.py")
+    assert {name for file in files for name in re.findall(r'\bamount\("(\w+)"', file.read_text())} == set(AMOUNTS)

@@ -85,8 +85,8 @@ ONE_OF_EACH: tuple[Event, ...] = (
         deadline=AT,
         workloads=[PLACED],
     ),
-    NodeTerminated(node=NODE, reason="Drained", terminated_at=AT, returned=[PLACED]),
-    NodeCapacityTypeChanged(node=NODE, previous=CapacityType.ON_DEMAND),
+    NodeTerminated(node=NODE, reason="Drained", terminated_at=AT, returned=[PLACED], correlation_ids=["m-1"]),
+    NodeCapacityTypeChanged(node=NODE, previous=CapacityType.ON_DEMAND, correlation_ids=["m-1"]),
     LaunchFailed(
         node_claims=["nc-1"],
         offering=ON_DEMAND,

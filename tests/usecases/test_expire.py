@@ -44,6 +44,7 @@ def test_a_block_drains_from_forty_minutes_before_its_end(
     world.clock.set(end - timedelta(minutes=minutes))
     report = world.expire().run()
     assert report.block_drain_count == (2 if drained else 0)
+    assert report.block_drain_late_s == ((40 - minutes) * 60 if drained else None)
     assert ({c.state for c in world.claims()} == {ClaimState.DRAINING}) is drained
 
 

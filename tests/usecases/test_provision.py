@@ -473,3 +473,22 @@ def test_a_tombstone_gets_its_end_when_nothing_runs_any_more() -> None:
     expires_at = world.workload().expires_at
     assert expires_at is not None
     assert expires_at - world.clock.now() > timedelta(days=14)
+
+
+def test_a_pass_says_how_long_it_solved_and_how_much_dearer_its_plan_may_be() -> None:
+    world = world_with(1)
+    idle = world.plan()
+    assert (idle.solve_s, idle.gap_percent) == (None, None)
+    world.submit(replicas=5)
+    report = world.plan()
+    assert report.solve_s == 1  # from one look at the clock to the next
+    stored = world.state.decisions.load(report.plan_ids[0])
+    assert stored is not None
+    assert report.gap_percent == loads(Plan, stored[0].plan_json).gap_percent
+
+
+def test_the_gap_is_of_the_bound_and_unknown_without_one() -> None:
+    gaps = [
+        Plan(cost_atto_usd_per_hour=110, lower_bound_atto_usd_per_hour=bound).gap_percent for bound in (100, 0, None)
+    ]
+    assert gaps == [10.0, None, None]

@@ -1,7 +1,9 @@
-"""What functions count when it happens; nothing is written for 0, so that a quiet hour costs nothing."""
+"""What functions count and measure when it happens; a quiet hour writes nothing, and so costs nothing."""
 
 from collections.abc import Mapping
 from typing import Final
+
+from shared.core.history.measures import Unit
 
 COUNTERS: Final[Mapping[str, str]] = {
     "WorkloadsChanged": "workloads that a message created, changed or withdrew",
@@ -51,4 +53,12 @@ COUNTERS: Final[Mapping[str, str]] = {
     "MessageRetried": "messages that are delivered again",
     "MessageBug": "messages that met a bug",
     "RowsUnreadable": "rows of the tables that could not be read",
+}
+
+# How much of it, where it is more than a number of times.
+AMOUNTS: Final[Mapping[str, tuple[Unit, str]]] = {
+    "PlanTime": (Unit.SECONDS, "how long solving took in a pass that planned something, all attempts together"),
+    "PlanGap": (Unit.PERCENT, "how much dearer than its own lower bound a plan may be; nothing where it has no bound"),
+    "BlockDrainLateness": (Unit.SECONDS, "how long after its time the latest drain of a Capacity Block began"),
+    "DrainLateness": (Unit.SECONDS, "how long after its deadline the latest drain was ended that did not end before"),
 }

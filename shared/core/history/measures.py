@@ -1,7 +1,7 @@
 """What is measured, once for each sample: the names, units and dimensions of metrics and of fields in the log.
 
-Of reservations and workloads only the first twenty are told, so that neither the log nor CloudWatch's bill grows with
-them: a metric costs 0.30 USD a month for each value of its dimension. The history has all of them.
+Of reservations, workloads and teams only the first twenty are told, so that neither the log nor CloudWatch's bill grows
+with them: a metric costs 0.30 USD a month for each value of its dimension. The history has all of them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,8 +11,11 @@ from enum import StrEnum
 from typing import Final
 
 from shared.core.history.sample import ReservationSample, Sample
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.plan import ReasonCode
 
-MOST: Final = 20  # reservations, workloads
+METRIC_USD_CENTS: Final = 30  # a month, for each value of its dimension
+MOST: Final = 20  # reservations, workloads, teams
 _MICRO: Final = 1_000_000
 
 
@@ -21,6 +24,7 @@ class Unit(StrEnum):
 
     COUNT = "Count"
     SECONDS = "Seconds"
+    PERCENT = "Percent"
     NONE = "None"
 
 
@@ -41,6 +45,7 @@ class Subject(StrEnum):
     MARKET = "market measured"
     WAITING = "waiting measured"
     BOUGHT = "bought measured"
+    TEAM = "team measured"
 
 
 DIMENSIONS: Final[Mapping[Subject, str]] = {
@@ -48,6 +53,15 @@ DIMENSIONS: Final[Mapping[Subject, str]] = {
     Subject.MARKET: "capacity_type",
     Subject.WAITING: "reason",
     Subject.BOUGHT: "workload",
+    Subject.TEAM: "team",
+}
+# How many values of a dimension there are at most.
+CARDINALITIES: Final[Mapping[Subject, int]] = {
+    Subject.RESERVATION: MOST,
+    Subject.MARKET: len(CapacityType),
+    Subject.WAITING: len(ReasonCode) + 1,  # and not planned yet
+    Subject.BOUGHT: MOST,
+    Subject.TEAM: MOST,
 }
 MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
     Subject.RESERVATION: (
@@ -71,6 +85,12 @@ MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
     Subject.BOUGHT: (
         Measure("NodesBought", "node_count", Unit.COUNT, "nodes beside reservations that hold its replicas"),
         Measure("UsdPerHourBought", "usd_per_hour", Unit.NONE, "its share of what they cost"),
+    ),
+    Subject.TEAM: (
+        Measure("TeamUnitsOwned", "owned_count", Unit.COUNT, "units of reservations that are its by quota"),
+        Measure("TeamUnitsUsed", "used_count", Unit.COUNT, "units that it uses, owned or borrowed"),
+        Measure("TeamUsdPerHourBought", "usd_per_hour", Unit.NONE, "what was bought beside reservations for it"),
+        Measure("TeamReplicasWaiting", "replica_count", Unit.COUNT, "its replicas that wait, for whatever reason"),
     ),
 }
 
@@ -107,6 +127,15 @@ def lines(sample: Sample) -> Iterator[Line]:
         paid = {"node_count": bought.node_count, "usd_per_hour": bought.micro_usd_per_hour / _MICRO}
         followed_by = {} if bought.correlation_id is None else {"correlation_ids": (bought.correlation_id,)}
         yield Line(Subject.BOUGHT, bought.workload_key, paid, followed_by)
+
+    for team in sorted(sample.teams, key=lambda it: (-it.used_count, -it.waiting_replica_count, it.name))[:MOST]:
+        values = {
+            "owned_count": team.owned_count,
+            "used_count": team.used_count,
+            "usd_per_hour": team.micro_usd_per_hour / _MICRO,
+            "replica_count": team.waiting_replica_count,
+        }
+        yield Line(Subject.TEAM, team.name, values, {})
 
 
 def _rank(reservation: ReservationSample) -> tuple[int, int, str]:

@@ -14,6 +14,7 @@ WORKLOAD: Final = "workload"
 NODE: Final = "node"
 RESERVATION: Final = "reservation"
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
+_CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
 _POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass"}
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
@@ -99,6 +100,8 @@ def correlation_ids_in(part: Any) -> Iterator[str]:
     elif isinstance(part, dict):
         if isinstance(part.get(_CORRELATION_ID), str):
             yield part[_CORRELATION_ID]
+        several = part.get(_CORRELATION_IDS)
+        yield from (each for each in (several if isinstance(several, list) else ()) if isinstance(each, str))
         for each in part.values():
             yield from correlation_ids_in(each)
 

@@ -71,6 +71,17 @@ class BoughtSample:
 
 
 @dataclass(frozen=True, slots=True)
+class TeamSample:
+    """What one team owns of reservations by its quotas, uses of them, has bought, and waits for."""
+
+    name: str
+    owned_count: int
+    used_count: int
+    micro_usd_per_hour: int
+    waiting_replica_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """All of it; ``bought`` is sorted by price, the dearest first."""
 
@@ -79,6 +90,7 @@ class Sample:
     markets: tuple[MarketSample, ...] = ()
     waiting: tuple[WaitingSample, ...] = ()
     bought: tuple[BoughtSample, ...] = ()
+    teams: tuple[TeamSample, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,3 +95,9 @@ class Plan:
     cost_atto_usd_per_hour: int = 0
     lower_bound_atto_usd_per_hour: int | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def gap_percent(self) -> float | None:
+        """By how much the plan may be dearer than need be, of its lower bound; None without a bound above 0."""
+        bound = self.lower_bound_atto_usd_per_hour
+        return 100 * (self.cost_atto_usd_per_hour - bound) / bound if bound else None

@@ -34,5 +34,6 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
         check=check,
         shed_surplus=draining_from(outside).shed_surplus,
         pause=outside.pause,
+        monotonic_s=outside.monotonic_s,
         executor=outside.executor,
     )

@@ -1,9 +1,15 @@
 """The record function."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from shared.core.model.team import Team
+from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters, once
 from shared.usecases.history.keep_events import KeepEvents
 from shared.usecases.history.take_sample import CountWhatIsThere, TakeSample
+from shared.usecases.policy.policy_objects import policy_of
 
 
 @once
@@ -16,7 +22,16 @@ def keep_events() -> KeepEvents:
 def take_sample() -> TakeSample:
     """Return what counts and keeps what there is."""
     outside = adapters()
-    return TakeSample(count_from(outside), outside.history)
+    return take_sample_from(outside)
+
+
+def take_sample_from(outside: Adapters) -> TakeSample:
+    """Wire what counts and keeps what there is."""
+
+    def teams() -> Sequence[Team]:
+        return policy_of(row for row in outside.policy.list_all() if row.kind is PolicyKind.TEAM).teams
+
+    return TakeSample(replace(count_from(outside), teams=teams), outside.history)
 
 
 def publishes_metrics() -> bool:

@@ -19,6 +19,7 @@ from shared.manifests.events import (
     ReservationExhausted,
     ReservationIdle,
 )
+from shared.ports.messaging import NAMED_MAX
 from shared.ports.state import ReservationRecord, WorkloadRecord
 
 
@@ -88,6 +89,7 @@ def node_terminated(
         reason=reason,
         terminated_at=terminated_at,
         returned=placed_workloads(returned, claim.correlation_ids),
+        correlation_ids=_followed_by(claim),
     )
 
 
@@ -97,6 +99,7 @@ def capacity_type_changed(before: NodeClaim, after: NodeClaim) -> NodeCapacityTy
         node=node_detail(after),
         previous=before.offering.capacity_type,
         previous_capacity_reservation_id=before.offering.reservation_id,
+        correlation_ids=_followed_by(after),
     )
 
 
@@ -164,3 +167,7 @@ def by_workload(placements: Sequence[PlacedReplicas]) -> Mapping[str, int]:
     for placed in placements:
         counts[placed.workload_key] = counts.get(placed.workload_key, 0) + placed.count
     return counts
+
+
+def _followed_by(claim: NodeClaim) -> list[str]:
+    return sorted(set(claim.correlation_ids.values()))[:NAMED_MAX]

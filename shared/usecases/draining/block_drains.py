@@ -31,6 +31,7 @@ class BlockReport:
     """``due_ids``: claims whose drain was due. ``unread_count``: blocks near their end whose end EC2 would not say."""
 
     due_ids: frozenset[str] = frozenset()
+    late: timedelta | None = None  # how long after its time the latest of these drains began
     unread_count: int = 0
 
 
@@ -63,17 +64,19 @@ class BlockDrains:
         for block_id in sorted(blocks):
             block = replace(blocks[block_id], end_at=ends.get(block_id, blocks[block_id].end_at))
             drains[block_id] = _drains(block, by_block[block_id], periods)
-        due = [
-            DrainWish(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline)
+        begun = [
+            (claim, drain)
             for found in drains.values()
             for claim, drain in found
             if drain.starts_at <= now and _is_sooner(drain, claim)
         ]
+        due = [DrainWish(claim, DrainReason.CAPACITY_BLOCK_ENDING, drain.deadline) for claim, drain in begun]
         if due:  # nothing that could fail comes before this, of any block
             self.draining.begin_drains(due)
         for block_id, found in drains.items():
             self._watch(block_id, found, now, is_near=block_id in near)
         report.due_ids = frozenset(wish.claim.id for wish in due)
+        report.late = max((now - drain.starts_at for _, drain in begun), default=None)
         return report
 
     def _read_ends(self, near: Set[str], report: BlockReport) -> Mapping[str, datetime | None]:

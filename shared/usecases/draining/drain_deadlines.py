@@ -6,7 +6,7 @@ one to the next even while no sweep succeeds.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.node_life.drain import is_over
@@ -17,9 +17,13 @@ from shared.usecases.draining.draining import Draining
 
 @dataclass(frozen=True, slots=True)
 class EndedDrains:
-    """``claim_ids``: drains that were over. ``refused``: instance ids that EC2 would not end, with its code."""
+    """``claim_ids``: drains that were over. ``refused``: instance ids that EC2 would not end, with its code.
+
+    ``late``: how long after its deadline the latest of them was ended; None when all had been released before theirs.
+    """
 
     claim_ids: frozenset[str] = frozenset()
+    late: timedelta | None = None
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -35,7 +39,8 @@ class DrainDeadlines:
         """Terminate the nodes of drains that are over; what EC2 refuses, or the envelope holds, waits for a sweep."""
         over = [claim for claim in live if is_over(claim, now)]
         refused = self.draining.end_due(over, now).refused if over else {}
-        return EndedDrains(frozenset(claim.id for claim in over), refused)
+        passed = [now - it.drain.deadline for it in over if it.drain is not None and it.drain.deadline <= now]
+        return EndedDrains(frozenset(claim.id for claim in over), max(passed, default=None), refused)
 
     def watch(self, live: Sequence[NodeClaim], begun: Collection[str], now: datetime) -> None:
         """Set the timer to the next deadline. ``begun`` names claims that began to drain since ``live`` was read."""

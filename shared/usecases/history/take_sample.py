@@ -1,12 +1,15 @@
 """Count what there is: for the history, for metrics, and for whoever asks now."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from shared.core.history.sample import UNPLANNED, PendingForReason, Sample, measure
+from shared.core.history.teams import measure_teams
+from shared.core.model.team import Team
 from shared.ports.history import HistoryStore
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadRecord, WorkloadStore
 from shared.ports.system import Clock
+from shared.usecases.claims import unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,7 @@ class CountWhatIsThere:
     workloads: WorkloadStore
     offerings: OfferingStore
     clock: Clock
+    teams: Callable[[], Sequence[Team]] = tuple  # who may not read policy counts none
 
     def count(self) -> Sample:
         """Return what there is now."""
@@ -26,7 +30,14 @@ class CountWhatIsThere:
         claims = self.claims.list_live()
         waiting = [each for record in self.workloads.list_needing_planning() for each in _waiting(record)]
         types = {it.instance_type for it in reservations} | {claim.offering.instance_type for claim in claims}
-        return measure(taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types))
+        sample = measure(taken_at, reservations, claims, waiting, self.offerings.on_demand_prices(types))
+        teams = self.teams()
+        if not teams:
+            return sample
+        keys = {placed.workload_key for claim in claims for placed in claim.placements}
+        records, _ = unreadable.workloads(self.workloads, keys)
+        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        return replace(sample, teams=tuple(measure_teams(teams, claims, workloads, waiting, sample.bought)))
 
 
 @dataclass(frozen=True, slots=True)

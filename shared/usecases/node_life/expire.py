@@ -46,7 +46,9 @@ class ExpireReport:
     by_meaning: Mapping[Meaning, int] = field(default_factory=dict)
     rebought_count: int = 0
     block_drain_count: int = 0
+    block_drain_late_s: float | None = None  # how long after its time the latest of these began
     deadline_count: int = 0
+    drain_late_s: float | None = None  # how long after its deadline the latest drain was ended
     aged_count: int = 0
     unhealthy_count: int = 0  # nodes that have just become unhealthy, whether or not they are replaced
     stuck_count: int = 0  # instances that never reached running
@@ -83,6 +85,7 @@ class Expire:
         blocks = self.blocks.run(live, now)
         draining = blocks.due_ids
         report.block_drain_count, report.unread_count = len(draining), blocks.unread_count
+        report.block_drain_late_s = _seconds(blocks.late)
         over = self._end_drains(live, report, now)
         # What has just been moved is left to the next sweep: it is not any more what was listed.
         rest = [claim for claim in live if claim.id not in draining and claim.id not in over]
@@ -109,7 +112,10 @@ class Expire:
         inside = [claim for claim in live if claim.offering.reservation_id == reservation_id]
         blocks = self.blocks.run(inside, now)
         report = ExpireReport(
-            seen_count=len(inside), block_drain_count=len(blocks.due_ids), unread_count=blocks.unread_count
+            seen_count=len(inside),
+            block_drain_count=len(blocks.due_ids),
+            block_drain_late_s=_seconds(blocks.late),
+            unread_count=blocks.unread_count,
         )
         self._look_for_starts(report, now, reservation_id)
         self.deadlines.watch(live, blocks.due_ids, now)
@@ -127,6 +133,7 @@ class Expire:
     def _end_drains(self, live: Sequence[NodeClaim], report: ExpireReport, now: datetime) -> Set[str]:
         ended = self.deadlines.end(live, now)
         report.deadline_count = len(ended.claim_ids)
+        report.drain_late_s = _seconds(ended.late)
         report.refused.update(ended.refused)
         return ended.claim_ids
 
@@ -228,3 +235,7 @@ def _verdict(claim: NodeClaim, health: InstanceHealth, now: datetime) -> DrainWi
     if health.scheduled_event_code is None:
         return None
     return DrainWish(claim, DrainReason.SCHEDULED_CHANGE, maintenance_deadline(health.scheduled_at, now))
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

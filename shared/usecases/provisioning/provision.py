@@ -69,6 +69,8 @@ class ProvisionReport:
     shed_count: int = 0
     conflict_count: int = 0
     repaired_count: int = 0
+    solve_s: float | None = None  # in all attempts; None: nothing was to be planned
+    gap_percent: float | None = None  # by which the last plan may be dearer than need be; None: it has no bound
     plan_ids: list[str] = field(default_factory=list)
     correlation_ids: list[str] = field(default_factory=list)  # of the first of those that it was for
     shortcomings: list[str] = field(default_factory=list)  # what the checker would have had better
@@ -102,6 +104,7 @@ class Provision:
     check: Check
     shed_surplus: ShedSurplus
     pause: Callable[[float], None]  # for so many seconds
+    monotonic_s: Callable[[], float]
     executor: Executor
     recent: RecentCommits = field(default_factory=RecentCommits)
 
@@ -187,7 +190,7 @@ class Provision:
         held: dict[str, str] = {}
         for _ in range(_PLANS_MAX):
             part = replace(snapshot, demands=tuple(item for item in snapshot.demands if item.workload.key not in held))
-            plan = self.solve(part, now, self.policy) if part.demands else Plan()
+            plan = self._solve(part, now, report) if part.demands else Plan()
             if not (plan.launches or plan.existing):
                 return _Decided(_with_held(plan, snapshot, held, report))
             plan_id = self.ids.new_id("plan")
@@ -205,6 +208,13 @@ class Provision:
                 break
             held = named | held
         raise PlanRejectedError(plan_id, forbidding)
+
+    def _solve(self, snapshot: Snapshot, now: datetime, report: ProvisionReport) -> Plan:
+        began_s = self.monotonic_s()
+        plan = self.solve(snapshot, now, self.policy)
+        report.solve_s = (report.solve_s or 0) + self.monotonic_s() - began_s
+        report.gap_percent = plan.gap_percent
+        return plan
 
     def _store(self, plan_id: str, snapshot: Snapshot, plan: Plan, now: datetime) -> None:
         """Store the decision, also one that will be found to break a rule: it can be looked at."""

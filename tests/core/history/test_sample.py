@@ -1,16 +1,30 @@
 """What there is, counted; and what of it is told."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from shared.core.history.measures import DIMENSIONS, MEASURES, MOST, Subject, lines
-from shared.core.history.sample import PendingForReason, ReservationSample, Sample, measure
+from shared.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, MOST, Subject, lines
+from shared.core.history.sample import (
+    UNPLANNED,
+    BoughtSample,
+    PendingForReason,
+    ReservationSample,
+    Sample,
+    TeamSample,
+    WaitingSample,
+    measure,
+)
+from shared.core.history.teams import measure_teams
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, Lease, NodeClaim
-from shared.core.model.plan import OfferingKey
+from shared.core.model.node_class import CapacityReservationSelectorTerm
+from shared.core.model.plan import OfferingKey, ReasonCode
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.team import Quota, Team
+from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import dumps, loads
@@ -157,7 +171,44 @@ def test_a_line_has_no_value_that_is_not_described() -> None:
         reservations=[reservation(8, 3, end_at=NOW)],
         waiting=[PendingForReason("a/x", 3, "ReservationFull", NOW)],
     )
+    there = replace(there, teams=(TeamSample("research", 4, 1, 0, 3),))
     told = list(lines(there))
-    assert {it.subject for it in told} == set(Subject) == set(DIMENSIONS)
+    assert {it.subject for it in told} == set(Subject) == set(DIMENSIONS) == set(CARDINALITIES)
     for line in told:
         assert set(line.values) == {measure.field for measure in MEASURES[line.subject]}
+
+
+def test_there_are_never_more_values_of_a_dimension_than_the_bill_is_reckoned_with() -> None:
+    there = Sample(
+        NOW,
+        tuple(idle(number, number) for number in range(100)),
+        sample(claim("nc-1", CapacityType.SPOT)).markets,
+        tuple(WaitingSample(reason, 1, 1) for reason in (*ReasonCode, UNPLANNED)),
+        tuple(BoughtSample(f"a/{number}", 1, number) for number in range(100)),
+        tuple(TeamSample(f"team-{number:03}", 1, number, 0, 0) for number in range(100)),
+    )
+    told = Counter(line.subject for line in lines(there))
+    assert told == CARDINALITIES
+
+
+def test_what_each_team_uses_owns_buys_and_waits_for() -> None:
+    terms = (CapacityReservationSelectorTerm(id="cr-1"),)
+    research = Team("research", ("a", "b"), quotas=(Quota(terms, 4), Quota((), 2)))
+    teams = (research, Team("serving", ("c",)), Team("idle", ("d",)))
+    room = Resources.of({"cpu": 8_000})
+    claims = [
+        claim("nc-1", CapacityType.RESERVED, ("a/x", 1), ("c/z", 3), allocatable=room),
+        claim("nc-2", CapacityType.RESERVED, ("b/y", 1), allocatable=room),
+        claim("nc-3", CapacityType.RESERVED, ("others/w", 1), allocatable=room),
+    ]
+    cpu = Resources.of({"cpu": 1_000})
+    each = [Workload(namespace, name, 1, 9, cpu) for namespace, name in ("ax", "cz", "by")]
+    workloads = {it.key: it for it in [*each, Workload("others", "w", 1, 9, cpu)]}
+    waiting = [PendingForReason("a/x", 3, "TeamQuota", NOW), PendingForReason("others/w", 5, "TeamQuota", NOW)]
+    bought = [BoughtSample("c/z", 1, 70_000), BoughtSample("others/w", 1, 10_000)]
+    found = list(measure_teams(teams, claims, workloads, waiting, bought))
+    assert found == [
+        TeamSample("idle", 0, 0, 0, 0),
+        TeamSample("research", 6, 1, 0, 3),
+        TeamSample("serving", 0, 1, 70_000, 0),  # it has most of the unit that both are on
+    ]
