@@ -119,15 +119,13 @@ def test_one_search_finds_what_every_function_said_of_it(world: World, shared: P
     assert followed_by == accepted["messageId"]
     nodes = [each["node"] for each in world.events("Node Launched")]
     names = {"story/circle", *(node["nodeClaim"] for node in nodes), *(node["instanceId"] for node in nodes)}
-    saying = set()
-    for function in Function:
-        for text in world.log(function).splitlines():
-            if any(name in text for name in names):
-                assert followed_by in json.loads(text).get("correlation_ids", ()), f"{function}: {text}"
-                saying.add(function)
+    said = {function: world.log(function).splitlines() for function in Function}
+    for function, lines in said.items():
+        for text in (text for text in lines if any(name in text for name in names)):
+            assert followed_by in json.loads(text).get("correlation_ids", ()), f"{function}: {text}"
     # From its message to its instance, its drain, its report and its end.
-    assert saying >= {*(Function.INTAKE, Function.PROVISION, Function.LAUNCH), *(Function.FOLLOW, Function.RECORD)}
-    assert any(followed_by in text for text in world.log(Function.EXPIRE).splitlines())
+    circle = {Function.INTAKE, Function.PROVISION, Function.LAUNCH, Function.EXPIRE, Function.FOLLOW, Function.RECORD}
+    assert circle <= {function for function, lines in said.items() if any(followed_by in text for text in lines)}
     assert f"for {followed_by}" in (shared / "logs" / "story_circle-0.log").read_text()
 
 
