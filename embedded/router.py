@@ -250,10 +250,10 @@ def _resource_of_events(arn: str, headers: dict[str, str], body: bytes, rules: s
 def _name_resources_as_aws_does() -> None:
     """Let policies see the resources that AWS checks where MiniStack sees others.
 
-    It takes every schedule for one of the default group, and several parameters for all of them; those are checked
-    here on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule,
-    the targets of a rule for those of its bus, sees no principal in a simulation of its policies, and writes a rule of the default bus with that bus's name, which AWS
-    leaves out.
+    It takes every schedule for one of the default group, and several parameters for all of them; those are checked here
+    on the path that they have in common, which is what AWS would allow at the least. It takes a bus for a rule, the
+    targets of a rule for those of its bus, sees no principal in a simulation of its policies, and writes a rule of the
+    default bus with that bus's name, which AWS leaves out.
     """
     extract = iam_actions.extract_resource_arn
 
