@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from embedded.reservoir import ROOT
-from shared.names import Function, Queue, Table
+from shared.names import Function
 from tests.deployed.nodes import let_nodes_in
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
