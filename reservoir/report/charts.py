@@ -40,6 +40,11 @@ _STYLE: Final[Mapping[str, Any]] = {
     "ytick.color": _INK,
 }
 _WIDTH_IN: Final = 7.2
+_HOUR_S: Final = 3600
+_MINUTES_UP_TO_S: Final = 3 * _HOUR_S
+# Of years, months, days, hours, minutes and seconds: a tick, and a tick at which the next larger one begins.
+_TIME_FORMATS: Final = ("%Y", "%b %Y", "%d %b", "%H:%M", "%H:%M", "%H:%M:%S")
+_TURN_FORMATS: Final = ("", "%Y", "%d %b", "%d %b", "%H:%M", "%H:%M")
 # Matplotlib's dates have no types.
 _locator: Final[Any] = AutoDateLocator
 _formatter: Final[Any] = ConciseDateFormatter
@@ -55,7 +60,7 @@ def units_over_time(title: str, points: Sequence[Point], until: datetime) -> str
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
         axes.set_ylim(0, max(1, *(sum(each) for each in counts)))
-        _time_axis(axes, at[0], until)
+        _time_axis(axes, "units", at[0], until)
         return _svg(figure, title)
 
 
@@ -69,20 +74,23 @@ def nodes_over_time(title: str, points: Sequence[NodePoint], markets: Sequence[s
         axes.stackplot(at, stacks, step="post", colors=_SERIES, linewidth=0)
         _hide_unknown(axes, points, until)
         axes.set_ylim(0, max(1, *(sum(each.values()) for each in counts)))
-        _time_axis(axes, at[0], until)
+        _time_axis(axes, "nodes", at[0], until)
         return _svg(figure, title)
 
 
 def waits_by_reason(title: str, waits: Sequence[Waits]) -> str:
-    """Draw the median and the longest wait for each reason."""
+    """Draw median, 90th percentile and longest wait for each reason, one within the other."""
     with mpl.rc_context(cast("Any", _STYLE)):
         figure, axes = _figure(0.6 + 0.32 * len(waits))
         rows = range(len(waits))
-        axes.barh(rows, [each.longest_s / 60 for each in waits], color=_SERIES[2], height=0.7)
-        axes.barh(rows, [each.median_s / 60 for each in waits], color=_SERIES[0], height=0.35)
+        is_long = max(each.longest_s for each in waits) > _MINUTES_UP_TO_S
+        unit_s = _HOUR_S if is_long else 60
+        lengths_s = [(each.longest_s, each.p90_s, each.median_s) for each in waits]
+        for index, (height, colour) in enumerate(zip((0.8, 0.55, 0.3), reversed(_SERIES), strict=True)):
+            axes.barh(rows, [each[index] / unit_s for each in lengths_s], color=colour, height=height)
         axes.set_yticks(list(rows), [each.reason for each in waits])
         axes.invert_yaxis()
-        axes.set_xlabel("minutes: median within the longest")
+        axes.set_xlabel("hours" if is_long else "minutes")
         return _svg(figure, title)
 
 
@@ -94,11 +102,13 @@ def _figure(height_in: float) -> tuple[Figure, Any]:
     return figure, axes
 
 
-def _time_axis(axes: Any, since: datetime, until: datetime) -> None:
+def _time_axis(axes: Any, counted: str, since: datetime, until: datetime) -> None:
+    axes.set_ylabel(counted)
     axes.set_xlim(since, until)
     locator: Any = _locator(maxticks=7)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(_formatter(locator))
+    formats = {"formats": list(_TIME_FORMATS), "zero_formats": list(_TURN_FORMATS), "show_offset": False}
+    axes.xaxis.set_major_formatter(_formatter(locator, **formats))
     axes.yaxis.get_major_locator().set_params(integer=True)
 
 
