@@ -36,7 +36,8 @@ class Found:
             return []
         rows = attempt(lambda: self.noun.read(stack, Selection()))
         others = {name for row in rows for name in self.noun.facts(row).names}
-        hints = [(name, closest(name, others)) for name in self.unknown]
+        # What a selector of the noun's own reading left out is there.
+        hints = [(name, closest(name, others)) for name in self.unknown if name not in others]
         return [
             f"{self.noun.kind}/{name} does not exist" + (f"; did you mean {hint}?" if hint else "")
             for name, hint in hints

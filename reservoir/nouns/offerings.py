@@ -9,17 +9,24 @@ from reservoir.console import fail
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, ahead, price
 from reservoir.output import Column, Listing
 from shared.manifests.listed import OfferingRow, OfferingState
-from shared.usecases.listing.list_offerings import ListOfferings
+from shared.usecases.listing.list_offerings import ForPool, ListOfferings
 from shared.usecases.policy.stored_policy import StoredPolicy
 
 _STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", OfferingState.NOT_ACTIVE: "dim"}
 
 
-def _read(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
-    pool = None if selection.pool is None else StoredPolicy(stack.policy, stack.clock).node_pool(selection.pool)
-    if selection.pool is not None and pool is None:
+def offered(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
+    """Return the offerings that are meant. Ends the command when there is no such pool."""
+    listing = ListOfferings(stack.offerings, stack.reservations, stack.clock)
+    if selection.pool is None:
+        return listing.list(selection.names)
+    policy = StoredPolicy(stack.policy, stack.clock)
+    pool = policy.node_pool(selection.pool)
+    if pool is None:
         fail(f"nodepool/{selection.pool} does not exist")
-    return ListOfferings(stack.offerings, stack.reservations, stack.clock).list(selection.names, pool)
+    node_class = policy.node_class(pool.node_class_name)
+    selected = frozenset() if node_class is None else frozenset(node_class.status.reservation_ids)
+    return listing.list(selection.names, ForPool(pool, selected))
 
 
 def _facts(row: OfferingRow) -> Facts:
@@ -49,7 +56,7 @@ NOUN: Final = Noun(
     "offerings",
     "offering",
     frozenset({Selector.POOL, Selector.STATE}),
-    _read,
+    offered,
     _facts,
     _listing,
     states=tuple(OfferingState),

@@ -6,13 +6,18 @@ from typing import Final
 
 from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
+from reservoir.nouns.offerings import offered
 from reservoir.output import Column, Listing
 from shared.manifests.listed import ReservationRow
 from shared.usecases.listing.list_reservations import ListReservations
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ReservationRow]:
-    return ListReservations(stack.reservations, stack.node_claims).list(selection.names)
+    rows = ListReservations(stack.reservations, stack.node_claims).list(selection.names)
+    if selection.pool is None:
+        return rows
+    usable = {offering.spec.capacity_reservation_id for offering in offered(stack, Selection(pool=selection.pool))}
+    return [row for row in rows if row.metadata.name in usable]
 
 
 def _facts(row: ReservationRow) -> Facts:
@@ -55,4 +60,11 @@ def _tags(row: ReservationRow) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(row.metadata.labels.items())) or "-"
 
 
-NOUN: Final = Noun("reservations", "reservation", frozenset({Selector.LABEL, Selector.STATE}), _read, _facts, _listing)
+NOUN: Final = Noun(
+    "reservations",
+    "reservation",
+    frozenset({Selector.LABEL, Selector.POOL, Selector.STATE}),
+    _read,
+    _facts,
+    _listing,
+)

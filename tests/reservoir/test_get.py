@@ -146,6 +146,15 @@ def test_reservations_say_whose_their_units_are(world: DisruptWorld) -> None:
     )
 
 
+def test_reservations_of_a_pool_are_those_that_it_could_use(world: DisruptWorld) -> None:
+    world.add_reservation("cr-unselected")
+    world.select("cr-1")
+    assert names(world, "reservations") == ["reservation/cr-1", "reservation/cr-unselected"]
+    assert names(world, "reservations", "--pool", "gpu") == ["reservation/cr-1"]
+    left_out = run(world, "get", "reservations", "cr-unselected", "--pool", "gpu", "-o", "name")
+    assert (left_out.exit_code, left_out.stdout, left_out.stderr) == (0, "", "")
+
+
 def test_offers_say_what_they_cost_and_why_they_rest(world: DisruptWorld) -> None:
     key = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.ON_DEMAND)
     until = world.clock.now() + HOUR
@@ -165,6 +174,10 @@ def test_offers_of_a_pool_are_those_that_it_allows(world: DisruptWorld) -> None:
         "reserved",
         "on-demand",
     }
+    world.add_reservation("cr-unselected")
+    world.select("cr-1")
+    reserved = [item["spec"].get("capacityReservationId") for item in items(world, "offerings", "--pool", "gpu")]
+    assert set(reserved) == {"cr-1", None}
     refused = run(world, "get", "offerings", "--pool", "gpus")
     assert (refused.exit_code, refused.stderr) == (2, "nodepool/gpus does not exist\n")
 
@@ -230,7 +243,8 @@ def test_nothing_is_a_sentence(world: DisruptWorld, arguments: list[str], senten
         (["wrkloads"], "'wrkloads' is no kind of object; did you mean workloads?"),
         (["nodes", "--state", "runing"], "nodes are never 'runing'; did you mean running?"),
         (["nodes", "-n", "x"], "nodes cannot be chosen by --namespace"),
-        (["reservations", "--pool", "x"], "reservations cannot be chosen by --pool"),
+        (["classes", "--pool", "x"], "classes cannot be chosen by --pool"),
+        (["reservations", "--pool", "gpus"], "nodepool/gpus does not exist"),
         (["workloads", "-n", "x", "-A"], "--namespace and --all-namespaces contradict each other"),
         (["nodes", "-l", "a=b=c"], "'a=b=c' is no label selector: use key=value, key!=value, key in (a,b), key notin"),
         (["nodes/nc-1", "nc-2"], "'nc-2' is no NOUN/NAME"),

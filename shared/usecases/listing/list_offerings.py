@@ -20,6 +20,14 @@ NO_CAPACITY: Final = "EC2 had no capacity"
 
 
 @dataclass(frozen=True, slots=True)
+class ForPool:
+    """A pool, and the reservations that its class selects: nothing else is offered to it."""
+
+    pool: NodePool
+    reservation_ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class ListOfferings:
     """Lists offerings of the catalogue (one partition of an index: a row an instance type) and of reservations."""
 
@@ -27,12 +35,14 @@ class ListOfferings:
     reservations: ReservationStore
     clock: Clock
 
-    def list(self, names: Collection[str] = (), pool: NodePool | None = None) -> list[OfferingRow]:
+    def list(self, names: Collection[str] = (), wanted_by: ForPool | None = None) -> list[OfferingRow]:
         """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
 
-        With a pool, only those that its requirements allow. By type; reserved ones first, then the cheapest.
+        With a pool, only those that its requirements and its class allow. By type; reserved ones first, then
+        the cheapest.
         """
         now = self.clock.now()
+        pool = None if wanted_by is None else wanted_by.pool
         types, rests = self.offerings.load_with_rests()
         wanted = {each.name: each for each in types if _is_named(each.name, names)}
         rows = [row for each in wanted.values() for row in _bought(each, now, pool)]
@@ -40,6 +50,7 @@ class ListOfferings:
             _reserved(each, rests, now)
             for each in (record.reservation for record in self.reservations.list_current())
             if _is_named(each.instance_type, names)
+            and (wanted_by is None or each.id in wanted_by.reservation_ids)
             and _is_allowed(pool, wanted.get(each.instance_type), each.zone, CapacityType.RESERVED)
         ]
         return sorted(rows, key=_order)
