@@ -31,6 +31,8 @@ NOTABLE: Final = frozenset(
 )
 NOTABLE_DRAINS: Final = frozenset({"Consolidation", "Interruption", "ScheduledChange", "Unhealthy"})
 NOTABLE_MAX: Final = 100
+STORIES_MAX: Final = 20
+STORY_EVENTS_MAX: Final = 12
 _HOUR_S: Final = 3600
 
 
@@ -130,6 +132,14 @@ class Notable:
 
 
 @dataclass(frozen=True, slots=True)
+class Story:
+    """What happened to one object, oldest first, each with what it was."""
+
+    about: str
+    events: tuple[tuple[PastEvent, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """All of it."""
 
@@ -146,6 +156,7 @@ class Report:
     blocks: tuple[BlockEnd, ...]
     notable: tuple[Notable, ...]
     notable_count: int
+    stories: tuple[Story, ...]  # of the objects that the notable events are about
 
 
 def make_report(
@@ -155,6 +166,7 @@ def make_report(
     held = list(_held(samples, until))
     uses = tuple(_uses(held))
     notable = list(_notable(events))
+    shown = notable[-NOTABLE_MAX:][::-1]
     return Report(
         deployment=deployment,
         since=since,
@@ -170,8 +182,9 @@ def make_report(
         waits=tuple(_waits(events, until)),
         ran=tuple(_ran(events)),
         blocks=tuple(_blocks(uses, events)),
-        notable=tuple(notable[-NOTABLE_MAX:][::-1]),
+        notable=tuple(shown),
         notable_count=len(notable),
+        stories=tuple(_stories([it.about for it in shown if it.about], events)),
     )
 
 
@@ -300,6 +313,15 @@ def _notable(events: Sequence[PastEvent]) -> Iterator[Notable]:
         if is_notable:
             about = subject(event)
             yield Notable(event, summary(event), about, _command(about))
+
+
+def _stories(names: Iterable[str], events: Sequence[PastEvent]) -> Iterator[Story]:
+    told: dict[str, list[PastEvent]] = {name: [] for name in names}
+    for event in events:
+        for name in told.keys() & set(event.objects()):
+            told[name].append(event)
+    for name, found in list(told.items())[:STORIES_MAX]:
+        yield Story(name, tuple((event, summary(event.about(name))) for event in found[-STORY_EVENTS_MAX:]))
 
 
 def _command(about: str) -> str:

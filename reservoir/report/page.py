@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -25,7 +26,11 @@ def page(report: Report) -> str:
     )
     environment.filters |= _FILTERS
     return environment.get_template("page.html.j2").render(
-        report=report, charts=_charts(report), total=_totals(report), colours=_COLOURS
+        report=report,
+        charts=_charts(report),
+        total=_totals(report),
+        colours=_COLOURS,
+        told={story.about for story in report.stories},
     )
 
 
@@ -58,7 +63,13 @@ def _usd(micro_usd: int | None) -> str:
     return "not known" if micro_usd is None else f"{micro_usd / _MICRO:,.2f} USD"
 
 
+def _anchor(name: str) -> str:
+    """Return an id that no other name has, whatever characters it is made of."""
+    return f"about-{sha256(name.encode()).hexdigest()[:12]}"
+
+
 _FILTERS: Final[dict[str, Callable[..., Any]]] = {
+    "anchor": _anchor,
     "changes": changes,
     "day": _day,
     "hours": _hours,

@@ -85,6 +85,16 @@ def test_the_page_is_whole_by_itself(report: Report) -> None:
     assert len(text.encode()) < 1_000_000
 
 
+def test_what_is_notable_leads_to_what_happened_to_it(report: Report) -> None:
+    (story,) = report.stories
+    assert story.about == "node/nc-1"
+    assert [event.detail_type for event, _ in story.events] == ["Node Launched", "Node Draining"]
+    read = Reader(page(report))
+    assert [it for it in read.fetched if it.startswith("#")] != []
+    assert {it.removeprefix("#") for it in read.fetched} <= set(read.ids)
+    assert "node/nc-1: what happened" in page(report)
+
+
 def test_what_somebody_made_up_is_text_and_nothing_else(report: Report) -> None:
     text = page(report)
     assert EVIL not in text
