@@ -1,4 +1,4 @@
-"""How long the command line takes: ``--help``, ``validate``, and ``get`` against the embedded AWS.
+"""How long the command line takes: ``--help``, ``validate``, and ``get`` of each noun against the embedded AWS.
 
 Fresh processes, the least and the median of several. Processor time is the children's alone; what the emulated AWS
 works meanwhile is in the seconds on the clock only.
@@ -15,13 +15,20 @@ from typing import Final
 
 from bench.harness import tell
 from embedded.reservoir import ROOT, DeployedReservoir
+from reservoir.nouns.registry import NOUNS
 
 RUNS: Final = 9
 _ALONE: Final = {
     "help": ("--help",),
     "validate": ("validate", "-f", "examples/policy", "-f", "examples/workloads"),
 }
-_CONNECTED: Final = {"get": ("get",)}
+# What a noun needs besides its name.
+_MORE: Final = {"workloads": ("-A",), "blocks": ("p5.48xlarge",)}
+_CONNECTED: Final = {
+    "get": ("get",),
+    **{f"get_{noun.plural}": ("get", noun.plural, *_MORE.get(noun.plural, ())) for noun in NOUNS},
+    "status": ("status",),
+}
 
 
 def cases() -> Sequence[str]:

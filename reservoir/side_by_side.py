@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -56,6 +57,7 @@ class _Copy(Generic[T]):
 
 
 def _work(tasks: Sequence[Callable[[], object]], there: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which ends this one
     try:
         there.send([task() for task in tasks])
     except Exception as error:  # noqa: BLE001 - whatever it is, the first process raises it

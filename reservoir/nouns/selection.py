@@ -13,9 +13,22 @@ from reservoir.nouns.workloads import DEFAULT_NAMESPACE
 from shared.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
 from shared.core.scheduling_terms.labels import closest
 
+
+def complete_noun(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the nouns that a first word may become; names are not asked for while somebody types."""
+    if context.params.get("words"):
+        return []
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{each.plural}" for each in NOUNS if each.plural.startswith(last)]
+
+
 Words = Annotated[
     list[str] | None,
-    typer.Argument(metavar="NOUN [NAME]... | NOUN/NAME...", help="What to show; nouns may be several, with commas."),
+    typer.Argument(
+        metavar="NOUN [NAME]... | NOUN/NAME...",
+        help="What to show; nouns may be several, with commas.",
+        autocompletion=complete_noun,
+    ),
 ]
 Labels = Annotated[
     str | None,

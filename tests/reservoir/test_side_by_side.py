@@ -29,6 +29,15 @@ def test_whoever_raises_the_caller_learns_it(tasks: tuple[partial[int], ...]) ->
         side_by_side(tasks)
 
 
+def test_a_copy_leaves_ctrl_c_to_the_first_process() -> None:
+    def handler() -> object:
+        return signal.getsignal(signal.SIGINT)
+
+    found = side_by_side([handler, handler])
+    assert found[0] is signal.getsignal(signal.SIGINT)
+    assert signal.SIG_IGN in found or len(os.sched_getaffinity(0)) == 1
+
+
 def test_what_a_killed_copy_did_not_answer_is_computed_here() -> None:
     here = os.getpid()
 

@@ -81,9 +81,19 @@ def test_completion_is_installed_for_the_executable(shell: str, bin_folder: Path
     assert script.strip() in {file.read_text().strip() for file in tmp_path.rglob("*") if file.is_file()}
 
 
-def test_completion_completes(bin_folder: Path, tmp_path: Path) -> None:
-    typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": "reservoir vali", "COMP_CWORD": "1"}
-    assert done(bin_folder / "reservoir", cwd=tmp_path, **typed).stdout.split() == ["validate"]
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("reservoir vali", ["validate"]),
+        ("reservoir get wo", ["workloads"]),
+        ("reservoir get nodes,re", ["nodes,reservations"]),
+        ("reservoir get workloads wo", []),
+    ],
+)
+def test_completion_completes(words: str, found: list[str], bin_folder: Path, tmp_path: Path) -> None:
+    number = str(words.count(" "))
+    typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": number}
+    assert done(bin_folder / "reservoir", cwd=tmp_path, **typed).stdout.split() == found
 
 
 def test_deploying_from_the_wheel_says_what_it_needs(bin_folder: Path, tmp_path: Path) -> None:
