@@ -52,7 +52,8 @@ class Column(Generic[T]):
     """One column of a table.
 
     ``style`` is a style of rich for a row (empty: none), shown on terminals that have colours. A column that
-    ``gives_way`` is cut, with an ellipsis, where the terminal is too narrow for the row.
+    ``gives_way`` is cut, with an ellipsis, where the terminal is too narrow for the row; one that ``folds``, the last
+    one only, goes on below itself; rows of a listing, which can be watched, have a line each and no such column.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Column(Generic[T]):
     is_wide: bool = False
     is_number: bool = False
     gives_way: bool = False
+    folds: bool = False
     style: Callable[[T], str] | None = None
 
 
@@ -87,7 +89,7 @@ def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *,
         output().print(_as_data(parts, form), end="")
         return
     console = output()
-    width = console.width if console.is_terminal else None
+    width = terminal_width()
     tables = [as_table(rows, listing, width, is_wide=form is Form.WIDE) for rows, listing in parts if rows]
     for number, table in enumerate(tables):
         if number:
@@ -96,6 +98,12 @@ def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *,
             console.print(line)
     if not tables:
         messages().print(printable(nothing))
+
+
+def terminal_width() -> int | None:
+    """Return how wide the terminal of results is; None in a pipe or file, where nothing is cut."""
+    console = output()
+    return console.width if console.is_terminal else None
 
 
 def as_data(rows: Sequence[T], listing: Listing[T], form: Form) -> str:
@@ -131,15 +139,37 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
     ]
     wanted = [max(cell_len(line[i].plain) for line in (titles, *cells)) for i in range(len(columns))]
     widths = _fitted(wanted, [column.gives_way for column in columns], width)
+    room_for_last = None
+    if width is not None and columns[-1].folds:
+        room_for_last = max(_NARROWEST, width - sum(widths[:-1]) - _GAP * (len(widths) - 1))
     lines = []
     for line in (titles, *cells):
-        for text, column, room in zip(line, columns, widths, strict=True):
-            text.truncate(room, overflow="ellipsis")
-            text.align("right" if column.is_number else "left", room)
-        whole = Text(" " * _GAP).join(line)
-        whole.rstrip()
-        lines.append(whole)
+        *others, last = line
+        folded = [last] if room_for_last is None else _folded(last, room_for_last)
+        for number, part in enumerate(folded):
+            shown = [*(others if number == 0 else [Text()] * len(others)), part]
+            lines.append(_joined(shown, columns, widths))
     return lines
+
+
+def _joined(line: Sequence["Text"], columns: Sequence[Column[Any]], widths: Sequence[int]) -> "Text":
+    """Return cells as one line."""
+    from rich.text import Text
+
+    cells = [text.copy() for text in line]
+    for text, column, room in zip(cells, columns, widths, strict=True):
+        text.truncate(room, overflow="ellipsis")
+        text.align("right" if column.is_number else "left", room)
+    whole = Text(" " * _GAP).join(cells)
+    whole.rstrip()
+    return whole
+
+
+def _folded(text: "Text", room: int) -> list["Text"]:
+    """Return a text as lines that fit, broken between words where there are any."""
+    from rich.console import Console
+
+    return list(text.wrap(Console(width=room), room)) or [text]
 
 
 def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:

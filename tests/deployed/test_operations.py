@@ -55,6 +55,12 @@ def test_nobody_can_forge_an_event_not_even_an_administrator(world: World) -> No
     assert answer["ErrorCode"] == "NotAuthorizedForSourceException"
 
 
+def test_a_stack_that_is_not_there_is_told_with_where_it_was_looked_for(world: World) -> None:
+    told = Person(world, statements=ADMINISTRATOR).command("--stack", "Nowhere", "get")
+    assert told.returncode == 2
+    assert told.stderr.startswith("there is no stack Nowhere in us-east-1: look in another place with --region")
+
+
 def launch_template(launcher: Person, world: World, **data: Any) -> str:
     tags = [{"Key": OWNER_TAG, "Value": world.reservoir.outputs["ReservoirDeployment"]}]
     kinds = ("instance", "network-interface", "volume")

@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 
 from reservoir.console import fail, messages, output
-from reservoir.output import Column, Form, Listing, as_data, as_table, printable, show
+from reservoir.output import Column, Form, Listing, as_data, as_table, lines_of, printable, show
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,17 @@ def test_a_narrow_terminal_cuts_the_column_that_gives_way() -> None:
 
 def test_a_column_is_never_cut_to_nothing() -> None:
     assert table(8)[1] == "a        12  because it …"
+
+
+def test_a_column_that_folds_goes_on_below_itself() -> None:
+    columns = [Column[Row]("NAME", lambda row: row.name), Column[Row]("WHY", lambda row: row.why, folds=True)]
+    assert [line.plain for line in lines_of(TWO, columns, 31)] == [
+        "NAME   WHY",
+        "a      because it was long ago",
+        "       that somebody asked",
+        "later",
+    ]
+    assert [line.plain for line in lines_of(TWO, columns, None)][1].endswith("that somebody asked")
 
 
 def test_wide_characters_take_two_cells() -> None:

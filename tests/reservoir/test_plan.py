@@ -178,6 +178,17 @@ def test_a_replay_in_another_world_shows_what_differs(decided: PlanningWorld) ->
     ]
 
 
+def test_a_replay_with_another_policy_shows_what_would_have_waited(decided: PlanningWorld, tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.dump(node_pool_manifest(capacity_types=("reserved",))))
+    result = replay(decided, "plan-000001", "--policy", str(path))
+    assert result.exit_code == 0, result.output
+    bought, waits, paid = result.stdout.splitlines()[1:]
+    assert bought.split()[1:3] == ["2", "0"]
+    assert (waits.split()[1:3], "not by itself  waits: ReservationFull" in waits) == (["0", "2"], True)
+    assert paid == "stored buys for 110.08 USD an hour, replayed for 0.00 USD an hour"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

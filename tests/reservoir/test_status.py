@@ -109,7 +109,7 @@ def test_each_reservation_has_its_units_and_what_lies_idle(stack: Stack) -> None
 
 
 def test_it_says_what_waits_and_why_and_what_was_refused(stack: Stack) -> None:
-    assert any("TooLarge" in line and "3 of 1 workloads" in line for line in part(stack, "waiting"))
+    assert any("TooLarge" in line and "3 replicas of 1 workload," in line for line in part(stack, "waiting"))
     assert part(stack, "refused")[0] == "refused      1 within 1 d"
     assert "node/nc-9: 1 node of ? ? in ?: InsufficientInstanceCapac…" in part(stack, "refused")[1]
 

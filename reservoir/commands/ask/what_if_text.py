@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from reservoir.output import Column, lines_of, printable
+from reservoir.output import Column, lines_of, printable, terminal_width
 from shared.core.scheduling_terms.money import usd
 from shared.manifests.event_parts import OfferingDetail, WorkloadRef
 from shared.manifests.explanations import WaitingReplicas
@@ -74,9 +74,9 @@ def _table(rows: Sequence[_Row], titles: Sequence[str]) -> "Iterator[Text]":
         *(_count(title, index) for index, title in enumerate(titles)),
         Column[_Row]("USD/H EACH", lambda row: row.price, is_number=True),
         *([Column[_Row]("NOT BEFORE", lambda row: row.until)] if any(row.until for row in rows) else ()),
-        Column[_Row]("WHERE", lambda row: row.where),
+        Column[_Row]("WHERE", lambda row: row.where, folds=True),
     ]
-    yield from lines_of(rows, columns, None)
+    yield from lines_of(rows, columns, terminal_width())
 
 
 def _count(title: str, index: int) -> Column[_Row]:
@@ -106,7 +106,7 @@ def _parts(workload: WhatIfWorkload) -> Iterator[tuple[str, str, str, int]]:
     for place in workload.places:
         yield _where(place), _price(place), "", place.replicas
     for each in workload.waiting:
-        until = "" if each.earliest_at is None else _time(each.earliest_at)
+        until = "not by itself" if each.earliest_at is None else _time(each.earliest_at)
         yield f"{_WAITS}{each.reason.value}: {each.message}", "", until, each.replicas
 
 

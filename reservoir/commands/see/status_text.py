@@ -83,10 +83,11 @@ def _bar(it: ReservationSample, cells: int) -> Text:
 
 def _waiting(there: Sample, now: datetime) -> Iterator[Text]:
     replicas = sum(it.replica_count for it in there.waiting)
-    yield _row("waiting", Text(f"{replicas} replicas" if replicas else "nothing"))
+    yield _row("waiting", Text(_number(replicas, "replica") if replicas else "nothing"))
     for it in sorted(there.waiting, key=lambda it: (-it.replica_count, it.reason))[:_MOST]:
         longest = "" if it.since is None else f", the first for {_span(now - it.since)}"
-        yield Text(f"  {it.reason:<24} {it.replica_count} of {it.workload_count} workloads{longest}")
+        who = f"{_number(it.replica_count, 'replica')} of {_number(it.workload_count, 'workload')}"
+        yield Text(f"  {it.reason:<24} {who}{longest}")
 
 
 def _ending(there: Sample, now: datetime) -> Iterator[Text]:
@@ -110,9 +111,10 @@ def _nodes(there: Sample) -> Iterator[Text]:
 
 
 def _bought(there: Sample) -> Iterator[Text]:
-    yield _row("bought", Text(f"for {len(there.bought)} workloads" if there.bought else "nothing"))
+    yield _row("bought", Text(f"for {_number(len(there.bought), 'workload')}" if there.bought else "nothing"))
     for it in there.bought[:5]:
-        yield Text(f"  {_usd(it.micro_usd_per_hour):>10} USD/h  {it.node_count} nodes for {printable(it.workload_key)}")
+        nodes = f"{_number(it.node_count, 'node')} for {printable(it.workload_key)}"
+        yield Text(f"  {_usd(it.micro_usd_per_hour):>10} USD/h  {nodes}")
 
 
 def _refused(status: Status) -> Iterator[Text]:
@@ -183,3 +185,7 @@ def _span(length: timedelta) -> str:
         if count or (unit == "s" and not parts):
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2])
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
