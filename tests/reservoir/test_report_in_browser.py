@@ -1,4 +1,4 @@
-"""The report in a real browser: drawn, fast, and without a violation that axe finds, in light and in dark.
+"""The report in a real browser: drawn, and without a violation that axe finds, in light and in dark.
 
 Skipped where there is no Chromium, and where tests run by themselves.
 """
@@ -20,21 +20,21 @@ from tests.reservoir.report_world import SINCE, UNTIL, events, samples
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium")
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-LOADS_WITHIN_MS = 1000
+ELEMENTS_MAX = 2000
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here: apt-get install chromium"),
     pytest.mark.skipif(not AXE.exists(), reason="there is no axe-core here: make setup"),
     pytest.mark.skipif(os.getenv("CI") is not None, reason="browsers are looked at by people, not by CI"),
 ]
-# What is found wrong, how long the page took to be there, and how wide it is, written where the test can read it.
+# What is found wrong, how much there is, and how wide it is, written where the test can read it.
 LOOK = """
 addEventListener("load", () => setTimeout(() => axe.run().then(found => {
   const seen = document.createElement("pre");
   seen.id = "seen";
   seen.textContent = JSON.stringify({
     violations: found.violations.map(it => [it.id, it.nodes.map(node => node.html.slice(0, 120))]),
-    loaded_ms: performance.getEntriesByType("navigation")[0].domContentLoadedEventEnd,
+    elements: document.getElementsByTagName("*").length,
     width: document.documentElement.scrollWidth, window: innerWidth,
     page: getComputedStyle(document.body).backgroundColor,
   });
@@ -73,4 +73,4 @@ def test_the_page_is_drawn_and_axe_finds_nothing(tmp_path: Path, scheme: str, ba
     assert seen["violations"] == []
     assert seen["page"] == background
     assert seen["width"] <= seen["window"], "the page itself must not scroll sideways"
-    assert seen["loaded_ms"] < LOADS_WITHIN_MS
+    assert seen["elements"] < ELEMENTS_MAX  # what the time to load goes by; the bench `report` measures it
