@@ -57,8 +57,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-mutants model test test-more test-oracle check synth docs wheel bench bootstrap diff \
-	deploy destroy lock clean setup
+.PHONY: help demo play sim sim-mutants model test test-more test-oracle check synth docs pictures wheel bench bootstrap \
+	diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +105,9 @@ docs: setup $(NODE_TOOLS) ## build the documents as a site, .build/docs/index.ht
 	@python -m sphinx --quiet --fail-on-warning --keep-going -c docs -d .build/doctrees . .build/docs
 	@cp .build/docs/README.html .build/docs/index.html
 	@echo .build/docs/index.html
+
+pictures: setup ## draw the terminal pictures in docs/pictures anew, from real runs on the embedded AWS
+	@python -m demo.pictures
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)

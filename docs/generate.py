@@ -66,6 +66,8 @@ commands take. Fields are added to these, never renamed. Prices in tables are US
 _CLI_NOUNS: Final = """
 ## Nouns
 
+![reservoir get reservations](pictures/reservations.svg)
+
 What `reservoir get` and `reservoir describe` know. Several at once go with commas (`reservoir get nodes,pools`), single
 ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). Labels are selected as in kubectl:
 `-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its tags.
