@@ -54,7 +54,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(ENGINE)
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     # Other engines of this machine are not found.
-    for name in ("sh", "cat", "kill", "rm", "setsid", "sleep", "echo"):
+    for name in ("sh", "cat", "rm", "setsid", "sleep"):
         (program.parent / name).symlink_to(
             next(p for p in (Path("/bin") / name, Path("/usr/bin") / name) if p.exists())
         )
@@ -73,6 +73,13 @@ def work(tmp_path: Path) -> Iterator[Processes]:
 def until(holds: Callable[[], object]) -> None:
     while not holds():
         time.sleep(0.01)
+
+
+def begun(work: Processes, engine: Path) -> int:
+    """Wait until the container runs and has said so; return its process."""
+    log, kept = work.log_of(PROCESS), engine / CONTAINER
+    until(lambda: log.exists() and "begins" in log.read_text() and kept.exists() and kept.read_text().endswith("\n"))
+    return int(kept.read_text())
 
 
 def ended(work: Processes) -> tuple[int, str]:
@@ -124,17 +131,14 @@ def test_an_image_runs_in_a_container_with_the_variables_and_options(work: Proce
 def test_a_container_is_asked_to_end_and_its_status_is_told(work: Processes, engine: Path) -> None:
     saves = "trap 'echo saved; exit 0' TERM; echo begins; while :; do sleep 0.05; done"
     work.start(PROCESS, container("sh", "-c", saves), {})
-    log = work.log_of(PROCESS)
-    until(lambda: log.exists() and "begins" in log.read_text() and (engine / CONTAINER).exists())
+    begun(work, engine)
     work.signal(PROCESS, kill=False)
     assert ended(work) == (0, "begins\nsaved\n")
 
 
 def test_a_container_that_is_killed_does_not_outlive_its_client(work: Processes, engine: Path) -> None:
     work.start(PROCESS, container("sh", "-c", "trap '' TERM; echo begins; while :; do sleep 0.05; done"), {})
-    log = work.log_of(PROCESS)
-    until(lambda: log.exists() and "begins" in log.read_text() and (engine / CONTAINER).read_text())
-    pid = int((engine / CONTAINER).read_text())
+    pid = begun(work, engine)
     work.signal(PROCESS, kill=True)
     assert ended(work)[0] == -9
     until(lambda: not _runs(pid))
@@ -142,9 +146,8 @@ def test_a_container_that_is_killed_does_not_outlive_its_client(work: Processes,
 
 def test_what_an_agent_left_is_ended_before_it_is_started_anew(work: Processes, engine: Path, tmp_path: Path) -> None:
     dead = Processes(tmp_path / "other-logs")
-    dead.start(PROCESS, container("sh", "-c", "while :; do sleep 0.05; done"), {})
-    until(lambda: (engine / CONTAINER).exists() and (engine / CONTAINER).read_text())
-    left = int((engine / CONTAINER).read_text())
+    dead.start(PROCESS, container("sh", "-c", "echo begins; while :; do sleep 0.05; done"), {})
+    left = begun(dead, engine)
     work.start(PROCESS, container("sh", "-c", "echo anew"), {})
     assert ended(work) == (0, "anew\n")
     until(lambda: not _runs(left))
