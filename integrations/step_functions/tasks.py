@@ -20,7 +20,8 @@ from shared.manifests.events import WorkloadRejected
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.replica_events import ReplicaFailed
 
-Until = Literal["placed", "launched", "finished"]
+Until = Literal["placed", "launched", "ready", "finished"]
+_ASKS_OF_NODES: Final = frozenset({"launched", "ready"})  # and not of the workload's counts alone
 _REQUEST_ID: Final = "step-functions"
 
 
@@ -136,8 +137,8 @@ class Tasks:
             return  # the submit is on its way
         if known.withdrawn:
             self._fail(task, "Reservoir.Withdrawn", f"{task.key} was withdrawn")
-        elif _is_placed(known) and task.until == "launched" and known.part_count > 1:
-            self._fail(task, "Reservoir.TooManyNodes", "so many nodes can be waited for with until: placed only")
+        elif _is_placed(known) and task.until in _ASKS_OF_NODES and known.part_count > 1:
+            self._fail(task, "Reservoir.TooManyNodes", "so many nodes: wait until placed or finished")
         elif _REACHED[task.until](known):
             self.answers.succeed(task.token, json.dumps(_output(known)))
             self.store.forget(task)
@@ -156,6 +157,10 @@ def _is_launched(known: WorkloadDescribed) -> bool:
     return sum(node.replicas for node in there) + known.finished >= known.wanted
 
 
+def _is_ready(known: WorkloadDescribed) -> bool:
+    return sum(node.ready for node in known.nodes) + known.finished >= known.wanted
+
+
 def _is_finished(known: WorkloadDescribed) -> bool:
     return known.finished >= known.wanted
 
@@ -163,6 +168,7 @@ def _is_finished(known: WorkloadDescribed) -> bool:
 _REACHED: Final[Mapping[Until, Callable[[WorkloadDescribed], bool]]] = {
     "placed": _is_placed,
     "launched": _is_launched,
+    "ready": _is_ready,
     "finished": _is_finished,
 }
 

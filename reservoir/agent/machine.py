@@ -6,7 +6,7 @@ until the last deadline that was known.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
@@ -198,7 +198,7 @@ class NodeMachine:
             process.phase = Phase.ENDED
             task.finished += process.replicas
             done = report("finished", process_id.workload_key, replicas=task.finished, logTail=log_tail)
-            return [Report(done), *self.tick(now_s)]
+            return [*_tell_ready(task, process_id.workload_key, [process]), Report(done), *self.tick(now_s)]
         if was_asked or self._drain is not None:
             process.phase = Phase.ENDED
             return self.tick(now_s)
@@ -269,14 +269,9 @@ class NodeMachine:
             ready = [
                 process
                 for process in task.processes.values()
-                if process.phase is Phase.RUNNING
-                and not process.told_ready
-                and now_s - process.at_s >= task.run.ready_after_s
+                if process.phase is Phase.RUNNING and now_s - process.at_s >= task.run.ready_after_s
             ]
-            if ready:
-                for process in ready:
-                    process.told_ready = True
-                yield Report(report("ready", key, replicas=sum(process.replicas for process in ready)))
+            yield from _tell_ready(task, key, ready)
 
     def _go(self, drain: _Drain, now_s: float) -> Iterator[Action]:
         is_over = now_s >= drain.deadline_s - KILL_MARGIN_S
@@ -342,6 +337,16 @@ def _gang(told: Mapping[str, Any] | None) -> _Gang | None:
     if told is None:
         return None
     return _Gang(told["nodeRank"], told["firstRank"], told["worldSize"], tuple(told["addresses"]))
+
+
+def _tell_ready(task: _Task, key: str, ready: Sequence[_Process]) -> Iterator[Report]:
+    """Say how many replicas have run in all, if some of ``ready`` had not been told."""
+    if all(process.told_ready for process in ready):
+        return
+    for process in ready:
+        process.told_ready = True
+    told = sum(process.replicas for process in task.processes.values() if process.told_ready)
+    yield Report(report("ready", key, replicas=task.finished_before + told))
 
 
 def report(kind: str, workload_key: str, **fields: Any) -> dict[str, Any]:

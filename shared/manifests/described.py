@@ -32,6 +32,7 @@ class NodeStatus(NodePlacement):
     """A node with replicas of the workload; those on a draining one count as demand again, and so not here."""
 
     state: ClaimState
+    ready: int = Field(default=0, description="How many of the replicas run, as far as the node has said.")
     launched_at: AwareDatetime | None = None
     running_at: AwareDatetime | None = None
     drain: DrainStatus | None = None

@@ -14,7 +14,7 @@ class ReplicaReady(Event):
 
     node: NodeDetail
     workload: WorkloadRef
-    replicas: int
+    replicas: int = Field(description="How many have run on the node in all, those that have finished included.")
 
 
 class ReplicaFailed(Event):

@@ -49,7 +49,7 @@ class ReadyReport(Model):
     schema_version: SchemaVersion = 1
     report: Literal["ready"]
     workload: ReportedWorkload
-    replicas: Replicas
+    replicas: Replicas = Field(description="How many have run on this node in all, those that have finished included.")
 
 
 class FailedReport(Model):

@@ -115,6 +115,31 @@ def test_one_that_waits_for_instances_waits_for_all_of_them() -> None:
     assert [node["nodeClaim"] for node in world.answers.outputs["secret-1"]["nodes"]] == ["nc-0", "nc-1"]
 
 
+def test_one_that_waits_for_its_replicas_to_run_goes_on_when_all_of_them_have_said_so() -> None:
+    world = World()
+    world.tasks.begin(world.request(until="ready"))
+    world.place(ClaimState.RUNNING, ClaimState.RUNNING)
+    for claim_id, count in (("nc-0", 0), ("nc-0", 1), ("nc-1", 1)):
+        assert world.answers.outputs == {}
+        claim = world.deployment.state.claim_rows[claim_id]
+        world.deployment.state.claim_rows[claim_id] = replace(claim, ready=(PlacedReplicas(KEY, count),))
+        world.something_happens()
+    assert world.answers.outputs["secret-1"]["placed"] == 2
+
+
+def test_one_that_finished_before_the_other_ran_counts_as_having_run() -> None:
+    world = World()
+    world.tasks.begin(world.request(until="ready"))
+    world.place(ClaimState.RUNNING)
+    rows, claims = world.deployment.state.workload_rows, world.deployment.state.claim_rows
+    rows[KEY] = replace(rows[KEY], finished_count=1)
+    world.something_happens()
+    assert world.answers.outputs == {}
+    claims["nc-0"] = replace(claims["nc-0"], ready=(PlacedReplicas(KEY, 1),))
+    world.something_happens()
+    assert "secret-1" in world.answers.outputs
+
+
 def test_one_that_waits_for_the_end_of_the_work_goes_on_when_all_replicas_have_finished() -> None:
     world = World()
     world.tasks.begin(world.request(until="finished"))

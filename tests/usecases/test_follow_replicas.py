@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_life import replicas
 from shared.manifests.node_identity import node_identity
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.reports import NodeReport, parse_report
@@ -46,7 +47,30 @@ def test_ready_and_failed_are_told(world: World) -> None:
     first, fourth = world.bus.of("Replica Failed")
     assert (first["isCrashLoop"], fourth["isCrashLoop"]) == (False, True)
     assert fourth["logTail"] == "bad\N{REPLACEMENT CHARACTER}[2J\n", "nothing that moves a cursor"
-    assert world.claims()[0] == claim, "nothing was written"
+
+
+def test_the_most_that_was_said_to_run_is_kept_in_whatever_order_reports_come(world: World) -> None:
+    (claim, _) = world.running(2, reserved())
+    for total in (1, 3, 2):
+        assert tell(world, claim, "ready", replicas=total)
+    stored = world.state.claim_rows[claim.id]
+    assert [(it.workload_key, it.count) for it in stored.ready] == [(KEY, 3)]
+    assert replicas.ready_count(stored, KEY) == 1, "no more than have their place there"
+    assert tell(world, claim, "finished", replicas=1)
+    assert replicas.ready_count(world.state.claim_rows[claim.id], KEY) == 0
+
+
+def test_a_race_for_what_runs_is_decided_again(world: World) -> None:
+    (claim, _) = world.running(2, reserved())
+
+    def somebody_writes() -> None:
+        world.state.node_claims.save(replace(claim, cordoned=True), expected_revision=claim.revision)
+
+    world.effects = Effects(before={2: somebody_writes})  # between the event and the write
+    assert tell(world, claim, "ready", replicas=1)
+    assert len(world.bus.of("Replica Ready")) == 1
+    stored = world.state.claim_rows[claim.id]
+    assert (replicas.ready_count(stored, KEY), stored.cordoned) == (1, True)
 
 
 def test_a_replica_that_finishes_is_not_demand_again(world: World) -> None:

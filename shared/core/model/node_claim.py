@@ -201,6 +201,7 @@ class NodeClaim:
     address: str | None = None  # where its node can be reached by others of its workloads; the node says so
     seats: tuple[GangSeat, ...] = ()  # in workloads whose nodes know each other
     correlation_ids: Mapping[str, str] = field(default_factory=dict)  # by key, of the workloads that are named above
+    ready: tuple[PlacedReplicas, ...] = ()  # replicas that have run here, those that have finished included
     failure: str | None = None
     cordoned: bool = False  # takes no new replicas until somebody uncordons it
     operations: tuple[Operation, ...] = ()  # what was done to it by hand, the last of all last

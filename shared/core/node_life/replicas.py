@@ -33,6 +33,19 @@ def hosts(claim: NodeClaim, workload_key: str) -> bool:
     return any(placed.workload_key == workload_key for placed in known)
 
 
+def ready(claim: NodeClaim, workload_key: str, total: int) -> NodeClaim | None:
+    """Return the claim after its node has said that ``total`` replicas of a workload have run; None: nothing new."""
+    if total <= _count(claim.ready, workload_key):
+        return None
+    return replace(claim, ready=_with(claim.ready, workload_key, total))
+
+
+def ready_count(claim: NodeClaim, workload_key: str) -> int:
+    """Return how many replicas that have their place on the node run, as far as it said."""
+    run = _count(claim.ready, workload_key) - _count(claim.finished, workload_key)
+    return max(0, min(run, _count(claim.placements, workload_key)))
+
+
 def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> FinishedReplicas | None:
     """Return what it means that ``total`` replicas of a workload have finished on the node; None: nothing new."""
     new = total - _count(claim.finished, workload_key)
@@ -40,9 +53,7 @@ def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> 
     count = min(new, placed or drain.awaited_count(claim, workload_key))
     if count <= 0:
         return None
-    others = [done for done in claim.finished if done.workload_key != workload_key]
-    known = PlacedReplicas(workload_key, _count(claim.finished, workload_key) + count)
-    after = replace(claim, finished=tuple(sorted((*others, known), key=lambda done: done.workload_key)))
+    after = replace(claim, finished=_with(claim.finished, workload_key, _count(claim.finished, workload_key) + count))
     if placed:
         relief = relieved(replace(after, placements_changed_at=now), {workload_key: count})
         return FinishedReplicas(relief, count, count)
@@ -52,3 +63,8 @@ def finished(claim: NodeClaim, workload_key: str, total: int, now: datetime) -> 
 
 def _count(placements: Sequence[PlacedReplicas], workload_key: str) -> int:
     return sum(placed.count for placed in placements if placed.workload_key == workload_key)
+
+
+def _with(counted: Sequence[PlacedReplicas], workload_key: str, count: int) -> tuple[PlacedReplicas, ...]:
+    others = [it for it in counted if it.workload_key != workload_key]
+    return tuple(sorted((*others, PlacedReplicas(workload_key, count)), key=lambda it: it.workload_key))

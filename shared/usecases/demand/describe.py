@@ -7,6 +7,7 @@ from typing import Final
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life import replicas
 from shared.core.serialisation.generation import content_digest
 from shared.manifests.described import DrainStatus, NodeStatus, UnplacedDetail, WorkloadDescribed
 from shared.manifests.messages import DescribeMessage
@@ -76,7 +77,7 @@ def _nodes(claims: Sequence[NodeClaim], key: str) -> list[NodeStatus]:
         placed = _count(claim.placements, key)
         awaiting = 0 if claim.drain is None else _count(claim.drain.awaiting, key)
         if placed or awaiting:
-            found.append(_node(claim, placed, awaiting))
+            found.append(_node(claim, key, placed, awaiting))
     return found
 
 
@@ -84,12 +85,13 @@ def _count(placements: Sequence[PlacedReplicas], key: str) -> int:
     return sum(placed.count for placed in placements if placed.workload_key == key)
 
 
-def _node(claim: NodeClaim, placed: int, awaiting: int) -> NodeStatus:
+def _node(claim: NodeClaim, key: str, placed: int, awaiting: int) -> NodeStatus:
     drain = claim.drain
     return NodeStatus(
         **node_detail(claim).model_dump(by_alias=False),
         replicas=placed,
         state=claim.state,
+        ready=replicas.ready_count(claim, key),
         launched_at=claim.launched_at,
         running_at=claim.running_at,
         drain=None

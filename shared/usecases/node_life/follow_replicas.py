@@ -55,8 +55,7 @@ class FollowReplicas:
             case ArrivedReport():
                 self._seat(claim, key, report)
             case ReadyReport():
-                named = hosted_ref(claim, key)
-                self._tell(ReplicaReady(node=node_detail(claim), workload=named, replicas=report.replicas))
+                self._note_ready(claim, key, report)
             case FailedReport():
                 self._tell(_failed(claim, key, report))
             case FinishedReport():
@@ -91,6 +90,11 @@ class FollowReplicas:
 
     def _tell(self, event: OutboundEvent) -> None:
         self.publisher.publish([event])
+
+    def _note_ready(self, claim: NodeClaim, key: str, report: ReadyReport) -> None:
+        self._tell(ReplicaReady(node=node_detail(claim), workload=hosted_ref(claim, key), replicas=report.replicas))
+        # What came late, or again because replicas run anew after a failure, changes nothing.
+        save_claim(self.claims, claim, lambda it: replicas.ready(it, key, report.replicas))
 
     def _finish(self, claim: NodeClaim, key: str, report: FinishedReport) -> None:
         current: NodeClaim | None = claim

@@ -66,6 +66,15 @@ def test_what_finishes_is_told_in_all_and_not_started_again() -> None:
     assert node.work.started == [FIRST, SECOND]
 
 
+def test_what_runs_is_told_in_all_and_what_finished_at_once_has_run() -> None:
+    node = Node()
+    node.tell(replicas=2)
+    node.pass_s(1)
+    node.work.end(SECOND)
+    node.pass_s(10)
+    assert [report["replicas"] for report in node.reports("ready")] == [1, 2]
+
+
 def test_an_agent_that_begins_anew_counts_on() -> None:
     node = Node()
     node.tell(replicas=1, finished=3)
