@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Mapping
@@ -15,10 +16,11 @@ from rich.live import Live
 from demo.bill import make_bill, read_prices
 from demo.errors import FAILED, RULE_BROKEN, TOO_SLOW, NotReachedError, RuleBrokenError, TooSlowError
 from demo.evidence import Logs, keep_evidence, timed_out
+from demo.nodes import TUNING, Nodes, let_in
 from demo.observer import PATIENT, Observed, Observer
 from demo.picture import draw
 from demo.report import closing_picture, span, violations
-from demo.scenario import BLOCK_ENDS_IN, Story
+from demo.scenario import BLOCK_COUNT, BLOCK_ENDS_IN, Story
 from demo.workload_system import WorkloadSystem
 from embedded.reservoir import DeployedReservoir, Report
 from embedded.reservoir.example import set_up
@@ -55,7 +57,8 @@ class Demo:
         self._console = console
         self._report = report
         self._pages = pages
-        self._reservoir = DeployedReservoir(report)
+        self._reservoir = DeployedReservoir(report, run_nodes=True)
+        self._shared = tempfile.TemporaryDirectory(prefix="reservoir-demo-", ignore_cleanup_errors=True)
 
     @property
     def logs(self) -> Logs:
@@ -73,23 +76,26 @@ class Demo:
             When this machine could not keep up.
         """
         self._reservoir.start()
-        titles = set_up(self._reservoir, self._report, BLOCK_ENDS_IN)
+        nodes = Nodes(Path(self._shared.name))
         aws, outputs = self._reservoir.aws, self._reservoir.outputs
+        let_in(aws, outputs["NodePolicyArn"])
+        titles = set_up(self._reservoir, self._report, BLOCK_ENDS_IN, nodes.prepare(), block_count=BLOCK_COUNT)
         observer = Observer(aws, bus_name=outputs[output_name(EVENT_BUS)], titles=titles.by_id)
         self.seen = observer.seen
         sqs = aws.client("sqs", config=PATIENT)
-        workload_system = WorkloadSystem(sqs, outputs[output_name(Queue.DEMAND.value)])
+        workload_system = WorkloadSystem(sqs, outputs[output_name(Queue.DEMAND.value)], answered_by_nodes={TUNING})
         with Live(console=self._console, refresh_per_second=4) as live:
 
             def show(seen: Observed, step: str, wanted: Mapping[str, int]) -> None:
                 live.update(draw(seen, step, wanted))
 
-            story = Story(aws, observer, titles, workload_system, show, time.monotonic)
+            story = Story(aws, observer, titles, workload_system, show, time.monotonic, nodes, time.sleep)
             story.play()
         stays = list(observer.seen.stays())
         reserved = [observer.seen.curves[title] for title in titles.by_id.values()]
         bill = make_bill(stays, read_prices(aws, stays), reserved, *span(self.seen, story.marks))
         self._console.print(closing_picture(self.seen, story.marks, bill, self._console.width))
+        self._console.print(f"\n{TUNING}: {nodes.summary()}", highlight=False, soft_wrap=True)
         self._write_report()
         found = list(violations(story, aws, [outputs[output_name(DEMAND_DEAD_LETTER_QUEUE)]]))
         if found:
@@ -108,6 +114,7 @@ class Demo:
         """End the embedded AWS."""
         self._report("stopping")
         self._reservoir.stop()
+        self._shared.cleanup()
 
 
 def conclude(demo: Playable, console: Console, kept: Path) -> int:

@@ -10,7 +10,8 @@ import yaml
 
 from demo.chart import Mark
 from demo.errors import NotReachedError, RuleBrokenError, TooSlowError
-from demo.observer import Instance, Observed, Observer, Reservation
+from demo.nodes import TUNING, Nodes, tuning_workload
+from demo.observer import Instance, Observed, Observer, Reservation, workload_name
 from demo.workload_system import WorkloadSystem
 from embedded.client import EmbeddedAws
 from embedded.reservoir.example import EXAMPLES, Titles
@@ -27,6 +28,8 @@ PACE: Final = timedelta(seconds=2)  # the same, while something is
 # minute, and what failed is tried again.
 STEP_LIMIT: Final = timedelta(minutes=10)
 REAL_LIMIT_S: Final = 300.0  # nobody watches longer
+NODES_PAUSE_S: Final = 0.25  # of real time for what runs on nodes, each time that the clock moves on
+BLOCK_COUNT: Final = 5
 INFERENCE: Final = "serving/inference"
 
 
@@ -38,7 +41,10 @@ def read_workloads() -> Mapping[str, Mapping[str, Any]]:
 
 @dataclass
 class Story:
-    """Plays the steps. ``show`` is called after every look at the world, with the step's title and what is wanted."""
+    """Plays the steps. ``show`` is called after every look at the world, with the step's title and what is wanted.
+
+    ``nodes`` are those that run something; what they do takes real time, which ``sleep`` gives them.
+    """
 
     aws: EmbeddedAws
     observer: Observer
@@ -46,6 +52,8 @@ class Story:
     workload_system: WorkloadSystem
     show: Callable[[Observed, str, Mapping[str, int]], None]
     monotonic: Callable[[], float]
+    nodes: Nodes
+    sleep: Callable[[float], None]
     wanted: dict[str, int] = field(default_factory=dict)
     marks: list[Mark] = field(default_factory=list)
     step: str = ""
@@ -57,7 +65,7 @@ class Story:
         began_at = _present(self.observer.refresh())
         with self._step("nobody wants anything: what is reserved is paid for, and idle"):
             self._pass_until(began_at + DEMAND_AFTER)
-        self._fill([workload for name, workload in workloads.items() if name != INFERENCE])
+        self._fill([*(workload for name, workload in workloads.items() if name != INFERENCE), tuning_workload()])
         self._pass_until(began_at + RACE_AFTER)
         self._lose_a_race(workloads[INFERENCE])
         self._pass_until(began_at + WITHDRAW_AFTER)
@@ -98,27 +106,37 @@ class Story:
         block = self._reservation("Capacity Block")
         assert block.end_at is not None  # noqa: S101 - a block has an end
         reclaim_at = block.end_at - RECLAIM_LEAD
+        self._until("the process on a node works", lambda _: self.nodes.progress() > 0, with_nodes=True)
         self._pass_until(block.end_at - DRAIN_LEAD - timedelta(minutes=1))
         ours = {str(it.claim_id): it for it in self._inside(block)}
-        self._require(len(ours) == 4, f"{len(ours)} of our instances run in the block")
-        hung = min(ours)
+        self._require(len(ours) == BLOCK_COUNT, f"{len(ours)} of our instances run in the block")
+        tuning = {claim_id for claim_id in ours if self._is_for(TUNING, claim_id)}
+        hung = min(ours.keys() - tuning)
         self.workload_system.silent.add(hung)
         self._pass_until(block.end_at - DRAIN_LEAD)
         with self._step("the block nears its end: notice, `release`, gone; one never answers"):
             self._until("its workloads are told", lambda seen: ours.keys() <= seen.drains.keys())
-            self._until("who answered is gone", lambda _: self._claims_inside(block) <= {hung})
+            self._until("who answered is gone", lambda _: self._claims_inside(block) <= {hung}, with_nodes=True)
             deadline = self._deadline(hung)
             self._require(deadline <= reclaim_at, f"the deadline {deadline} is after {reclaim_at}")
             for claim_id in ours.keys() - {hung}:
                 gone_at = self._entered(ours[claim_id], "shutting-down")
                 self._require(gone_at < deadline, f"{claim_id} was released and ended at {gone_at}")
             self._require(self._claims_inside(block) == {hung}, "a node was ended that had not answered")
+        with self._step("its agent saved a checkpoint: the process goes on from there elsewhere"):
+            self._until("it goes on", lambda _: len(self.nodes.begun()) > 1, with_nodes=True)
+            begun, saved = self.nodes.begun(), self.nodes.checkpoint()
+            self._require(begun == [0, saved], f"it began at {begun}, and {saved} was saved")
         self._pass_until(deadline)
         with self._step("the deadline ends the node that never answered, before EC2 would"):
             self._until("it is gone", lambda _: not self._claims_inside(block))
             gone_at = self._entered(ours[hung], "shutting-down")
             self._require(deadline <= gone_at < reclaim_at, f"ended at {gone_at}, not in {deadline} to {reclaim_at}")
             self._until("everybody is told", lambda seen: ours.keys() <= seen.terminated.keys())
+
+    def _is_for(self, workload: str, claim_id: str) -> bool:
+        launched = self.observer.seen.launched[claim_id]["workloads"]
+        return any(workload_name(it) == workload for it in launched)
 
     def _inside(self, reservation: Reservation) -> list[Instance]:
         return [it for it in self.observer.seen.live() if it.reservation_id == reservation.id]
@@ -164,11 +182,12 @@ class Story:
             self.aws.clock.advance(min(STRIDE, moment - now), coalesce=True)
             self._look()
 
-    def _until(self, what: str, holds: Callable[[Observed], bool]) -> None:
+    def _until(self, what: str, holds: Callable[[Observed], bool], *, with_nodes: bool = False) -> None:
         """Let emulated time pass until ``holds``.
 
         It stands while work is done, so nothing can be too late because this machine is slow: when a step's time is
-        over, something did not happen that should have.
+        over, something did not happen that should have. Processes on nodes are no such work: where they have something
+        to do (``with_nodes``), they get real time as well.
         """
         seen = self._look()
         limit, real_limit_s = _present(seen) + STEP_LIMIT, self.monotonic() + REAL_LIMIT_S
@@ -177,6 +196,8 @@ class Story:
                 raise NotReachedError(f"{self.step}: not within {STEP_LIMIT} of emulated time: {what}")
             if self.monotonic() > real_limit_s:
                 raise TooSlowError(f"{self.step}: not within {REAL_LIMIT_S:.0f} real seconds: {what}")
+            if with_nodes:
+                self.sleep(NODES_PAUSE_S)
             self.aws.clock.advance(PACE)
             seen = self._look()
 

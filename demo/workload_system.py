@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from demo.observer import Observed
+from demo.observer import Observed, workload_name
 
 
 @dataclass
@@ -18,12 +18,15 @@ class WorkloadSystem:
         Claims whose notices it will not answer: processes that hang, a host that is gone.
     answered
         Claims whose notices it has answered.
+    answered_by_nodes
+        Workloads that are released by agents on their nodes.
     """
 
     sqs: Any
     demand_queue_url: str
     silent: set[str] = field(default_factory=set)
     answered: set[str] = field(default_factory=set)
+    answered_by_nodes: set[str] = field(default_factory=set)
 
     def send(self, action: str, workload: Mapping[str, Any]) -> None:
         """Submit or withdraw a workload."""
@@ -36,6 +39,8 @@ class WorkloadSystem:
                 continue
             self.answered.add(claim_id)
             for workload in detail["workloads"]:
+                if workload_name(workload) in self.answered_by_nodes:
+                    continue
                 who = {"metadata": {"namespace": workload["namespace"], "name": workload["name"]}}
                 self._tell({"action": "release", "workload": who, "nodeClaim": claim_id})
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from embedded.client import EmbeddedAws
@@ -26,7 +27,9 @@ class Titles:
         return next(identity for identity, it in self.by_id.items() if it == title)
 
 
-def set_up(reservoir: DeployedReservoir, report: Report, block_ends_in: timedelta) -> Titles:
+def set_up(
+    reservoir: DeployedReservoir, report: Report, block_ends_in: timedelta, *more_policy: Path, block_count: int = 4
+) -> Titles:
     """Make the reservations, apply the policy with the command line, and discover what it selects.
 
     Raises
@@ -35,10 +38,10 @@ def set_up(reservoir: DeployedReservoir, report: Report, block_ends_in: timedelt
         With what was written, when the policy is refused or a discovery fails.
     """
     report("reserving capacity")
-    titles = make_reservations(reservoir.aws, block_ends_in)
+    titles = make_reservations(reservoir.aws, block_ends_in, block_count)
     report("applying the policy; discovering reservations")
     applied = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", "reservoir", "apply", "-f", str(EXAMPLES / "policy.yaml")],
+        [sys.executable, "-m", "reservoir", "apply", *_files(EXAMPLES / "policy.yaml", *more_policy)],
         cwd=ROOT,
         env=reservoir.environment(),
         stdout=subprocess.PIPE,
@@ -53,7 +56,11 @@ def set_up(reservoir: DeployedReservoir, report: Report, block_ends_in: timedelt
     return titles
 
 
-def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta) -> Titles:
+def _files(*paths: Path) -> list[str]:
+    return [word for path in paths for word in ("-f", str(path))]
+
+
+def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta, block_count: int) -> Titles:
     """Buy on-demand reservations, a Capacity Block, and an interruptible reservation."""
     ec2 = aws.client("ec2")
 
@@ -74,7 +81,7 @@ def make_reservations(aws: EmbeddedAws, block_ends_in: timedelta) -> Titles:
         "purchase_capacity_block",
         instance_type="p5.48xlarge",
         zone="us-east-1b",
-        count=4,
+        count=block_count,
         end_in_s=block_ends_in.total_seconds(),
         tags={"purpose": "gpu"},
     )["capacity_reservation_id"]

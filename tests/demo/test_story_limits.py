@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from demo.errors import NotReachedError, TooSlowError
+from demo.nodes import Nodes
 from demo.observer import Observed, Observer
 from demo.scenario import PACE, REAL_LIMIT_S, STEP_LIMIT, Story
 from demo.workload_system import WorkloadSystem
@@ -54,6 +56,8 @@ def story(machine: Machine) -> Story:
         workload_system=WorkloadSystem(sqs=None, demand_queue_url=""),
         show=show,
         monotonic=machine.monotonic,
+        nodes=Nodes(Path()),
+        sleep=lambda _: None,
         step="a step",
     )
 
@@ -93,6 +97,13 @@ class Queue:
 
 def drain(claim_id: str) -> dict[str, Any]:
     return {"node": {"nodeClaim": claim_id}, "workloads": [{"namespace": "ci", "name": "runners", "replicas": 2}]}
+
+
+def test_a_notice_that_a_node_answers_itself_is_left_to_it() -> None:
+    queue = Queue()
+    system = WorkloadSystem(queue, "demand", answered_by_nodes={"ci/runners"})
+    system.answer(Observed(drains={"nc-one": drain("nc-one")}))
+    assert queue.bodies == []
 
 
 def test_every_notice_is_answered_once_but_that_of_the_silent_node() -> None:
