@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-API: Final = "https://api.github.com"
 _TIMEOUT_S: Final = 10
 _CONFLICT, _BUSY, _NOT_FOUND = 409, 422, 404
 
@@ -67,12 +66,14 @@ class GitHub:
         return bool(answer["status"] == "completed")
 
 
-def https(token: str) -> Call:
-    """Return calls over HTTPS with a token, which goes to GitHub's API and nowhere else."""
+def https(api: str, token: str) -> Call:
+    """Return calls of the API at ``api``, such as ``https://api.github.com``; the token goes there and nowhere else."""
+    if not api.startswith("https://"):
+        raise ValueError("the token is sent over HTTPS only")
 
     def call(method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
-        request = urllib.request.Request(  # noqa: S310 - a constant host
-            API + path,
+        request = urllib.request.Request(  # noqa: S310 - see above
+            api + path,
             None if body is None else json.dumps(body).encode(),
             {
                 "Accept": "application/vnd.github+json",

@@ -55,7 +55,7 @@ def _runners() -> Runners:
     clients = default_clients()
     return Runners(
         SqsOutbox(clients("sqs"), os.environ["DEMAND_QUEUE_URL"]),
-        GitHub(https(_secret("TOKEN_PARAMETER")), os.environ["GITHUB_SCOPE"]),
+        GitHub(https(os.environ["GITHUB_API"], _secret("TOKEN_PARAMETER")), os.environ["GITHUB_SCOPE"]),
         DynamoDbConfigurations(clients("dynamodb"), os.environ["RUNNERS_TABLE"], os.environ["INSTANCE_ARN_PREFIX"]),
         os.environ["NAMESPACE"],
         json.loads(os.environ["POOLS"]),

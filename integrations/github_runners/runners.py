@@ -13,6 +13,7 @@ from integrations.github_runners.webhook import JobEvent
 from reservoir.client.facts import Fact
 from reservoir.client.transport import Outbox
 from shared.manifests import outgoing
+from shared.manifests.event_parts import NodeDetail
 from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
 
 SELF_HOSTED: Final = "self-hosted"
@@ -86,12 +87,18 @@ class Runners:
                 self._equip(event.node.instance_id, name)
         elif isinstance(event, NodeDraining):
             for name in self._ours(event.workloads):
-                # One that runs a job keeps its node until the deadline.
-                if self.github.remove(RUNNER_PREFIX + name):
-                    self.outbox.send(outgoing.release(f"{self.namespace}/{name}", event.node.node_claim, None))
+                self._let_go(event.node, name)
         elif isinstance(event, NodeTerminated) and event.node.instance_id is not None:
             runners = [RUNNER_PREFIX + name for name in self._ours(event.returned)]
             self.configurations.forget(event.node.instance_id, runners)
+
+    def _let_go(self, node: NodeDetail, name: str) -> None:
+        """Release an idle runner's node; one that runs a job keeps it until the deadline."""
+        if not self.github.remove(RUNNER_PREFIX + name):
+            return
+        if node.instance_id is not None:  # what is released is not named again when its node ends
+            self.configurations.forget(node.instance_id, [RUNNER_PREFIX + name])
+        self.outbox.send(outgoing.release(f"{self.namespace}/{name}", node.node_claim, None))
 
     def _pool(self, labels: Sequence[str]) -> str | None:
         """Return the pool of a job's labels: ``self-hosted`` and that of one pool, nothing else."""

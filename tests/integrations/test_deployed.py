@@ -1,30 +1,31 @@
 """Integrations against the deployed stack, each in a namespace of its own."""
 
-import io
 import json
-import zipfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-import botocore
 import pytest
+from botocore.exceptions import ClientError
 
 from demo.observer import Observed
-from embedded.reservoir import ROOT
+from embedded.reservoir import NODE_ROLE, ROOT
 from embedded.reservoir.example import EXAMPLES
-from infra.naming import function_name
 from integrations.worker_pool import WorkerPool
 from reservoir.client import Client, Subscription
-from shared.names import EVENT_BUS, Function, Queue
+from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
+from tests.deployed.nodes import credentials_of
 from tests.deployed.world import World
+from tests.integrations.stacks import Deploy, deployer
+from tests.integrations.test_github_runners import SECRET, FakeGitHub, payload, request
 
 pytestmark = pytest.mark.embedded
 
-PACKAGES: Final = (
-    *("annotated_types", "botocore", "dateutil", "jmespath", "pydantic", "pydantic_core", "six.py"),
-    *("typing_extensions.py", "typing_inspection", "urllib3", "yaml"),
-)
+TOKEN: Final = "token"  # noqa: S105 - of nobody
 Connect = Callable[[str], Client]
 
 
@@ -70,66 +71,13 @@ def test_a_pool_of_workers_is_rolled(connect: Connect) -> None:
 
 
 @pytest.fixture(scope="module")
-def function_arn(world: World) -> str:
-    """Deploy the integration of Step Functions as its README says."""
-    s3, functions = world.aws.client("s3"), world.aws.client("lambda")
-    s3.create_bucket(Bucket="code")
-    s3.put_object(Bucket="code", Key="code.zip", Body=code("integrations", "reservoir", "shared"))
-    ours = functions.get_function_configuration(
-        FunctionName=function_name(world.reservoir.outputs["ReservoirDeployment"], Function.INTAKE)
-    )
-    queue_url = world.output(Queue.DEMAND.value)
-    parameters = {
-        "BusName": world.output(EVENT_BUS),
-        "DemandQueueUrl": queue_url,
-        "DemandQueueArn": world.aws.client("sqs").get_queue_attributes(QueueUrl=queue_url, AttributeNames=["QueueArn"])[
-            "Attributes"
-        ]["QueueArn"],
-        "Namespace": "executions",
-        "CodeBucket": "code",
-        "CodeKey": "code.zip",
-        "LayerArn": functions.publish_layer_version(LayerName="packages", Content={"ZipFile": layer()})[
-            "LayerVersionArn"
-        ],
-        "Runtime": ours["Runtime"],
-    }
-    cloudformation = world.aws.client("cloudformation")
-    cloudformation.create_stack(
-        StackName="StepFunctions",
-        TemplateBody=(ROOT / "integrations" / "step_functions" / "template.yaml").read_text(),
-        Parameters=[{"ParameterKey": name, "ParameterValue": value} for name, value in parameters.items()],
-        Capabilities=["CAPABILITY_IAM"],
-    )
-    cloudformation.get_waiter("stack_create_complete").wait(
-        StackName="StepFunctions", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-    )
-    (stack,) = cloudformation.describe_stacks(StackName="StepFunctions")["Stacks"]
-    return str({it["OutputKey"]: it["OutputValue"] for it in stack["Outputs"]}["FunctionArn"])
+def deploy(world: World) -> Deploy:
+    return deployer(world)
 
 
-def code(*folders: str) -> bytes:
-    """Return a zip of the repository's Python."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for folder in folders:
-            for path in sorted((ROOT / folder).rglob("*.py")):
-                archive.write(path, path.relative_to(ROOT))
-    return packed.getvalue()
-
-
-def layer() -> bytes:
-    """Return a zip of the packages that the function needs; of botocore's services those that it calls."""
-    site, packed = Path(botocore.__file__).parents[1], io.BytesIO()
-    services = {"dynamodb", "sqs", "stepfunctions"}
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name in PACKAGES:
-            root = site / name
-            for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-                inside = path.relative_to(site).parts
-                is_other = inside[:2] == ("botocore", "data") and len(inside) > 3 and inside[2] not in services
-                if path.is_file() and path.suffix != ".pyc" and not is_other:
-                    archive.write(path, Path("python", *inside))
-    return packed.getvalue()
+@pytest.fixture(scope="module")
+def function_arn(deploy: Deploy) -> str:
+    return deploy("StepFunctions", "step_functions", {"Namespace": "executions"})["FunctionArn"]
 
 
 def executed(world: World, function_arn: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -167,3 +115,98 @@ def test_a_state_whose_workload_is_refused_fails_with_the_reason(world: World, f
     assert ended["status"] == "FAILED"
     assert ended["error"] == "Reservoir.Rejected"
     assert "is not a NodePool" in ended["cause"]
+
+
+@contextmanager
+def serving(github: FakeGitHub, world: World) -> Iterator[str]:
+    """Serve GitHub's API over TLS, with the certificate that everything on the embedded AWS trusts; yield its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            assert self.headers["Authorization"] == f"Bearer {TOKEN}"
+            length = int(self.headers.get("Content-Length", 0))
+            status, answer = github(self.command, self.path, json.loads(self.rfile.read(length)) if length else None)
+            body = b"" if answer is None else json.dumps(answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as http.server calls them
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server calls it
+            """Tell nobody."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trusted.load_cert_chain(world.aws.ca_bundle, world.aws.ca_bundle.with_name("key.pem"))
+    server.socket = trusted.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_job_of_github_gets_a_machine_and_a_runner_and_both_end_with_it(
+    world: World, connect: Connect, deploy: Deploy
+) -> None:
+    for name, secret in (("/runners/secret", SECRET.decode()), ("/runners/token", TOKEN)):
+        world.aws.client("ssm").put_parameter(Name=name, Value=secret, Type="SecureString")
+    github = FakeGitHub()
+    with serving(github, world) as api:
+        stack = deploy(
+            "GitHubRunners",
+            "github_runners",
+            {
+                "GitHubApi": api,
+                "GitHubScope": "orgs/acme",
+                "Pools": json.dumps({"gpu": template("2")}),
+                "WebhookSecretParameter": "/runners/secret",
+                "TokenParameter": "/runners/token",
+            },
+        )
+
+        def deliver(said: dict[str, Any], secret: bytes = SECRET) -> int:
+            called = world.aws.client("lambda").invoke(
+                FunctionName=stack["Webhook"], Payload=json.dumps(request(said, secret))
+            )
+            return int(json.load(called["Payload"])["statusCode"])
+
+        rows = partial(world.aws.client("dynamodb").scan, TableName=stack["Configurations"])
+        assert stack["WebhookUrl"].startswith("http")
+        assert deliver(payload("queued", 7), b"another") == 401
+        assert [deliver(payload("queued", 7)) for _ in range(2)] == [202, 202]
+        world.until("the runner has its configuration", lambda _: rows()["Count"] == 1)
+        (machine,) = connect("runners").status("runners/gpu-7").nodes
+        assert github.runners.keys() == {"reservoir-gpu-7"}
+
+        its_own = own_configurations(world, stack, str(machine.instance_id))
+        assert its_own == [("reservoir-gpu-7", "config-1")]
+        del github.runners["reservoir-gpu-7"]  # it has run its job, and GitHub forgets it
+        assert deliver(payload("completed", 7, "reservoir-gpu-7")) == 202
+        world.until("nobody has a configuration", lambda _: rows()["Count"] == 0)
+        assert connect("runners").status("runners/gpu-7").withdrawn
+
+
+def own_configurations(world: World, stack: Mapping[str, str], instance_id: str) -> list[tuple[str, str]]:
+    """Return what an instance reads of the table with the template's policy; another's rows it may not."""
+    world.aws.client("iam").attach_role_policy(RoleName=NODE_ROLE, PolicyArn=stack["NodePolicyArn"])
+    inside = world.aws.client("dynamodb", **credentials_of(world.aws, instance_id))
+
+    def rows_of(instance: str) -> list[tuple[str, str]]:
+        found = inside.query(
+            TableName=stack["Configurations"],
+            KeyConditionExpression="instance_arn = :arn",
+            ExpressionAttributeValues={":arn": {"S": world.output(INSTANCE_ARN_PREFIX) + instance}},
+        )
+        return [(item["runner"]["S"], item["configuration"]["S"]) for item in found["Items"]]
+
+    with pytest.raises(ClientError, match="AccessDenied"):
+        rows_of("i-0123456789abcdef0")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        inside.scan(TableName=stack["Configurations"])
+    return rows_of(instance_id)

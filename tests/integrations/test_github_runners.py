@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from integrations.github_runners.github import GitHub, GitHubError
+from integrations.github_runners.github import GitHub, GitHubError, https
 from integrations.github_runners.handler import answer
 from integrations.github_runners.runners import Runners
 from reservoir.client.facts import parse_fact
@@ -86,21 +86,7 @@ class World:
 
     def deliver(self, action: str, job: int, runner: str | None = None, *labels: str) -> int:
         """Deliver a webhook, signed; return its status."""
-        payload = {
-            "action": action,
-            "workflow_job": {
-                "id": job,
-                "run_id": 1,
-                "status": action,
-                "name": "build; rm -rf /",
-                "labels": list(labels or ("self-hosted", "gpu")),
-                "runner_id": None,
-                "runner_name": runner,
-            },
-            "repository": {"full_name": "acme/app"},
-            "sender": {"login": "octocat"},
-        }
-        return int(answer(request(payload), SECRET, self.runners)["statusCode"])
+        return int(answer(request(payload(action, job, runner, *labels)), SECRET, self.runners)["statusCode"])
 
     def wanted(self) -> set[str]:
         return {
@@ -117,8 +103,27 @@ class World:
         self.runners.hear(told)
 
 
-def request(payload: Any, secret: bytes = SECRET, **headers: str) -> dict[str, Any]:
-    body = json.dumps(payload)
+def payload(action: str, job: int, runner: str | None = None, *labels: str) -> dict[str, Any]:
+    """Return what GitHub says of a job, as it is documented."""
+    return {
+        "action": action,
+        "workflow_job": {
+            "id": job,
+            "run_id": 1,
+            "status": action,
+            "name": "build; rm -rf /",
+            "labels": list(labels or ("self-hosted", "gpu")),
+            "runner_id": None,
+            "runner_name": runner,
+        },
+        "repository": {"full_name": "acme/app"},
+        "sender": {"login": "octocat"},
+    }
+
+
+def request(said: Any, secret: bytes = SECRET, **headers: str) -> dict[str, Any]:
+    """Return a delivery as the function's URL hands it over."""
+    body = json.dumps(said)
     signature = "sha256=" + hmac.new(secret, body.encode(), hashlib.sha256).hexdigest()
     given = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "workflow_job", **headers}
     return {"body": body, "isBase64Encoded": False, "headers": given}
@@ -178,10 +183,10 @@ def test_jobs_for_others_are_left_to_them(labels: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "payload", [{}, {"action": "queued"}, {"action": "x"}, [], {"action": "queued", "workflow_job": {"id": -1}}]
+    "said", [{}, {"action": "queued"}, {"action": "x"}, [], {"action": "queued", "workflow_job": {"id": -1}}]
 )
-def test_what_is_no_job_is_refused(payload: Any) -> None:
-    assert answer(request(payload), SECRET, World().runners)["statusCode"] == 400
+def test_what_is_no_job_is_refused(said: Any) -> None:
+    assert answer(request(said), SECRET, World().runners)["statusCode"] == 400
 
 
 def test_a_job_and_its_runner_end_together_in_any_order_of_events_and_any_number() -> None:
@@ -257,6 +262,7 @@ def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
     world.github.runners = {"reservoir-gpu-7": 1, "reservoir-gpu-8": 2}
     world.github.busy = {"reservoir-gpu-8"}
     for name in ("gpu-7", "gpu-8"):
+        world.configurations.put("i-1", f"reservoir-{name}", "secret")
         world.hear(
             NodeDraining(
                 drain_id=f"d-{name}",
@@ -268,6 +274,7 @@ def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
             )
         )
     assert world.deployment.releases == [("runners/gpu-7", "nc-1")]
+    assert world.configurations.rows.keys() == {("i-1", "reservoir-gpu-8")}
 
 
 def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> None:
@@ -279,3 +286,8 @@ def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> No
     ):
         with pytest.raises(GitHubError, match="status 500"):
             call()
+
+
+def test_a_token_is_sent_over_https_only() -> None:
+    with pytest.raises(ValueError, match="HTTPS only"):
+        https("http://github.example.com/api/v3", "token")
