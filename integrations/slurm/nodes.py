@@ -5,13 +5,15 @@ Slurm decides which job runs where, and asks for nodes and lets them go; Reservo
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from integrations.slurm.slurm import Slurm
 from reservoir.client import Client, UnansweredError, WithdrawnError
 from shared.core.model.node_claim import DrainReason
 from shared.manifests.described import NodeStatus, WorkloadDescribed
 from shared.manifests.events import NodeDraining
+
+_SOON_S: Final = 15.0  # after that a job that waits says why
 
 
 class UnknownPoolError(Exception):
@@ -50,12 +52,13 @@ class SlurmNodes:
         }
         self.client.submit(workload)
         try:
-            placed = self.client.wait_placed(self._key(node), launched=True, timeout_s=self.resume_timeout_s)
-        except UnansweredError as error:
-            self._explain(node, f"Reservoir: {error}")
-            return False
+            placed = self._placed(node, min(_SOON_S, self.resume_timeout_s)) or self._placed(
+                node, self.resume_timeout_s - _SOON_S
+            )
         except WithdrawnError:
             return False  # Slurm has given up waiting
+        if placed is None:
+            return False
         machine = _machine(placed)
         made_of = {machine.capacity_type.value, machine.instance_type, machine.node_claim}
         reserved = machine.capacity_reservation_id
@@ -64,6 +67,14 @@ class SlurmNodes:
         self.slurm.place(node, self.address_of(machine.instance_id or ""), made_of)
         self._explain(node, f"Reservoir: {node} is {machine.capacity_type.value} {reserved or machine.instance_type}")
         return True
+
+    def _placed(self, node: str, timeout_s: float) -> WorkloadDescribed | None:
+        """Wait for a node's machine; when there is none in time its jobs say why."""
+        try:
+            return self.client.wait_placed(self._key(node), launched=True, timeout_s=max(0.0, timeout_s))
+        except UnansweredError as error:
+            self._explain(node, f"Reservoir: {error}")
+            return None
 
     def let_go(self, node: str) -> None:
         """Have a node's machine not wanted any more: Slurm has powered it down, or given up waiting for it."""

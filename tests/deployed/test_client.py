@@ -164,6 +164,10 @@ def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
     assert again.events_queue_url == events_queue_url
     with pytest.raises(SubscriptionError, match="other namespaces"):
         Subscription.create("ci", bus, ["others"], make_client=maker.client)
+    kept = world.aws.client("sqs").get_queue_attributes(
+        QueueUrl=events_queue_url, AttributeNames=["MessageRetentionPeriod"]
+    )["Attributes"]
+    assert kept == {"MessageRetentionPeriod": str(24 * 3600)}
     run(world, maker, "subscribe.py", bus, "remove")
     Subscription.remove("ci", bus, make_client=maker.client)  # what is gone is none
     rules = world.aws.client("events").list_rules(EventBusName=bus)["Rules"]

@@ -61,9 +61,11 @@ SuspendProgram={folder}/suspend
 ResumeFailProgram={folder}/resume_fail
 ResumeTimeout=200
 SuspendTimeout=5
-SuspendTime=600
+SuspendTime=10
+SchedulerParameters=sched_interval=2,bf_interval=2
 {nodes}
 PartitionName=train Nodes=train-[1-{count}] Default=YES State=UP
+PartitionName=scarce Nodes=scarce-1 State=UP ResumeTimeout=30
 """
 
 
@@ -113,14 +115,15 @@ def slurm(tmp_path: Path) -> Iterator[Machines]:
             + (ROOT / "integrations/slurm/request.sh").read_text().partition("\n")[2]
         )
         program.chmod(0o755)
-    ports = free_ports(NODES + 1)
+    names = [*(f"train-{number}" for number in range(1, NODES + 1)), "scarce-1"]
+    own, *ports = free_ports(1 + len(names))
     lines = []
-    for number in range(1, NODES + 1):
-        (folder / f"spool-train-{number}").mkdir()
-        where = f"NodeHostName=localhost NodeAddr=127.0.0.1 Port={ports[number]}"
-        lines.append(f"NodeName=train-{number} {where} CPUs=1 RealMemory=100 State=CLOUD")
+    for name, port in zip(names, ports, strict=True):
+        (folder / f"spool-{name}").mkdir()
+        where = f"NodeHostName=localhost NodeAddr=127.0.0.1 Port={port}"
+        lines.append(f"NodeName={name} {where} CPUs=1 RealMemory=100 State=CLOUD")
     conf = folder / "slurm.conf"
-    conf.write_text(CONF.format(folder=folder, port=ports[0], nodes="\n".join(lines), count=NODES))
+    conf.write_text(CONF.format(folder=folder, port=own, nodes="\n".join(lines), count=NODES))
     machines = Machines(conf)
     controller = subprocess.Popen(  # noqa: S603 - Slurm's own daemon
         ["slurmctld", "-D", "-c", "-f", str(conf)],  # noqa: S607
@@ -167,10 +170,20 @@ def batch(slurm: Slurm, folder: Path, script: str, *options: str) -> str:
     return slurm.run("sbatch", "--parsable", "--chdir", str(folder), "--output=/dev/null", *options, str(file)).strip()
 
 
+def comments(slurm: Slurm) -> str:
+    """Return what stands beside the jobs."""
+    return slurm.run("squeue", "--noheader", "--Format=JobID,admin_comment:200")
+
+
+def markets(world: World) -> set[str]:
+    """Return what the machines there are were bought as."""
+    return {it.market for it in world.look().live() if it.instance_type == "m5.large"}
+
+
 def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
     world: World, slurm: Machines, tmp_path: Path
 ) -> None:
-    world.buy_block("block", "m5.large", "us-east-1a", NODES, "slurm", end_in_s=2 * 3600)
+    world.buy_block("block", "m5.large", "us-east-1a", NODES, "slurm", end_in_s=3600)
     pool = one_type_pool("slurm", "m5.large", ["reserved", "on-demand"])
     world.apply(write_manifests(tmp_path, pool))
     world.discover()
@@ -179,11 +192,10 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
     client = Client.connect(
         world.output(Queue.DEMAND.value), subscription.events_queue_url, make_client=world.aws.client
     )
-    spec: dict[str, Any] = {
-        "resources": {"requests": {"cpu": "1500m"}},  # a machine each
-        "nodeSelector": {"story": "slurm"},
-    }
-    nodes = SlurmNodes(client, slurm, lambda _: "127.0.0.1", "slurm", {"train": spec}, resume_timeout_s=150)
+    of_story = {"story": "slurm"}
+    spec: dict[str, Any] = {"resources": {"requests": {"cpu": "1500m"}}, "nodeSelector": of_story}  # a machine each
+    pools = {"train": spec, "scarce": {**spec, "nodeSelector": {"karpenter.sh/capacity-type": "reserved", **of_story}}}
+    nodes = SlurmNodes(client, slurm, lambda _: "127.0.0.1", "slurm", pools, resume_timeout_s=150)
     stopped = threading.Event()
     daemon = threading.Thread(target=Daemon(nodes, tmp_path / "requests", stopped=stopped).run)
     until("slurmctld answers", lambda: is_up(slurm))
@@ -197,17 +209,24 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
         array = batch(slurm, tmp_path, wait + f"touch {done}/array-$SLURM_ARRAY_TASK_ID\n", "--array=1-2")
         gang = batch(slurm, tmp_path, wait + f"srun touch {done}/gang-$SLURM_JOB_ID\n", "--nodes=2")
         until("all run", lambda: len(list(done.glob("began-*"))) == 3)
-        explained = slurm.run("squeue", "--noheader", "--Format=JobID,admin_comment:200")
-        assert explained.count("is reserved cr-") >= 3
-        assert {it.market for it in world.look().live() if it.instance_type == "m5.large"} == {"reserved"}
+        assert comments(slurm).count("is reserved cr-") >= 3
+        assert {"reserved", "m5.large"} <= slurm.features("train-1")
+        assert markets(world) == {"reserved"}
 
-        world.aws.clock.advance(timedelta(minutes=85))
+        late = batch(slurm, tmp_path, "true\n", "--partition=scarce")  # the block is full
+        until("it says why it waits", lambda: "slurm/scarce-1 has no place yet" in comments(slurm))
+        world.aws.clock.advance(timedelta(minutes=25))
         until("all were requeued", lambda: len(list(done.glob("began-*-1"))) == 3)
+        until("they run on what comes after", lambda: markets(world) == {"on-demand"})
+        until("Slurm has given up on the node", lambda: client.status("slurm/scarce-1").withdrawn)
+        assert slurm.run("squeue", "--noheader", f"--jobs={late}", "--format=%T").strip() == "PENDING"
+        slurm.run("scancel", late)
+
         gate.touch()
         until("everything has ended", lambda: slurm.run("squeue", "--noheader").strip() == "")
         ended = {path.name for path in done.iterdir()}
         assert {"array-1", "array-2", f"gang-{gang}"} <= ended, (array, ended)
-        assert {it.market for it in world.look().live() if it.instance_type == "m5.large"} == {"on-demand"}
+        until("the idle nodes are gone", lambda: markets(world) == set())
     finally:
         stopped.set()
         daemon.join()
