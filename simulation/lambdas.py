@@ -67,6 +67,7 @@ class Run:
     function: Function
     began_us: int
     deadline_us: int
+    event: Mapping[str, Any] = field(default_factory=dict)
     pace: int = 1  # how much slower than usual its calls are
     outcome: str = "running"
     ended_us: int = 0
@@ -214,7 +215,8 @@ class Lambdas:
         environment = self._environment(function)
         self._run_count += 1
         now = self.kernel.now_us
-        environment.run = run = Run(self._run_count, function, now, now + FUNCTIONS[function].timeout_s * SECOND)
+        deadline_us = now + FUNCTIONS[function].timeout_s * SECOND
+        environment.run = run = Run(self._run_count, function, now, deadline_us, event)
         if self.chance.hits("slow_run", self.faults().slow_run):
             run.pace = self.chance.between("pace", 10, 100)
         self.running.append(environment)

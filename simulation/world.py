@@ -71,6 +71,9 @@ _TEMPLATES: Final[tuple[Mapping[str, Any], ...]] = ({}, {}, {"expireAfter": "30m
 class World:
     """One seed's world. ``watcher`` hears of everything that invariants look at."""
 
+    coarseness = 1  # how much more seldom than in a deployment schedules run
+    ec2_class: type[SimulatedEc2] = SimulatedEc2
+
     def __init__(self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()) -> None:
         self.kernel = Kernel()
         self.chance = Chance(seed, left_out)
@@ -86,7 +89,7 @@ class World:
         self.sqs = Sqs(kernel, chance, self.faults)
         self.events = EventsIn(kernel, chance, self.faults, self._react, self._discover)
         self.scheduler = Scheduler(kernel, chance, self.faults, self._fire)
-        self.ec2 = SimulatedEc2(kernel, chance, self.faults, self.events.emit)
+        self.ec2 = self.ec2_class(kernel, chance, self.faults, self.events.emit)
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
         self.users.busy = chance.between("setup", 0, 1) == 1
         self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
@@ -300,9 +303,10 @@ class World:
                 self.stopped_until[function] = now + self.chance.between("schedule", MINUTE, 15 * MINUTE)
             if self.stopped_until.get(function, 0) <= now:
                 fire({"source": "aws.events", "id": f"minute-{next(self._minutes)}"})
-            self.kernel.after(every_min * MINUTE, tick)
+            self.kernel.after(every_us, tick)
 
-        self.kernel.after(self.chance.between("schedule", SECOND, every_min * MINUTE), tick)
+        every_us = every_min * self.coarseness * MINUTE
+        self.kernel.after(self.chance.between("schedule", SECOND, every_us), tick)
 
     def _wake(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event))

@@ -1,0 +1,1 @@
+"""The pipeline at size: a fleet of thousands of nodes for weeks, without mishaps, and what that comes to."""
