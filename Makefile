@@ -59,8 +59,8 @@ export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-mutants model test test-more test-oracle check synth docs pictures wheel bench bootstrap \
-	diff deploy destroy lock clean setup
+.PHONY: help demo play sim sim-size sim-mutants model test test-more test-oracle check synth docs pictures wheel bench \
+	bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ play: setup ## keep the deployed stack up until Ctrl-C, to try things; KEEP=fold
 sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of each DONE=file to resume
 	@python -m simulation $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS)) \
 		$(if $(DONE),--done "$(DONE)") $(if $(POINTS),--points "$(POINTS)")
+
+sim-size: setup ## play a month of 5,000 nodes: use, money, waiting, calls; ARGS='--nodes 500 --reservations 5 --days 7'
+	@python -m simulation.size $(ARGS)
 
 sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
 	@python -m simulation.mutants

@@ -72,6 +72,7 @@ class World:
     """One seed's world. ``watcher`` hears of everything that invariants look at."""
 
     coarseness = 1  # how much more seldom than in a deployment schedules run
+    is_plain = False  # one team, one release, and nobody who operates it
     ec2_class: type[SimulatedEc2] = SimulatedEc2
 
     def __init__(self, seed: int, left_out: frozenset[tuple[str, int]] = frozenset()) -> None:
@@ -123,13 +124,13 @@ class World:
         self._apply(node_class_manifest())
         self._apply(self._pool_manifest())
         self.teams: tuple[Team, ...] = ()
-        if chance.between("teams", 0, 3) == 0:
+        if chance.between("teams", 0, 3) == 0 and not self.is_plain:
             self.users.namespaces = NAMESPACES
             for manifest in team_manifests(chance):
                 self._apply(manifest)
             self.teams = policy_of(self.policy.list_all()).teams
         self.upgrade = Upgrade(kernel, chance, lambda function: self.lambdas.replace(function))
-        self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0
+        self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
         self.lambdas = Lambdas(
             kernel,
             chance,
@@ -239,7 +240,7 @@ class World:
         self.kernel.after(SECOND, self.users.act)
         if self.drawn.restored:
             self.kernel.after(MINUTE, self.restores.each_minute)
-        if self.chance.between("operators", 0, 2) == 0:
+        if self.chance.between("operators", 0, 2) == 0 and not self.is_plain:
             self.kernel.after(MINUTE, self.operators.act)
 
     def calm(self) -> None:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,11 +11,13 @@ from shared.core.launching.launch_outcome import LaunchedInstance
 from shared.core.launching.launch_request import LaunchOverride, LaunchRequest
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from shared.core.model.instance import Instance
+from shared.runtime.settings import Settings
 from simulation.aws.ec2 import SimulatedEc2
 from simulation.catalogue import TEAM, ZONES, node_pool_manifest
 from simulation.faults import NO_FAULTS
 from simulation.kernel import HOUR, MINUTE, Kernel
 from simulation.outsiders import Outsiders
+from simulation.process import SETTINGS
 from simulation.users import Users, Wanted
 from simulation.world import POOL, World
 
@@ -125,6 +127,7 @@ class Fleet(World):
     """The world of a fleet of a size."""
 
     coarseness = COARSENESS
+    is_plain = True
     ec2_class = CountedEc2
 
     def __init__(self, seed: int, size: Size) -> None:
@@ -135,6 +138,8 @@ class Fleet(World):
         self.users = self.tenants = Tenants(self.kernel, self.chance, send)
         self.tenants.size = size
         self.users.resting = True  # what chance would have them do
+        self.agents.are_there = False
+        self.keeps_history = True
         owners = Owners(self.kernel, self.chance, self.faults, self.ec2, self.change_policy)
         owners.size = size
         self.outsiders = owners
@@ -144,8 +149,8 @@ class Fleet(World):
         disruption = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "10m"}
         return node_pool_manifest(POOL, ("reserved", "spot", "on-demand"), disruption, {})
 
-    def _solve_budget(self) -> timedelta:
-        return timedelta(hours=1)  # in looks at the clock: there is time enough
+    def _settings(self) -> Settings:
+        return replace(SETTINGS, solve_budget=timedelta(hours=1))  # in looks at the clock: there is time enough
 
     def live(self) -> None:
         """Let everything begin."""

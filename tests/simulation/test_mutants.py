@@ -2,7 +2,9 @@
 
 import pytest
 
-from simulation.mutants import MUTANTS, ROOT, TABLE, Mutant
+from simulation.mutants import MUTANTS, ROOT, TABLE, Mutant, table
+
+CAUGHT_MIN = 25  # within 200 seeds
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -18,6 +20,9 @@ def test_a_line_that_is_not_there_is_refused() -> None:
         gone.source()
 
 
-def test_the_table_has_every_mutant() -> None:
-    rows = [line.split("|")[1].strip() for line in TABLE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
-    assert rows[1:] == [mutant.name for mutant in MUTANTS]
+def test_the_table_has_every_mutant_and_says_how_many_were_caught() -> None:
+    text = TABLE.read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line[:2] == "| "][1:]
+    assert [row.split("|")[1].strip() for row in rows] == [mutant.name for mutant in MUTANTS]
+    assert text == table(rows)
+    assert sum(row.endswith("` |") for row in rows) >= CAUGHT_MIN
