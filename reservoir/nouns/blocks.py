@@ -75,7 +75,9 @@ def _listing(now: datetime) -> Listing[_Sold]:
             Column("COUNT", lambda sold: str(sold.row.spec.count), is_number=True),
             Column("STARTS", lambda sold: ahead(sold.row.spec.start_at, now)),
             Column("LASTS", lambda sold: span(sold.row.spec.end_at - sold.row.spec.start_at)),
-            Column("FEE", lambda sold: f"{sold.row.spec.upfront_fee} {sold.row.spec.currency}", is_number=True),
+            Column(
+                "FEE", lambda sold: f"{Decimal(sold.row.spec.upfront_fee):.2f} {sold.row.spec.currency}", is_number=True
+            ),
             Column("A UNIT AND HOUR", lambda sold: _hourly(sold.row.spec), is_number=True),
             Column("ENDS", lambda sold: _instant(sold.row.spec.end_at), is_wide=True),
             Column("ULTRASERVER", lambda sold: sold.row.spec.ultra_server_type or "-", is_wide=True),

@@ -40,7 +40,7 @@ class Shop:
         if instance_type != "p5.48xlarge":
             return []
         begin = self.now + 5 * HOUR
-        facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, f"{30 * count * hours}.00", "USD")
+        facts = (instance_type, "us-east-1b", count, begin, begin + hours * HOUR, f"{30 * count * hours}.0000", "USD")
         return [BlockOffering(f"cb-{count}-{hours}", *facts)]
 
 
@@ -396,7 +396,7 @@ def test_blocks_on_sale_with_their_price_and_what_they_would_change(world: Disru
     ]
     (row,) = items(world, "blocks", "4 p5.48xlarge for 2d")
     assert (row["kind"], row["metadata"]["name"]) == ("CapacityBlockOffering", "cb-4-48")
-    assert (row["spec"]["upfrontFee"], row["spec"]["currency"]) == ("5760.00", "USD")
+    assert (row["spec"]["upfrontFee"], row["spec"]["currency"]) == ("5760.0000", "USD")
     told = run(world, "describe", "block", "4 p5.48xlarge for 2d").stdout.splitlines()
     added = re.search(r'reservoir plan -f DEMAND --with "(.*)"', told[1])
     assert added is not None
