@@ -164,14 +164,12 @@ def _merged(sold: Iterable[_Sold], item_types: Sequence[ItemType], residual: Res
             continue
         if option.reservation is not None:
             # Several pools may offer one reservation: together they take no more than its units, by all who may.
-            units = float(residual.units[option.reservation.unit_key])
-            known = reserved.get(option.reservation.unit_key)
+            units = float(residual.units[option.unit_key])
+            known = reserved.get(option.unit_key)
             union = fitting | (0 if known is None else known.eligible)
             is_whole = bool(fitting & special)
             size = tuple(map(float, option.allocatable))
-            reserved[option.reservation.unit_key] = _Offer(
-                size, union, price, units, is_whole, option.reservation.unit_key
-            )
+            reserved[option.unit_key] = _Offer(size, union, price, units, is_whole, option.unit_key)
         elif fitting & special:
             key = (option.allocatable, fitting)
             single[key] = min(price, single.get(key, inf))

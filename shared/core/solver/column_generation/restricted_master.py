@@ -39,7 +39,7 @@ class RestrictedMaster:
         option = bin_type.option
         found = []
         if option.reservation is not None:
-            found.append((self._row_of["", option.reservation.unit_key], 1.0))
+            found.append((self._row_of["", option.unit_key], 1.0))
         for (pool, name), row in self._row_of.items():
             if pool == option.entry.pool.name:
                 needed = counted(option.instance_type.capacity, name)

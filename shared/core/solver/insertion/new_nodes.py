@@ -170,6 +170,6 @@ class NewNodes:
             key: OrderKey = (1, *paid_key(option, self._candidates.overhead, copies, crowding))
         else:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
-            units = self._state.residual.units[option.reservation.unit_key]
+            units = self._state.residual.units[option.unit_key]
             key = (0, *reserved_key(option, self._candidates.flexibility[option.requirement_sets], units, tiny=tiny))
         return key

@@ -45,7 +45,7 @@ class ReservedFloor:
             option
             for option in self._candidates.reserved
             if option.reservation is not None
-            and units[option.reservation.unit_key] > 0
+            and units[option.unit_key] > 0
             and all(used <= whole for used, whole in zip(load, option.allocatable, strict=True))
             and self._fills(option, load)
         ]

@@ -113,7 +113,7 @@ class Reasons:
             return None
         free = {
             option.reservation.id: copies_that_fit(group.request, option.allocatable)
-            * max(0, state.residual.units.get(option.reservation.unit_key, 0))
+            * max(0, state.residual.units.get(option.unit_key, 0))
             for option in options
             if option.reservation is not None
         }

@@ -91,7 +91,7 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
 
     For worlds in which units are fewer than nodes that there must be: a unit without such a replica is one more node.
     """
-    units = {item.option.reservation.unit_key for item in reserved if item.option.reservation is not None}
+    units = {item.option.unit_key for item in reserved if item.option.reservation is not None}
     free = sum(packing.residual.units[name] for name in units)
     waiting = _Waiting(packing)
     waiting.share_out(min(free, waiting.singles))

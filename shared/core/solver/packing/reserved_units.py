@@ -75,7 +75,7 @@ def use_reserved(
 
 def _may_suffice(packing: Packing, reserved: Sequence[BinType], access: Sequence[float]) -> bool:
     """Whether the free units have the CPU and memory of everybody who could use them."""
-    units = {item.option.reservation.unit_key: item.option for item in reserved if item.option.reservation is not None}
+    units = {item.option.unit_key: item.option for item in reserved if item.option.reservation is not None}
     for dimension in (0, 1):
         free = sum(packing.residual.units[name] * option.allocatable[dimension] for name, option in units.items())
         asked = sum(
@@ -95,7 +95,7 @@ def _ordered(packing: Packing, reserved: Sequence[BinType]) -> list[tuple[BinTyp
 def _order(bin_type: BinType, packing: Packing) -> OrderKey:
     option = bin_type.option
     assert option.reservation is not None
-    units = packing.residual.units[option.reservation.unit_key]
+    units = packing.residual.units[option.unit_key]
     return reserved_key(option, bin_type.eligible.bit_count(), units, tiny=False)
 
 

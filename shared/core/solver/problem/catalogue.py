@@ -79,6 +79,11 @@ class LaunchOption:
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
+    unit_key: str = field(init=False)  # of its reservation's units; empty for what is bought
+
+    def __post_init__(self) -> None:
+        """Name the units once: they are looked up for every bin."""
+        self.unit_key = "" if self.reservation is None else self.reservation.unit_key
 
 
 def counted(capacity: Resources, name: str) -> int:

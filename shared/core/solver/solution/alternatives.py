@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from operator import gt
@@ -9,7 +10,7 @@ from operator import gt
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.catalogue import LaunchOption, RequirementSet
 from shared.core.solver.problem.groups import EquivalenceClass, Group
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -34,6 +35,7 @@ class Alternatives:
         self._kinds: dict[_Needs, int] = {}
         self._bits: dict[tuple[Group | EquivalenceClass, int], int] = {}
         self._by_kinds: dict[int, tuple[tuple[str, ...], tuple[int, ...]]] = {}
+        self._without_team = _without_team(state.catalogue.requirement_sets)
         self._choosy = {
             entry.index
             for entry in state.catalogue.entries
@@ -192,6 +194,22 @@ class Alternatives:
 
     def _find_bit(self, alike: Group | EquivalenceClass, group: Group, level: int) -> int:
         """Return a bit for what matters of a group at a level."""
-        kind = (self._state.pinned_labels.of(group, level), group.requirement_sets[level])
+        # What can be bought is the same for all teams, and found once for all.
+        wishes = 0
+        for bit, alike_bit in enumerate(self._without_team):
+            if group.requirement_sets[level] >> bit & 1:
+                wishes |= 1 << alike_bit
+        kind = (self._state.pinned_labels.of(group, level), wishes)
         found = self._bits[alike, level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
         return found
+
+
+def _without_team(requirement_sets: Sequence[RequirementSet]) -> list[int]:
+    """Return for each requirement set the first that differs in its team at most."""
+    first: dict[RequirementSet, int] = {}
+    found = []
+    for bit, each in enumerate(requirement_sets):
+        of_team = each.selection.team_name is not None
+        plain = replace(each, selection=replace(each.selection, team_name=None)) if of_team else each
+        found.append(first.setdefault(plain, bit))
+    return found

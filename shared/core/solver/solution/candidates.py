@@ -112,8 +112,7 @@ class Candidates:
         if option.index not in self._kinds:
             labels = self.catalogue.labels(option) if self._keys else {}
             domains = tuple(labels.get(key) for key in self._keys)
-            unit = "" if option.reservation is None else option.reservation.unit_key
-            self._kinds[option.index] = (option.entry.index, unit, domains)
+            self._kinds[option.index] = (option.entry.index, option.unit_key, domains)
         return self._kinds[option.index]
 
     def dearness(self, group: Group) -> float:
@@ -142,7 +141,7 @@ class Candidates:
                         found[index] = 0
         for option in self.reserved:
             assert option.reservation is not None
-            if residual.units[option.reservation.unit_key] <= 0:
+            if residual.units[option.unit_key] <= 0:
                 found[option.index] = 0
         return found
 

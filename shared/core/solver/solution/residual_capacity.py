@@ -32,7 +32,7 @@ class ResidualCapacity:
         for option in catalogue.options:
             if option.reservation is not None:
                 free = max(0, option.reservation.free_units)
-                units[option.reservation.unit_key] = min(free, units.get(option.reservation.unit_key, free))
+                units[option.unit_key] = min(free, units.get(option.unit_key, free))
         limits: dict[str, dict[str, int]] = {}
         for entry in catalogue.entries:
             if entry.pool.limits is not None:
@@ -66,7 +66,7 @@ class ResidualCapacity:
 
     def nodes_left(self, option: LaunchOption) -> int:
         """Return how many more nodes of the option units, limits and shares allow."""
-        left = UNLIMITED if option.reservation is None else max(0, self.units[option.reservation.unit_key])
+        left = UNLIMITED if option.reservation is None else max(0, self.units[option.unit_key])
         limits = self.limits.get(option.entry.pool.name)
         for name, amount in () if limits is None else limits.items():
             needed = counted(option.instance_type.capacity, name)
@@ -78,7 +78,7 @@ class ResidualCapacity:
         """Take ``count`` nodes of the option (negative: give them back)."""
         self.changes += 1
         if option.reservation is not None:
-            self.units[option.reservation.unit_key] -= count
+            self.units[option.unit_key] -= count
         elif self._spot_most is not None:
             self._spot_nodes[option.key] += count
         limits = self.limits.get(option.entry.pool.name)
