@@ -15,4 +15,10 @@ def planner_environment(settings: DeploymentSettings) -> dict[str, str]:
         names.RESERVED_FLOOR_PERCENT: str(settings.reserved_floor_percent),
         names.NODE_OVERHEAD_MICRO_USD_PER_HOUR: str(settings.node_overhead_micro_usd_per_hour),
         names.SOLVE_BUDGET_S: str(settings.solve_budget_s),
+        names.CEILING_MICRO_USD_PER_HOUR: _ceiling(settings.ceiling_micro_usd_per_hour),
+        names.CEILING_MICRO_USD_PER_MONTH: _ceiling(settings.ceiling_micro_usd_per_month),
     }
+
+
+def _ceiling(micro_usd: int | None) -> str:
+    return names.NO_CEILING if micro_usd is None else str(micro_usd)

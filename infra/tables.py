@@ -11,7 +11,7 @@ from shared.names import output_name
 
 
 class StateTables(Construct):
-    """The seven tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
+    """The eight tables with the indexes that ``shared.names`` describes: made here, or adopted by name.
 
     Parameters
     ----------

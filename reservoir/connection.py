@@ -12,6 +12,7 @@ from reservoir.target import Target, choose
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.operations import OperationRequest, OperationResult
 from shared.names import RELEASE_OUTPUT, output_name
+from shared.ports.accounts import AccountStore
 from shared.ports.capacity_blocks import BlockOfferingReader
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
@@ -76,6 +77,11 @@ class Connection(Protocol):
     @property
     def history(self) -> HistoryStore:
         """What happened."""
+        ...
+
+    @property
+    def accounts(self) -> AccountStore:
+        """What instances have cost whom."""
         ...
 
     @property
@@ -259,6 +265,11 @@ class Session:
     def history(self) -> HistoryStore:
         """What happened."""
         return self.adapters.history
+
+    @property
+    def accounts(self) -> AccountStore:
+        """What instances have cost whom."""
+        return self.adapters.accounts
 
     @property
     def publisher(self) -> EventPublisher:

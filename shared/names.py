@@ -37,13 +37,16 @@ class Table(StrEnum):
     POLICY = "POLICY_TABLE"
     DECISIONS = "DECISIONS_TABLE"
     HISTORY = "HISTORY_TABLE"
+    ACCOUNTS = "ACCOUNTS_TABLE"
 
 
 # Every table: partition key "id" (string). Rows that a hot path lists carry LISTING_KEY, the partition key of the
 # sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out.
 KEY: Final = "id"
 # History has a second part of the key, an instant, and no index: what happened to one object is read in order of time.
+# So has Accounts: under a month the account, under what runs the claim.
 SORT_KEY: Final = "at"
+_SORTED_TABLES: Final = frozenset({Table.HISTORY, Table.ACCOUNTS})
 LISTING_INDEX: Final = "listing"
 LISTING_KEY: Final = "listing"
 TTL_ATTRIBUTE: Final = "expires_at_s"  # epoch seconds; rows past it are filtered on read
@@ -83,7 +86,7 @@ INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {IDENTITY_INDEX: (IDENTIT
 
 def indexes(table: Table) -> tuple[str, ...]:
     """Return the names of a table's indexes."""
-    if table is Table.HISTORY:
+    if table in _SORTED_TABLES:
         return ()
     if table is Table.NODE_CLAIMS:
         return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX)
@@ -92,7 +95,7 @@ def indexes(table: Table) -> tuple[str, ...]:
 
 def key_attributes(table: Table) -> tuple[str, ...]:
     """Return the names of the attributes that are a table's key: the partition's, and the sort key's if it has one."""
-    return (KEY, SORT_KEY) if table is Table.HISTORY else (KEY,)
+    return (KEY, SORT_KEY) if table in _SORTED_TABLES else (KEY,)
 
 
 class Queue(StrEnum):
@@ -146,6 +149,10 @@ SPOT_POOL_SHARE_PERCENT: Final = "SPOT_POOL_SHARE_PERCENT"
 RESERVED_FLOOR_PERCENT: Final = "RESERVED_FLOOR_PERCENT"
 NODE_OVERHEAD_MICRO_USD_PER_HOUR: Final = "NODE_OVERHEAD_MICRO_USD_PER_HOUR"
 SOLVE_BUDGET_S: Final = "SOLVE_BUDGET_S"
+# What everything that is bought may cost, in micro-USD, or NO_CEILING.
+CEILING_MICRO_USD_PER_HOUR: Final = "CEILING_MICRO_USD_PER_HOUR"
+CEILING_MICRO_USD_PER_MONTH: Final = "CEILING_MICRO_USD_PER_MONTH"
+NO_CEILING: Final = "none"
 # All of them; the stack outputs them, so that the command line asks the planner's own questions.
 PLANNER_SETTINGS: Final = (
     PREFERENCE_POLICY,
@@ -156,6 +163,8 @@ PLANNER_SETTINGS: Final = (
     RESERVED_FLOOR_PERCENT,
     NODE_OVERHEAD_MICRO_USD_PER_HOUR,
     SOLVE_BUDGET_S,
+    CEILING_MICRO_USD_PER_HOUR,
+    CEILING_MICRO_USD_PER_MONTH,
 )
 # How many may end within an hour, by kind, as JSON; kinds that it leaves out have the defaults of the core.
 ENDING_BOUNDS: Final = "ENDING_BOUNDS"

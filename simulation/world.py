@@ -39,6 +39,7 @@ from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
 from simulation.teams import NAMESPACES, team_manifests
 from simulation.users import CONTENDED, Users
+from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
@@ -163,6 +164,7 @@ class World:
             "discovery_turns": self.turns,
             "launch_attempts": self.attempts,
             "shortage_history": MemoryShortageHistory(),
+            "accounts": MemoryAccounts(),
             "boot_failures": MemoryBootFailures(self.kernel),
             "tallies": self.tallies,
             "table_marks": self.marks,

@@ -1,4 +1,4 @@
-"""History queue -> History. What Reservoir told the world is kept, and every few minutes what there is."""
+"""History queue -> History, Accounts. What Reservoir told the world is kept, and every few minutes what there is."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from shared.core.history.measures import lines
 from shared.core.history.past_event import EventError
 from shared.core.history.summary import subject, summary
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.composition.record import keep_events, publishes_metrics, take_sample
+from shared.runtime.composition.record import keep_accounts, keep_events, publishes_metrics, take_sample, tell_teams
 from shared.runtime.measuring import tell
 from shared.runtime.observability import about, count, logger, observed
 
@@ -29,6 +29,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             count("EventsUnreadable")
             return
         about(kept.correlation_ids())
+        keep_accounts().note(kept.nodes())
         more = {"event_id": kept.id, "type": kept.detail_type, "object": subject(kept), "what": summary(kept)}
         logger.info("told", extra=more)
 
@@ -36,5 +37,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
 
 
 def _sample() -> None:
+    keep_accounts().sweep()
+    tell_teams().tell()
     for line in lines(take_sample().take()):
         tell(line, publish=publishes_metrics())

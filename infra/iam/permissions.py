@@ -253,7 +253,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.PROVISION: Duty(
         writes=(*_CLAIMS, Table.DECISIONS),
-        reads=(Table.OFFERINGS, Table.POLICY),
+        reads=(Table.OFFERINGS, Table.POLICY, Table.ACCOUNTS),  # what is left of a month's budget
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         more=(keep_snapshots, end_instances),  # nodes whose last replica is not wanted any more
     ),
@@ -292,7 +292,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     ),
     Function.DISRUPT: Duty(
         writes=(*_CLAIMS, Table.DECISIONS, Table.OFFERINGS),  # moves of units that EC2 refused
-        reads=(Table.POLICY,),
+        reads=(Table.POLICY, Table.ACCOUNTS),
         sends=(Queue.PLANNING, Queue.LAUNCHES),
         # An empty node's drain is over as it begins.
         more=(keep_snapshots, end_instances, ec2_permissions.move_units),
@@ -305,10 +305,9 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         more=(end_instances, ec2_permissions.name_claims, ec2_permissions.delete_templates, mark_tables),
     ),
     Function.RECORD: Duty(
-        writes=(),
-        reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),  # what there is, every few minutes, and whose it is
+        writes=(Table.ACCOUNTS,),
+        reads=(*_CLAIMS, Table.OFFERINGS, Table.POLICY),  # what there is, and whose it is, every few minutes
         sends=(),
-        publishes=False,
         more=(keep_history,),
     ),
     Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),

@@ -26,6 +26,18 @@ def _units(name: str) -> Callable[[Row], str]:
     return total
 
 
+def _borrowers(row: Row) -> str:
+    """Return who uses what others own of the groups in which the team has lent."""
+    lenders = [quota for quota in row["status"]["quotas"] if quota["lentUnits"]]
+    found = {each["team"] or "nobody" for quota in lenders for each in quota.get("borrowers", ())}
+    return ", ".join(sorted(found)) or "-"
+
+
+def _back_at(row: Row) -> str:
+    """Return when the first of what the team has lent should come back."""
+    return min((quota["backAt"] for quota in row["status"]["quotas"] if "backAt" in quota), default="-")
+
+
 def _listing(now: datetime) -> Listing[Row]:
     del now
     return Listing(
@@ -38,6 +50,10 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("USED", _units("usedUnits")),
             Column("BORROWED", _units("borrowedUnits")),
             Column("LENT", _units("lentUnits")),
+            Column("LENT TO", _borrowers, gives_way=True),
+            Column("BACK AT", _back_at),
+            Column("SPENT", lambda row: str(row["status"].get("spending", {}).get("spent", "-"))),
+            Column("FORECAST", lambda row: str(row["status"].get("spending", {}).get("forecast", "-"))),
         ),
         lambda row: f"team/{row['metadata']['name']}",
         lambda row: row,

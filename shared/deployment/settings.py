@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, Field
 
 from shared.deployment.ending_bounds import EndingBounds
-from shared.manifests.parsing.fields import matching
+from shared.manifests.parsing.fields import Price, matching, micro_usd
 from shared.manifests.parsing.model import Contradiction, Model, text_in
 
 # Function names append up to 22 of 64 characters to the stack's name.
@@ -51,6 +51,7 @@ class AdoptedTables(Model):
     policy: TableName | None = None
     decisions: TableName | None = None
     history: TableName | None = None
+    accounts: TableName | None = None
 
 
 class DeploymentSettings(Model):
@@ -171,6 +172,16 @@ class DeploymentSettings(Model):
         description="How long a plan may be improved, in seconds; the first plan is complete long before.",
     )
 
+    ceiling_usd_per_hour: Price | None = Field(
+        default=None,
+        description="What everything that is bought (spot and on demand) may cost an hour, whoever it is for. Reserved"
+        " use is never held back.",
+    )
+    ceiling_usd_per_month: Price | None = Field(
+        default=None,
+        description="The same for a month (UTC): nothing is bought that what is left of it could not pay for an hour,"
+        " beside what runs.",
+    )
     history_days: Annotated[int, Field(ge=1, le=_HISTORY_MAX_DAYS)] = Field(
         default=14,
         description="How many days the history is kept: what `reservoir events`, `describe` and `report` tell.",
@@ -185,6 +196,16 @@ class DeploymentSettings(Model):
         default_factory=EndingBounds,
         description="How many nodes may end within an hour, by kind of ending; what is left out has the default.",
     )
+
+    @property
+    def ceiling_micro_usd_per_hour(self) -> int | None:
+        """The ceiling of an hour; None: there is none."""
+        return None if self.ceiling_usd_per_hour is None else micro_usd(self.ceiling_usd_per_hour)
+
+    @property
+    def ceiling_micro_usd_per_month(self) -> int | None:
+        """The ceiling of a month; None: there is none."""
+        return None if self.ceiling_usd_per_month is None else micro_usd(self.ceiling_usd_per_month)
 
     @classmethod
     def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:

@@ -295,6 +295,50 @@ class TablesAdopted(Event):
     adopted_at: AwareDatetime
 
 
+class QuotaShare(Part):
+    """What a team owns, uses and has lent of one group of reservations, in units."""
+
+    reservations: str = Field(description="The group, as its selector terms say.")
+    nominal: int = Field(description="How many it owns.")
+    used: int
+    borrowed: int = Field(description="How many it uses beyond those.")
+    lent: int = Field(description="How many of its own it does not use and that are not free either.")
+    total: int = Field(description="All units of the group.")
+
+
+class TeamShareTold(Event):
+    """What a team uses and spends, every ten minutes: of reservations that are shared out, and of its budgets."""
+
+    detail_type: ClassVar[str] = "Team Share"
+
+    team: str
+    quotas: list[QuotaShare]
+    month: str = Field(description="The month (UTC) that was spent in: `2026-01`.")
+    spent_micro_usd: int = Field(description="What was bought for it in the month so far.")
+    forecast_micro_usd: int = Field(description="What that comes to by the end of the month if what runs goes on.")
+    micro_usd_per_hour: int = Field(description="What is bought for it costs an hour now.")
+
+
+class BudgetPeriod(StrEnum):
+    """Of what a budget is."""
+
+    HOUR = "hour"
+    MONTH = "month"
+
+
+class TeamOverBudget(Event):
+    """A budget is, or will be, used up; told every ten minutes while that is so. Nothing that runs ends for it."""
+
+    detail_type: ClassVar[str] = "Team Over Budget"
+
+    team: str | None = Field(default=None, description="Absent: the ceiling of the deployment.")
+    period: BudgetPeriod
+    limit_micro_usd: int
+    spent_micro_usd: int = Field(description="In the month so far; of an hour what runs costs.")
+    forecast_micro_usd: int = Field(description="What that comes to by the end of the month; of an hour the same.")
+    waiting_replicas: int = Field(description="Replicas that wait because nothing may be bought for them.")
+
+
 class OperationRequested(Event):
     """Somebody asked by hand for something. It is told before it is done; what came of it is told as ever."""
 
@@ -332,4 +376,6 @@ EVENTS: Final[tuple[type[Event], ...]] = (
     ReplicaFailed,
     ReplicaFinished,
     OperationRequested,
+    TeamShareTold,
+    TeamOverBudget,
 )

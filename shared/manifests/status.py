@@ -1,7 +1,7 @@
 """The status that users see beside a manifest: conditions, what was found, counts (the ODCR RFC's status block)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, 
 from shared.core.model.conditions import Condition
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import NodeClassStatus
+from shared.core.scheduling_terms.money import usd
 from shared.core.scheduling_terms.resources import Resources
 
 EXPIRING = "expiring"
@@ -58,25 +59,57 @@ class QuotaUse:
     borrowed: int
     lent: int
     total: int
+    borrowers: Mapping[str, int] = field(default_factory=dict)  # units by team; the empty name: of no team
+    back_at: datetime | None = None  # when the first of what is lent should come back, where that is known
+
+
+@dataclass(frozen=True, slots=True)
+class TeamSpending:
+    """What was spent for a team in a month so far, in micro-USD; by namespace and capacity type seconds and money."""
+
+    month: str
+    spent_micro_usd: int
+    forecast_micro_usd: int
+    micro_usd_per_hour: int
+    namespaces: Mapping[tuple[str, str], tuple[int, int]]
 
 
 def team_status(
-    conditions: Sequence[Condition], principals: Mapping[str, str], uses: Sequence[QuotaUse]
+    conditions: Sequence[Condition],
+    principals: Mapping[str, str],
+    uses: Sequence[QuotaUse],
+    spending: TeamSpending | None = None,
 ) -> dict[str, Any]:
     """Return a Team's status; ``principals`` are unique ids by ARN, as they were when it was applied."""
     found = [{"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())]
     quotas = [
-        {
-            "reservations": use.group,
-            "nominalUnits": use.nominal,
-            "usedUnits": use.used,
-            "borrowedUnits": use.borrowed,
-            "lentUnits": use.lent,
-            "totalUnits": use.total,
-        }
+        _given(
+            reservations=use.group,
+            nominalUnits=use.nominal,
+            usedUnits=use.used,
+            borrowedUnits=use.borrowed,
+            lentUnits=use.lent,
+            totalUnits=use.total,
+            borrowers=[{"team": name, "units": count} for name, count in use.borrowers.items()] or None,
+            backAt=None if use.back_at is None else _instant(use.back_at),
+        )
         for use in uses
     ]
-    return {"principals": found, "quotas": quotas, "conditions": _conditions(conditions)}
+    spent = {} if spending is None else {"spending": _spending(spending)}
+    return {"principals": found, "quotas": quotas, **spent, "conditions": _conditions(conditions)}
+
+
+def _spending(spending: TeamSpending) -> dict[str, Any]:
+    return {
+        "month": spending.month,
+        "spent": usd(spending.spent_micro_usd),
+        "forecast": usd(spending.forecast_micro_usd),
+        "perHour": usd(spending.micro_usd_per_hour),
+        "namespaces": [
+            {"namespace": name, "capacityType": market, "instanceSeconds": seconds, "spent": usd(micro_usd)}
+            for (name, market), (seconds, micro_usd) in sorted(spending.namespaces.items())
+        ],
+    }
 
 
 def _conditions(conditions: Sequence[Condition]) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from shared.adapters.caller_identity import StsIdentities
 from shared.adapters.clients import lazy_client, make_client, pricing_region
+from shared.adapters.dynamodb.accounts import DynamoDbAccounts
 from shared.adapters.dynamodb.boot_failures import DynamoDbBootFailures
 from shared.adapters.dynamodb.decisions import StoredDecisions
 from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
@@ -144,6 +145,11 @@ class Adapters:
         """What happened."""
         settings = self.settings
         return DynamoDbHistory(self.dynamodb, settings.tables[Table.HISTORY], self.clock, kept=settings.history_kept)
+
+    @cached_property
+    def accounts(self) -> DynamoDbAccounts:
+        """What instances have cost whom."""
+        return DynamoDbAccounts(self.dynamodb, self.settings.tables[Table.ACCOUNTS], self.clock)
 
     @cached_property
     def launch_attempts(self) -> DynamoDbLaunchAttempts:

@@ -6,6 +6,7 @@ from typing import Final
 
 from shared import names
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.team import Ceiling
 from shared.runtime.environment import choice, switch, whole_number
 
 _DEFAULT: Final = SchedulingPolicy()
@@ -27,6 +28,15 @@ def scheduling_policy(environment: Mapping[str, str]) -> SchedulingPolicy:
         reserved_floor_percent=whole_number(environment, floor, _DEFAULT.reserved_floor_percent),
         node_overhead_micro_usd_per_hour=whole_number(environment, overhead, _DEFAULT.node_overhead_micro_usd_per_hour),
     )
+
+
+def ceiling(environment: Mapping[str, str]) -> Ceiling:
+    """Return what everything that is bought may cost. Raises SettingsError."""
+    hour, month = (
+        None if environment.get(name, names.NO_CEILING) == names.NO_CEILING else whole_number(environment, name, 0)
+        for name in (names.CEILING_MICRO_USD_PER_HOUR, names.CEILING_MICRO_USD_PER_MONTH)
+    )
+    return Ceiling(hour, month)
 
 
 def solve_budget(environment: Mapping[str, str]) -> timedelta:

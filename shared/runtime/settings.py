@@ -10,13 +10,14 @@ from typing import Final
 
 from shared import names
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.team import Ceiling
 from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.ending_bounds import ending_bounds
 from shared.runtime.environment import SettingsError, choice, switch, whole_number
-from shared.runtime.scheduling_settings import scheduling_policy, solve_budget
+from shared.runtime.scheduling_settings import ceiling, scheduling_policy, solve_budget
 
 REGION: Final = "AWS_REGION"  # set by Lambda
 # Optional; names and default are Karpenter's. Memory that the hypervisor and the kernel keep, as a part of the type's.
@@ -68,6 +69,7 @@ class Settings:
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     solve_budget: timedelta = timedelta(seconds=10)
+    ceiling: Ceiling = field(default_factory=Ceiling)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     ending_bounds: Bounds = field(default_factory=Bounds)
     history_kept: timedelta = timedelta(days=14)
@@ -96,6 +98,7 @@ class Settings:
             instance_status_policy=choice(environment, names.INSTANCE_STATUS_POLICY, InstanceStatusPolicy.REPLACE),
             scheduling=scheduling_policy(environment),
             solve_budget=solve_budget(environment),
+            ceiling=ceiling(environment),
             launch_limits=LaunchLimits(
                 kms_keys=tuple(key for key in environment.get(names.KMS_KEYS, "").split(",") if key),
                 tokens_required=choice(environment, names.METADATA_HTTP_TOKENS_POLICY, HttpTokens.REQUIRED)

@@ -47,6 +47,7 @@ class Outside:
     decisions: Any = None
     launch_attempts: Any = None
     shortage_history: Any = None
+    accounts: Any = None
     boot_failures: Any = None
     tallies: Any = None
     table_marks: Any = None

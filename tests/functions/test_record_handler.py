@@ -1,6 +1,7 @@
 """The handler of record: from what EventBridge puts into the queue to the history."""
 
 import json
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,26 @@ def history(monkeypatch: pytest.MonkeyPatch) -> MemoryHistory:
     history = MemoryHistory()
     monkeypatch.setattr("functions.record.handler.keep_events", lambda: KeepEvents(history))
     return history
+
+
+@pytest.fixture(autouse=True)
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names the nodes whose meters are read; "all" is the sweep."""
+    found: list[str] = []
+
+    class Accounts:
+        def note(self, claim_ids: Collection[str]) -> None:
+            found.extend(claim_ids)
+
+        def sweep(self) -> None:
+            found.append("all")
+
+        def tell(self) -> None:
+            found.append("teams")
+
+    monkeypatch.setattr("functions.record.handler.tell_teams", Accounts)
+    monkeypatch.setattr("functions.record.handler.keep_accounts", Accounts)
+    return found
 
 
 class Five:
@@ -52,6 +73,11 @@ def sqs(*bodies: str) -> dict[str, Any]:
 
 def kept(history: MemoryHistory) -> list[str]:
     return [event.id for event in history.timeline(START, START + timedelta(days=1))]
+
+
+def test_meters_of_nodes_that_are_told_of_are_read(history: MemoryHistory, looked_at: list[str]) -> None:
+    handler(sqs(told(1), told(2, detail={"workload": {"namespace": "a", "name": "b"}})), None)
+    assert (kept(history), looked_at) == (["e-1", "e-2"], ["nc-1"])
 
 
 def test_what_was_told_is_kept(history: MemoryHistory) -> None:

@@ -3,7 +3,7 @@ import re
 from pathlib import Path
 
 from infra.iam.acknowledgements import as_reported
-from infra.iam.permissions import READ
+from infra.iam.permissions import READ, WRITE
 from shared.names import DEFAULT_STACK, IDENTITY_INDEX, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
 from tests.infra.reading import Resources, of_type, statements
 from tests.infra.synthesis import template_app
@@ -224,7 +224,9 @@ def test_every_function_may_do_what_its_name_promises(resources: Resources) -> N
     assert all("dynamodb:GetItem" in actions and "sqs:SendMessage" in actions for actions in held.values())
     assert {name for name, actions in held.items() if "events:PutEvents" not in actions} == {"DiscoverOfferings"}
     assert {action for action in record if action.startswith(("dynamodb:", "events:")) and action not in READ} == {
-        "dynamodb:BatchWriteItem"
+        "dynamodb:BatchWriteItem",  # the history
+        *WRITE,  # the accounts
+        "events:PutEvents",
     }
     assert "pricing:GetProducts" in held["DiscoverOfferings"]
     assert "ec2:DescribeCapacityReservations" in held["DiscoverReservations"]

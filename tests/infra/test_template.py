@@ -115,7 +115,7 @@ def test_tables_are_as_the_names_module_promises(resources: Resources, table: Ta
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
     assert properties["DeletionProtectionEnabled"] is True
     assert properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
-    expected = {} if table is Table.HISTORY else {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
+    expected = {} if table in (Table.HISTORY, Table.ACCOUNTS) else {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
     if table is Table.NODE_CLAIMS:
         expected |= {
             names.INSTANCE_INDEX: (names.INSTANCE_KEY, "KEYS_ONLY"),

@@ -22,6 +22,7 @@ from shared.core.model.node_claim import ClaimState
 from shared.core.model.plan import OfferingKey
 from shared.core.what_if.added_capacity import parse_added_capacity
 from shared.ports.capacity_blocks import BlockOffering
+from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.history import MemoryHistory
 from tests.fakes.system import START
 from tests.usecases.disrupt_world import DisruptWorld
@@ -50,6 +51,7 @@ class Stack:
 
     world: DisruptWorld
     history: MemoryHistory = field(default_factory=MemoryHistory)
+    accounts: MemoryAccounts = field(default_factory=MemoryAccounts)
     pauses_s: list[float] = field(default_factory=list)
     happens: list[Callable[[], object]] = field(default_factory=list)
 

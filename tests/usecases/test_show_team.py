@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from shared.core.capacity.ledger import Balance
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.sharing.accounts import Account, Amount, Reading
 from shared.ports.policy import PolicyKind
 from shared.ports.state import ReservationRecord
 from shared.usecases.policy.show_policy import ShowPolicy
+from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.state import MemoryState
 from tests.fakes.system import START, ManualClock
@@ -38,6 +41,8 @@ def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:
         state.claim_rows[claim.id] = claim
 
     shown = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show(PolicyKind.TEAM)
+    assert [row["status"]["quotas"][0].get("borrowers") for row in shown] == [None, [{"team": "research", "units": 2}]]
+    assert "backAt" not in shown[1]["status"]["quotas"][0], "its work says no duration"
     counts = {
         row["metadata"]["name"]: {key: value for key, value in row["status"]["quotas"][0].items() if "Units" in key}
         for row in shown
@@ -45,4 +50,33 @@ def test_a_team_shows_what_it_owns_uses_borrows_and_has_lent() -> None:
     assert counts == {
         "research": {"nominalUnits": 1, "usedUnits": 3, "borrowedUnits": 2, "lentUnits": 0, "totalUnits": 4},
         "vision": {"nominalUnits": 3, "usedUnits": 0, "borrowedUnits": 0, "lentUnits": 2, "totalUnits": 4},
+    }
+
+
+def test_a_team_shows_when_its_units_come_back_and_what_was_spent() -> None:
+    clock = ManualClock()
+    state, store, accounts = MemoryState(clock), MemoryPolicyStore(), MemoryAccounts()
+    applier(store).apply(
+        [(name, json.dumps(team(name, nominal))) for name, nominal in (("research", 0), ("vision", 1))]
+    )
+    block = reservation(tags={"purpose": "training"}, available_count=0, free_units=0)
+    state.reservation_rows[block.id] = ReservationRecord(block, Balance(0, 0), START)
+    record = workload_record(duration_s=7200)
+    state.workload_rows[record.key] = record
+    running = replace(node_claim("nc-1"), state=ClaimState.RUNNING, placements=(PlacedReplicas(record.key, 1),))
+    state.claim_rows[running.id] = replace(running, running_at=START)
+    account = Account(f"{START:%Y-%m-%d}", "research", "research", CapacityType.ON_DEMAND)
+    accounts.write("nc-9", None, Reading({account: Amount(90, 25 * 10**17)}, None))
+
+    show = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock, accounts)
+    research, vision = (row["status"] for row in show.show(PolicyKind.TEAM))
+    assert vision["quotas"][0]["backAt"] == "2026-01-15T14:00:00Z"
+    assert research["spending"] == {
+        "month": "2026-01",
+        "spent": "2.50 USD",
+        "forecast": "2.50 USD",
+        "perHour": "0.00 USD",
+        "namespaces": [
+            {"namespace": "research", "capacityType": "on-demand", "instanceSeconds": 90, "spent": "2.50 USD"}
+        ],
     }

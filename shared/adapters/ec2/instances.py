@@ -1,6 +1,8 @@
 """Instances in EC2: reading in bulk, terminating, tagging. What does not carry our owner tag does not exist here."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from shared import names
@@ -22,6 +24,7 @@ _TERMINATE_MAX: Final = 1000
 _LIVE_STATES: Final = ["pending", "running", "shutting-down", "stopping", "stopped"]
 # EC2 sets it on what is launched from a template; nobody can set tags that begin with "aws:".
 _TEMPLATE_TAG: Final = "aws:ec2launchtemplate:id"
+_TRANSITION: Final = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _SCHEDULED_CODES: Final = frozenset(
     {"instance-reboot", "instance-retirement", "instance-stop", "system-maintenance", "system-reboot"}
 )
@@ -154,7 +157,14 @@ def instance_of(item: Mapping[str, Any]) -> Instance:
         security_group_ids=tuple(sorted(group["GroupId"] for group in item.get("SecurityGroups", []))),
         launch_template_id=tags.get(_TEMPLATE_TAG),
         state_reason=item.get("StateReason", {}).get("Code"),
+        ended_at=_transition_at(item.get("StateTransitionReason", "")),
     )
+
+
+def _transition_at(reason: str) -> datetime | None:
+    """Read when an instance changed its state: "User initiated (2026-01-31 12:00:00 GMT)"; other reasons say none."""
+    found = _TRANSITION.search(reason)
+    return None if found is None else datetime.fromisoformat(f"{found[1]}+00:00")
 
 
 def _health(item: Mapping[str, Any]) -> InstanceHealth:

@@ -73,7 +73,8 @@ def _is_paused(facts: Facts, _: Workload) -> bool:
 
 
 def _has_budgets(facts: Facts, _: Workload) -> bool:
-    return any(team.budget_micro_usd_per_hour is not None for team in facts.snapshot.teams)
+    has_ceiling = facts.snapshot.ceiling_micro_usd_per_hour is not None
+    return has_ceiling or any(team.budget_micro_usd_per_hour is not None for team in facts.snapshot.teams)
 
 
 def _has_min_values(facts: Facts, _: Workload) -> bool:

@@ -58,6 +58,8 @@ class TeamShares:
 
     def has_budget(self, workload_key: str) -> bool:
         """Whether a budget bounds what is bought for the workload."""
+        if self._facts.snapshot.ceiling_micro_usd_per_hour is not None:
+            return True
         team = self._teams.get(self.team_of(workload_key))
         return team is not None and team.budget_micro_usd_per_hour is not None
 
@@ -101,18 +103,25 @@ class TeamShares:
         yield from self._budgets()
 
     def _budgets(self) -> Iterator[Violation]:
-        """Report teams for which the plan buys although they would pay more an hour than they may, by replicas."""
+        """Report whoever pays more an hour than they may, by replicas, although the plan buys for them."""
         running: Counter[str] = Counter()
         bought: Counter[str] = Counter()
-        if all(team.budget_micro_usd_per_hour is None for team in self._teams.values()):
+        ceiling = self._facts.snapshot.ceiling_micro_usd_per_hour
+        if ceiling is None and all(team.budget_micro_usd_per_hour is None for team in self._teams.values()):
             return
+        everything = new = 0
         for host in self._facts.hosts:
             if _reservation_of(host) is not None:
                 continue
             price = _price(host) if host.node is None else host.node.price_atto_usd_per_hour
+            everything += host.nodes * price
+            new += host.nodes * price if host.node is None else 0
             carried, into = (host.placed, bought) if host.node is None else (host.running, running)
             for key, count in carried.items():
                 into[self.team_of(key)] += host.nodes * price * count // sum(carried.values())
+        if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:
+            message = f"would pay more than {ceiling} micro-USD an hour"
+            yield Violation(ViolationCode.TEAM_BUDGET, "the deployment", message)
         for name in sorted(bought):
             most = self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
             if most is not None and running[name] + bought[name] > most * ATTO_USD_PER_MICRO_USD:

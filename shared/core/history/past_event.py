@@ -59,6 +59,11 @@ class PastEvent:
         """Return what the workloads that it names are followed by, sorted."""
         return tuple(sorted(set(correlation_ids_in(self.detail))))
 
+    def nodes(self) -> tuple[str, ...]:
+        """Return the claims of the nodes that it is about, sorted."""
+        kinds = (name.partition("/") for name in self.objects())
+        return tuple(claim_id for kind, _, claim_id in kinds if kind == NODE)
+
     def about(self, name: str) -> "PastEvent":
         """Return the part of it that is about one object.
 

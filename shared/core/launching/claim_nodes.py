@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from shared.core.launching.launch_pools import left_to_choose
 from shared.core.model.capacity_reservation import CapacityReservation
@@ -69,9 +69,24 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
         price_atto_usd_per_hour=claim.price_atto_usd_per_hour,
         created_at=claim.created_at,
         drain_at=claim.drain_at,
+        leaves_at=_leaves_at(claim, workloads) if reserved else None,
         initialized=claim.state is ClaimState.RUNNING,
         deleting=claim.state in _LEAVING or claim.disruption is not None,
     )
+
+
+def _leaves_at(claim: NodeClaim, workloads: Mapping[str, Workload]) -> datetime | None:
+    """Return when the node should be gone; None where some of its work does not say how long it takes."""
+    if claim.drain is not None:
+        return claim.drain.deadline
+    since = max(at for at in (claim.created_at, claim.running_at, claim.placements_changed_at) if at is not None)
+    durations = []
+    for placed in claim.placements:
+        workload = workloads.get(placed.workload_key)
+        if workload is None or workload.duration_s is None:
+            return None
+        durations.append(workload.duration_s)
+    return since + timedelta(seconds=max(durations)) if durations else None
 
 
 @dataclass(frozen=True, slots=True)

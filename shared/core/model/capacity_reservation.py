@@ -96,6 +96,7 @@ class TeamShare:
     team_name: str
     note: str
     is_withheld: bool
+    back_at: datetime | None = None  # when the first of what the team owns should come back, where that is known
 
 
 @dataclass(frozen=True, slots=True)

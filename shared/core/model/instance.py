@@ -38,6 +38,7 @@ class Instance:
     security_group_ids: tuple[str, ...] = ()
     launch_template_id: str | None = None  # from a tag that only EC2 itself can write
     state_reason: str | None = None  # EC2's code for why it ended or stopped
+    ended_at: datetime | None = None  # where EC2 says when it was ended or stopped
 
     @property
     def is_gone(self) -> bool:

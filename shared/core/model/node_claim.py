@@ -181,7 +181,8 @@ class NodeClaim:
     running_at: datetime | None = None
     drain: Drain | None = None
     drain_at: datetime | None = None  # when the Capacity Block under it starts to drain
-    terminated_at: datetime | None = None
+    terminated_at: datetime | None = None  # when we saw that it was gone
+    ended_at: datetime | None = None  # when EC2 stopped charging for it, by its own word where it gives one
     node_pool_hash: str = ""
     node_class_hash: str = ""
     image_id: str | None = None

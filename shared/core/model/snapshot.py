@@ -46,6 +46,7 @@ class Node:
     price_atto_usd_per_hour: int = 0
     created_at: datetime | None = None
     drain_at: datetime | None = None  # when a Capacity Block under it starts to drain
+    leaves_at: datetime | None = None  # of a reserved node: the end of its drain, or of its work by its own hints
     initialized: bool = True
     deleting: bool = False
 
@@ -62,3 +63,4 @@ class Snapshot:
     demands: tuple[Demand, ...] = ()
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     teams: tuple[Team, ...] = ()
+    ceiling_micro_usd_per_hour: int | None = None  # of everything that is bought, whoever it is for

@@ -38,6 +38,14 @@ class TeamLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What everything that a deployment buys may cost; None: no bound."""
+
+    micro_usd_per_hour: int | None = None
+    micro_usd_per_month: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Team:
     """A team. ``principal_ids`` are IAM's unique ids of its principals, as they were when the team was applied.
 
@@ -53,6 +61,7 @@ class Team:
     weight: int = 1
     reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER
     budget_micro_usd_per_hour: int | None = None  # for what is bought; reserved units cost it nothing
+    budget_micro_usd_per_month: int | None = None  # what is left of it bounds what a snapshot says of an hour
     principal_ids: frozenset[str] = field(default_factory=frozenset)
 
     def may_act(self, sender_id: str | None) -> bool:

@@ -15,12 +15,14 @@ from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from shared.core.model.workload import Demand
-from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, quota_groups
+from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, loan_ends, quota_groups, users_of
 from shared.core.sharing.unit_wants import UnitWants
 from shared.core.sharing.water_filling import Units, shared_out
 
 # Units that a team owns wait for its gang to be whole so long, then go to others so long, and so on.
 RESERVE_AHEAD: Final = timedelta(hours=1)
+# The next pass of disruption comes within a minute, and gives the usual notice.
+RECLAIMED_WITHIN: Final = timedelta(minutes=16)
 
 
 def is_shared(snapshot: Snapshot) -> bool:
@@ -39,6 +41,7 @@ class Apportionment:
     _teams: Mapping[str, Team] = field(default_factory=dict)
     _owners: Mapping[str, Team] = field(default_factory=dict)  # by namespace
     _asked: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)  # units by reservation
+    _users: Mapping[str, str] = field(default_factory=dict)  # teams by claim
     _gangs: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # units of each whose turn it is
     _wanted: Units = field(default_factory=dict)
     _given: Units = field(default_factory=dict)
@@ -48,6 +51,7 @@ class Apportionment:
         self._groups = quota_groups(self.snapshot)
         self._group_of = {item.id: group.key for group in self._groups for item in group.reservations}
         self._owners = by_namespace(self.snapshot.teams)
+        self._users = users_of(self.snapshot)
         self._teams = {team.name: team for team in (*self.snapshot.teams, NOBODY)}
         self._asked, self._wanted = self._wants()
         self._given = shared_out(self._groups, self._teams, self._wanted)
@@ -139,7 +143,17 @@ class Apportionment:
             parts.append(
                 "it gets its own as their work ends" if policy is ReclaimWithinCohort.NEVER else "it takes its own back"
             )
-        return TeamShare(name, "; ".join(parts), is_withheld=used < nominal or reservation.free_units > units)
+        is_withheld = used < nominal or reservation.free_units > units
+        return TeamShare(name, "; ".join(parts), is_withheld, self._back_at(name, group) if used < nominal else None)
+
+    def _back_at(self, name: str, group: QuotaGroup) -> datetime | None:
+        """Return when the first unit that the team owns should come back from those who borrow it."""
+        times = list(loan_ends(name, group, self.snapshot.nodes, self._users))
+        if self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY:
+            lenders = (other for other in self._teams.values() if other.cohort == self._teams[name].cohort)
+            if any(group.borrowed(other.name) for other in lenders if other.name != name):
+                times.append(self.now + RECLAIMED_WITHIN)
+        return min((at for at in times if at > self.now), default=None)
 
     def _used_by(self, plan: Plan) -> Counter[tuple[str, str]]:
         used: Counter[tuple[str, str]] = Counter()

@@ -1,11 +1,12 @@
-"""What teams pay an hour for what is bought, and demand held to what their budgets leave.
+"""What is paid an hour for what is bought, and demand held to what budgets of teams and the deployment's ceiling leave.
 
 A node is charged to its workloads in proportion to replicas. Reserved units are paid for already and cost nothing here.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import Plan
@@ -15,29 +16,52 @@ from shared.core.model.workload import Demand
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 
+def hourly_bound(per_hour: int | None, per_month: int | None, spent_atto_usd: int) -> int | None:
+    """Return what may be paid an hour, in micro-USD: no more than what is left of the month could pay for one."""
+    if per_month is None:
+        return per_hour
+    left = max(0, per_month * ATTO_USD_PER_MICRO_USD - spent_atto_usd) // ATTO_USD_PER_MICRO_USD
+    return left if per_hour is None else min(per_hour, left)
+
+
 def has_budgets(snapshot: Snapshot) -> bool:
-    """Whether any team has a budget."""
+    """Whether anything bounds what is bought."""
+    if snapshot.ceiling_micro_usd_per_hour is not None:
+        return True
     return any(team.budget_micro_usd_per_hour is not None for team in snapshot.teams)
 
 
 def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
-    """Return the snapshot with the demand of teams whose budget ``plan`` exceeds held to it; None: none is exceeded.
+    """Return the snapshot with demand held to the budgets that ``plan`` exceeds; None: none is exceeded.
 
-    What a team has left goes to its workloads by priority, then age: to each as much as the plan would buy for it.
+    What is left of a budget goes to workloads by priority, then to those for which the plan buys the cheapest, so that
+    the dearest offerings go first, then by age: to each as much as the plan would buy for it.
     """
     owners, running = by_namespace(snapshot.teams), spent(snapshot)
-    bought = _bought(plan)
+    bought, replicas = _bought(plan)
     capped: dict[str, int] = {}
+
+    def order(demand: Demand) -> tuple[int, Fraction, object, str]:
+        key = demand.workload.key
+        return -demand.workload.priority, Fraction(bought[key], replicas[key] or 1), demand.pending_since, key
+
+    def hold(demands: Sequence[Demand], left: int) -> None:
+        asked = {
+            demand.workload.key: capped.get(demand.workload.key, bought[demand.workload.key]) for demand in demands
+        }
+        if sum(asked.values()) <= max(0, left):
+            return
+        for demand in sorted(demands, key=order):
+            key = demand.workload.key
+            capped[key] = max(0, min(left, asked[key]))
+            left -= capped[key]
+
     for team in snapshot.teams:
-        if team.budget_micro_usd_per_hour is None:
-            continue
-        own = [demand for demand in snapshot.demands if owners.get(demand.workload.namespace) == team]
-        left = team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_team(running, team, owners)
-        if sum(bought[demand.workload.key] for demand in own) <= max(0, left):
-            continue
-        for demand in sorted(own, key=_order):
-            capped[demand.workload.key] = max(0, min(left, bought[demand.workload.key]))
-            left -= capped[demand.workload.key]
+        if team.budget_micro_usd_per_hour is not None:
+            own = [demand for demand in snapshot.demands if owners.get(demand.workload.namespace) == team]
+            hold(own, team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_team(running, team, owners))
+    if snapshot.ceiling_micro_usd_per_hour is not None:
+        hold(snapshot.demands, snapshot.ceiling_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD - _of_nodes(snapshot))
     if not capped:
         return None
     demands = [
@@ -58,12 +82,21 @@ def spent(snapshot: Snapshot) -> Counter[str]:
     return costs
 
 
-def _bought(plan: Plan) -> Counter[str]:
+def _of_nodes(snapshot: Snapshot) -> int:
+    """Return what runs and is bought costs an hour, also with nothing on it."""
+    return sum(n.price_atto_usd_per_hour for n in snapshot.nodes if n.capacity_type is not CapacityType.RESERVED)
+
+
+def _bought(plan: Plan) -> tuple[Counter[str], Counter[str]]:
+    """Return by workload what the plan buys, an hour, and for how many replicas."""
     costs: Counter[str] = Counter()
+    replicas: Counter[str] = Counter()
     for launch in plan.launches:
         if launch.offering.reservation_id is None:
             _charge(costs, launch.placements, launch.price_atto_usd_per_hour * launch.count)
-    return costs
+            for placed in launch.placements:
+                replicas[placed.workload_key] += placed.count * launch.count
+    return costs, replicas
 
 
 def _charge(costs: Counter[str], placements: Iterable[PlacedReplicas], price: int) -> None:
@@ -75,7 +108,3 @@ def _charge(costs: Counter[str], placements: Iterable[PlacedReplicas], price: in
 
 def _of_team(costs: Mapping[str, int], team: Team, owners: Mapping[str, Team]) -> int:
     return sum(cost for key, cost in costs.items() if owners.get(key.partition("/")[0]) == team)
-
-
-def _order(demand: Demand) -> tuple[int, object, str]:
-    return -demand.workload.priority, demand.pending_since, demand.workload.key

@@ -5,8 +5,9 @@ the first by their terms.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from shared.core.capacity.reservation_selection import matches
 from shared.core.model.capacity_reservation import CapacityReservation
@@ -78,6 +79,19 @@ def users_of(snapshot: Snapshot) -> Mapping[str, str]:
             if user is not None:
                 found[node.claim_id] = user
     return found
+
+
+def loan_ends(name: str, group: QuotaGroup, nodes: Iterable[Node], users: Mapping[str, str]) -> Iterator[datetime]:
+    """Yield when units that others than the team borrow should come back, and those that are draining already.
+
+    ``users`` are the teams of nodes by claim, as of :func:`users_of`.
+    """
+    ids = {reservation.id for reservation in group.reservations}
+    for node in nodes:
+        if node.reservation_id in ids and node.leaves_at is not None:
+            user = users.get(node.claim_id)
+            if node.deleting or (user is not None and user != name and group.borrowed(user) > 0):
+                yield node.leaves_at
 
 
 def user_of(node: Node, workloads: Mapping[str, Workload], teams: Mapping[str, Team]) -> str | None:

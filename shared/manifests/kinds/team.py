@@ -1,7 +1,8 @@
 """Team (``reservoir/v1``): who may ask for what."""
 
 import re
-from typing import Annotated, Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -10,7 +11,7 @@ from shared.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from shared.manifests.kinds.workload import MOST_REPLICAS
 from shared.manifests.parsing.fields import Namespace, ObjectName, Price, check_distinct, matching, micro_usd
 from shared.manifests.parsing.metadata import LARGEST_INTEGER, Metadata, ServerSide
-from shared.manifests.parsing.model import Model
+from shared.manifests.parsing.model import Contradiction, Model
 
 API_VERSION: Final = "reservoir/v1"
 KIND: Final = "Team"
@@ -80,9 +81,20 @@ class FairSharing(Model):
 
 
 class TeamBudgetSpec(Model):
-    """What may be spent on what is bought."""
+    """What may be spent on what is bought; reserved use is never held back."""
 
-    usd_per_hour: Price = Field(description="For spot and on-demand nodes; reserved use is never held back.")
+    usd_per_hour: Price | None = Field(default=None, description="What spot and on-demand nodes may cost an hour.")
+    usd_per_month: Price | None = Field(
+        default=None,
+        description="What they may cost in a month (UTC): nothing is bought that what is left of it could not pay for"
+        " an hour, beside what runs.",
+    )
+
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse a budget of nothing."""
+        if raw.get("usdPerHour") is None and raw.get("usdPerMonth") is None:
+            yield Contradiction("usdPerHour", "budget", "usdPerHour or usdPerMonth is required")
 
 
 class TeamSpec(Model):
@@ -128,5 +140,10 @@ class TeamManifest(Model):
             cohort=spec.cohort,
             weight=spec.fair_sharing.weight,
             reclaim_within_cohort=spec.reclaim_within_cohort,
-            budget_micro_usd_per_hour=None if spec.budget is None else micro_usd(spec.budget.usd_per_hour),
+            budget_micro_usd_per_hour=_micro_usd(None if spec.budget is None else spec.budget.usd_per_hour),
+            budget_micro_usd_per_month=_micro_usd(None if spec.budget is None else spec.budget.usd_per_month),
         )
+
+
+def _micro_usd(price: str | None) -> int | None:
+    return None if price is None else micro_usd(price)

@@ -7,6 +7,8 @@ from shared.core.model.team import Team
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import adapters, once
+from shared.usecases.accounting.keep_accounts import KeepAccounts
+from shared.usecases.accounting.tell_teams import TellTeams
 from shared.usecases.history.keep_events import KeepEvents
 from shared.usecases.history.take_sample import CountWhatIsThere, TakeSample
 from shared.usecases.policy.policy_objects import policy_of
@@ -16,6 +18,29 @@ from shared.usecases.policy.policy_objects import policy_of
 def keep_events() -> KeepEvents:
     """Return what keeps events."""
     return KeepEvents(adapters().history)
+
+
+@once
+def keep_accounts() -> KeepAccounts:
+    """Return what writes down what instances cost."""
+    outside = adapters()
+    return KeepAccounts(outside.accounts, outside.node_claims, outside.policy, outside.clock)
+
+
+@once
+def tell_teams() -> TellTeams:
+    """Return what tells what teams use and spend."""
+    outside = adapters()
+    return TellTeams(
+        outside.accounts,
+        outside.policy,
+        outside.reservations,
+        outside.node_claims,
+        outside.workloads,
+        outside.publisher,
+        outside.clock,
+        outside.settings.ceiling,
+    )
 
 
 @once

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
+from shared.core.model.instance import Instance
 from shared.core.model.node_claim import (
     ClaimState,
     Drain,
@@ -209,19 +210,28 @@ class Draining:
         refused = {} if receipt is None or receipt.refused is None else receipt.refused
         return Moves((*moves.moved, *again), moves.lost, refused)
 
-    def ended(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
+    def ended(
+        self,
+        claims: Sequence[NodeClaim],
+        now: datetime,
+        failures: Mapping[str, str] | None = None,
+        shown: Mapping[str, Instance] | None = None,
+    ) -> Moves:
         """Note that the instances of claims are gone; what still ran there is demand again.
 
-        ``failures`` says why, by claim, where neither a drain nor the claim does.
+        ``failures`` says why, by claim, where neither a drain nor the claim does; ``shown`` has instances
+        as EC2 last showed them, by claim.
         """
-        why = failures or {}
+        why, last = failures or {}, shown or {}
         ending = [claim for claim in claims if claim.may_become(ClaimState.TERMINATED)]
         if ending:
             told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
             self.publisher.publish(told)
         moves = _each(
             ending,
-            lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminated, now, why.get(claim.id))),
+            lambda claim: return_all_replicas(
+                self.claims, claim, now, partial(_terminated, now, why.get(claim.id), last.get(claim.id))
+            ),
         )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
@@ -292,10 +302,19 @@ def _terminating(failure: str | None, claim: NodeClaim) -> NodeClaim | None:
     return replace(claim, state=ClaimState.TERMINATING, failure=failure or claim.failure)
 
 
-def _terminated(now: datetime, failure: str | None, claim: NodeClaim) -> NodeClaim | None:
+def _terminated(now: datetime, failure: str | None, shown: Instance | None, claim: NodeClaim) -> NodeClaim | None:
     if not claim.may_become(ClaimState.TERMINATED):
         return None
-    return replace(claim, state=ClaimState.TERMINATED, terminated_at=now, failure=claim.failure or failure)
+    began = claim.launched_at if shown is None else shown.launched_at
+    told = None if shown is None else shown.ended_at
+    return replace(
+        claim,
+        state=ClaimState.TERMINATED,
+        launched_at=began,
+        terminated_at=now,
+        ended_at=told if told is not None and (began is None or began <= told) and told <= now else now,
+        failure=claim.failure or failure,
+    )
 
 
 def _why(claim: NodeClaim, failure: str | None) -> str:

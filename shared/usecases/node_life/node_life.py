@@ -63,7 +63,7 @@ class NodeLife:
         self.early_ends.ran(found.get(Meaning.RUNNING, ()))
         for claim in found.get(Meaning.RUNNING, ()):
             try:
-                save_claim(self.claims, claim, partial(_running, now))
+                save_claim(self.claims, claim, partial(_running, now, shown[claim.instance_id or ""].launched_at))
             except ConflictError:
                 report.lost.add(claim.id)
         gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
@@ -79,8 +79,9 @@ class NodeLife:
         to_end = [claim for what in _TO_TERMINATE for claim in found.get(what, ())]
         failures = {claim.id: why for what, why in _FAILURES.items() for claim in found.get(what, ())}
         why_gone = {end.claim.id: end.state_reason for end in never_ran if end.state_reason is not None}
+        last = {claim.id: it for claim in ended if (it := shown.get(claim.instance_id or "")) is not None}
         for moves in (
-            self.draining.ended(found.get(Meaning.ENDED, ()), now, why_gone),
+            self.draining.ended(found.get(Meaning.ENDED, ()), now, why_gone, last),
             self.draining.terminate(to_end, now, failures),
         ):
             report.lost.update(moves.lost)
@@ -149,7 +150,8 @@ def _state_reason(instance: Instance | None) -> str | None:
     return None if instance is None else instance.state_reason
 
 
-def _running(now: datetime, claim: NodeClaim) -> NodeClaim | None:
+def _running(now: datetime, launched_at: datetime, claim: NodeClaim) -> NodeClaim | None:
+    """Note that an instance runs, and when EC2 says that it was launched: the launch knew only when it was answered."""
     if not claim.may_become(ClaimState.RUNNING):
         return None
-    return replace(claim, state=ClaimState.RUNNING, running_at=now)
+    return replace(claim, state=ClaimState.RUNNING, running_at=now, launched_at=launched_at)

@@ -7,16 +7,18 @@ from typing import Any
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.conditions import not_yet_looked_at
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.team import Team
+from shared.core.model.team import Team, by_namespace
+from shared.core.sharing.accounts import NOBODY
 from shared.manifests.render import in_field_order
-from shared.manifests.status import QuotaUse, node_class_status, node_pool_status, team_status
+from shared.manifests.status import QuotaUse, TeamSpending, node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
+from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
-from shared.usecases.claims import unreadable
 from shared.usecases.policy.policy_objects import policy_of
-from shared.usecases.policy.team_quotas import quota_uses
+from shared.usecases.policy.team_quotas import stored_quota_uses
+from shared.usecases.policy.team_spending import spending
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class ShowPolicy:
     node_claims: NodeClaimStore
     workloads: WorkloadStore
     clock: Clock
+    accounts: AccountStore | None = None  # None: nobody asks what was spent
 
     def show(self, kind: PolicyKind | None = None, name: str | None = None) -> list[dict[str, Any]]:
         """Return the objects of a kind (None: all) and a name (None: all) as manifests with their status."""
@@ -42,28 +45,36 @@ class ShowPolicy:
             reservations = {record.reservation.id: record.reservation for record in records}
         claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
         uses = self._uses(teams, reservations, claims) if are_shared else {}
-        return [_printed(row, self._status(row, reservations, claims, uses.get(row.name, ()))) for row in wanted]
+        spent = self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
+        found = []
+        for row in wanted:
+            if row.kind is PolicyKind.TEAM:
+                uses_of_team, spent_of_team = uses.get(row.name, ()), spent.get(row.name)
+                status = team_status(row.status.conditions, row.status.principals, uses_of_team, spent_of_team)
+            else:
+                status = self._status(row, reservations, claims)
+            found.append(_printed(row, status))
+        return found
+
+    def _spent(self, teams: Sequence[Team], accounts: AccountStore) -> Mapping[str, TeamSpending]:
+        now, owners = self.clock.now(), by_namespace(teams)
+        spent = spending(accounts, now, lambda name: owners[name].name if name in owners else NOBODY)
+        return {team.name: spent.of_team(team.name, now) for team in teams}
 
     def _uses(
         self, teams: Sequence[Team], reservations: Mapping[str, CapacityReservation], claims: Sequence[NodeClaim]
     ) -> Mapping[str, tuple[QuotaUse, ...]]:
-        keys = {placed.workload_key for claim in claims for placed in claim.placements}
-        records, _ = unreadable.workloads(self.workloads, keys)
-        workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
-        return quota_uses(teams, reservations.values(), claims, workloads)
+        return stored_quota_uses(teams, reservations.values(), claims, self.workloads)
 
     def _status(
         self,
         row: PolicyObject,
         reservations: Mapping[str, CapacityReservation],
         claims: Sequence[NodeClaim],
-        uses: Sequence[QuotaUse],
     ) -> dict[str, Any]:
         conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
             return node_pool_status(conditions, [claim for claim in claims if claim.node_pool_name == row.name])
-        if row.kind is PolicyKind.TEAM:
-            return team_status(row.status.conditions, row.status.principals, uses)
         found = row.status.node_class
         selected = [reservations[each] for each in found.reservation_ids if each in reservations]
         return node_class_status(found, conditions, selected, self.clock.now())

@@ -8,8 +8,10 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
-from shared.core.sharing.quota_groups import quota_groups
+from shared.core.sharing.quota_groups import loan_ends, quota_groups, users_of
 from shared.manifests.status import QuotaUse
+from shared.ports.state import WorkloadStore
+from shared.usecases.claims import unreadable
 
 
 def quota_uses(
@@ -21,9 +23,12 @@ def quota_uses(
     """Return by team what it owns, uses and borrows of each group of reservations that its quotas select."""
     nodes = tuple(node_of(claim, workloads) for claim in claims)
     snapshot = Snapshot((), tuple(reservations), nodes=nodes, workloads=workloads, teams=tuple(teams))
+    users = users_of(snapshot)
     found: dict[str, list[QuotaUse]] = {}
     for group in quota_groups(snapshot):
+        borrowers = {name: group.borrowed(name) for name in sorted(group.used) if group.borrowed(name)}
         for name in group.quotas:
+            is_short = group.used.get(name, 0) < group.nominal(name)
             use = QuotaUse(
                 group=group.key,
                 nominal=group.nominal(name),
@@ -31,9 +36,25 @@ def quota_uses(
                 borrowed=group.borrowed(name),
                 lent=_lent(group.nominal(name), group.used.get(name, 0), group.free_units),
                 total=group.total_units,
+                borrowers={other: count for other, count in borrowers.items() if other != name},
+                back_at=min(loan_ends(name, group, nodes, users), default=None) if is_short else None,
             )
             found.setdefault(name, []).append(use)
     return {name: tuple(uses) for name, uses in found.items()}
+
+
+def stored_quota_uses(
+    teams: Sequence[Team],
+    reservations: Iterable[CapacityReservation],
+    claims: Sequence[NodeClaim],
+    workloads: WorkloadStore,
+) -> Mapping[str, tuple[QuotaUse, ...]]:
+    """As :func:`quota_uses`, with the workloads of the claims read from where they are stored."""
+    records, _ = unreadable.workloads(
+        workloads, {placed.workload_key for claim in claims for placed in claim.placements}
+    )
+    known = {key: record.workload for key, record in records.items() if record.workload is not None}
+    return quota_uses(teams, reservations, claims, known)
 
 
 def _lent(nominal: int, used: int, free: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +27,7 @@ from shared.ports.state import (
     WorkloadRecord,
     WorkloadStore,
 )
+from shared.usecases.accounting.budgets import Budgets
 from shared.usecases.claims import unreadable
 from shared.usecases.policy.policy_objects import Policy, policy_of
 
@@ -69,6 +70,7 @@ class SnapshotGatherer:
     policy: PolicyStore
     boot_failures: BootFailureStore
     executor: Executor
+    budgets: Budgets = field(default_factory=Budgets)
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named."""
@@ -113,6 +115,7 @@ class SnapshotGatherer:
             del claims[key]
         pool_names = frozenset(pool.name for pool in policy.node_pools)
         workloads = {key: record.workload for key, record in records.items() if record.workload is not None}
+        teams, ceiling = self.budgets.bounds(tuple(_teams(policy)), now)
         snapshot = Snapshot(
             instance_types=instance_types,
             reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
@@ -121,7 +124,8 @@ class SnapshotGatherer:
             nodes=tuple(_node(claims[key], claims, workloads, pool_names, now) for key in sorted(claims)),
             demands=_demands(records, now),
             workloads=workloads,
-            teams=tuple(_teams(policy)),
+            teams=teams,
+            ceiling_micro_usd_per_hour=ceiling,
         )
         return Gathered(snapshot, claims, records, reservations)
 

@@ -2,9 +2,13 @@
 
 import itertools
 from dataclasses import replace
+from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core.checking.violation import ViolationCode
 from shared.core.model.plan import Plan, ReasonCode
@@ -13,6 +17,7 @@ from shared.core.model.team import Team
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE
 from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, violations, wants, world
 
@@ -102,3 +107,64 @@ def test_the_checker_forbids_buying_beyond_a_budget() -> None:
         for usd in (3, 4)
     }
     assert codes == {3: {ViolationCode.TEAM_BUDGET}, 4: set()}
+
+
+def test_a_ceiling_holds_everybody_together() -> None:
+    teams = (with_budget("audio", 3), team("vision", None))
+    demands = [wants("audio", 4), wants("vision", 4), wants("of-no-team", 2, priority=1)]
+    snapshot = world(teams, demands, units=0, **BUYING, ceiling_micro_usd_per_hour=5 * USD)
+    plan = planned(snapshot)
+    assert sum(bought(plan).values()) == 5
+    assert bought(plan)["of-no-team/job"] == 2, "priorities order among all"
+    assert bought(plan)["audio/job"] <= 3
+    assert {refusal.code for refusal in plan.unplaced} == {ReasonCode.TEAM_BUDGET}
+    assert all("the deployment's ceiling leave 0" in refusal.message for refusal in plan.unplaced)
+
+
+def test_a_ceiling_counts_what_runs_and_leaves_reserved_units_alone() -> None:
+    runs = world((), [wants("audio", 5)], {"vision": 2}, units=2, ceiling_micro_usd_per_hour=3 * USD, **BUYING)
+    assert bought(planned(bought_before(runs))) == {"audio/job": 1}
+    reserved = planned(world((), [wants("audio", 5)], units=4, ceiling_micro_usd_per_hour=0, **BUYING))
+    assert (bought(reserved), sum(launch.count for launch in reserved.launches)) == ({}, 4)
+
+
+def test_near_the_ceiling_the_dearest_offerings_go_first() -> None:
+    """A whole node for each, or two on one: the older work is the dearer."""
+    dear = wants("audio", 2, job="dear", waiting=timedelta(hours=1))
+    cheap = wants("audio", 4, job="cheap", requests=Resources.of({"cpu": 3_500}))
+    snapshot = world((with_budget("audio", 2),), [dear, cheap], units=0, **BUYING)
+    assert bought(planned(snapshot)) == {"audio/cheap": 2}
+
+
+def test_the_checker_forbids_buying_beyond_the_ceiling() -> None:
+    snapshot = world((), [wants("audio", 4)], units=0, **BUYING)
+    plan = planned(snapshot)
+    codes = {
+        usd: {it.code for it in violations(replace(snapshot, ceiling_micro_usd_per_hour=usd * USD), plan)}
+        for usd in (3, 4)
+    }
+    assert codes == {3: {ViolationCode.TEAM_BUDGET}, 4: set()}
+
+
+@given(st.data())
+def test_no_choice_of_whole_nodes_within_the_budgets_buys_more(data: st.DataObject) -> None:
+    """All choices of small worlds, by how many replicas of each run: none within all budgets has more."""
+    names = ["audio", "vision", "of-no-team"]
+    asked = {name: data.draw(st.integers(0, 3)) for name in names}
+    budgets = {name: data.draw(st.one_of(st.none(), st.integers(0, 4))) for name in names[:2]}
+    ceiling = data.draw(st.one_of(st.none(), st.integers(0, 6)))
+    teams = [team(name, None) if usd is None else with_budget(name, usd) for name, usd in budgets.items()]
+    demands = [wants(name, count) for name, count in asked.items() if count]
+    limit = None if ceiling is None else ceiling * USD
+    plan = planned(world(teams, demands, units=0, **BUYING, ceiling_micro_usd_per_hour=limit))
+    choices = product(*(range(count + 1) for count in asked.values()))
+    allowed = [
+        sum(choice)
+        for choice in choices
+        if (ceiling is None or sum(choice) <= ceiling)
+        and all(
+            budgets[name] is None or count <= (budgets[name] or 0)
+            for name, count in zip(names[:2], choice, strict=False)
+        )
+    ]
+    assert sum(bought(plan).values()) == max(allowed)

@@ -1,15 +1,18 @@
 """Who gets the units of one block: what is owned first, then what is lent, and nothing idles that anybody may use."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from shared.core.model.plan import ReasonCode
-from shared.core.model.team import Team
+from shared.core.model.snapshot import Snapshot
+from shared.core.model.team import ReclaimWithinCohort, Team
 from shared.core.model.workload import Gang
+from shared.core.node_life.drain import VOLUNTARY_GRACE
 from shared.core.serialisation.snapshot_json import snapshot_from_json, snapshot_to_json
-from tests.core.scheduler.world import ON_DEMAND, markets, pool
+from tests.core.scheduler.world import NOW, ON_DEMAND, markets, pool
 from tests.core.sharing.world import planned, team, units_of, wants, world
 
 TWO = (team("audio", 4), team("vision", 4))
@@ -164,6 +167,38 @@ def test_whoever_waits_hears_which_quota_it_waits_for_and_who_borrows() -> None:
         "no unit of p5 reserved in zone-1 of cr-0 is its turn: Team vision uses 0 units of tag purpose training and"
         " owns 4; borrowed by others: audio 4; it gets its own as their work ends"
     )
+
+
+def with_ends(snapshot: Snapshot, *after: timedelta | None) -> Snapshot:
+    """Let the work on the nodes, in order, say how long it takes yet."""
+    nodes = [
+        replace(node, leaves_at=None if wait is None else NOW + wait)
+        for node, wait in zip(snapshot.nodes, after, strict=True)
+    ]
+    return replace(snapshot, nodes=tuple(nodes))
+
+
+def test_whoever_waits_hears_when_the_first_of_its_units_comes_back() -> None:
+    snapshot = world(TWO, [wants("vision", 4)], {"audio": 8})
+    ends = (None, timedelta(hours=3), timedelta(hours=2), timedelta(0), *[None] * 4)
+    (refusal,) = planned(with_ends(snapshot, *ends)).unplaced
+    assert refusal.earliest_at == NOW + timedelta(hours=2)
+    (unknown,) = planned(snapshot).unplaced
+    assert unknown.earliest_at is None
+
+
+def test_what_is_taken_back_comes_back_after_the_notice_at_the_latest() -> None:
+    teams = (TWO[0], replace(TWO[1], reclaim_within_cohort=ReclaimWithinCohort.ANY))
+    snapshot = world(teams, [wants("vision", 4)], {"audio": 8})
+    assert planned(snapshot).unplaced[0].earliest_at == NOW + timedelta(minutes=1) + VOLUNTARY_GRACE
+    ends = [timedelta(minutes=5), *[None] * 7]
+    assert planned(with_ends(snapshot, *ends)).unplaced[0].earliest_at == NOW + timedelta(minutes=5)
+
+
+def test_what_a_team_uses_of_its_own_is_nothing_that_comes_back() -> None:
+    snapshot = world(TWO, [wants("vision", 8)], {"vision": 4, "audio": 4})
+    (refusal,) = planned(with_ends(snapshot, *[timedelta(hours=1)] * 8)).unplaced
+    assert refusal.earliest_at is None
 
 
 def test_whoever_has_all_that_it_may_have_hears_that_too() -> None:

@@ -308,7 +308,10 @@ class Reasons:
         is_bought = place.reservation is None
         if is_bought and asked.team_budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.team_budget:
             left = usd(max(0, asked.team_budget) // ATTO_USD_PER_MICRO_USD)
-            message = f"{words(key)} costs {usd(price)} an hour, and its team's budget leaves {left}"
+            whose = "its team's budget leaves"
+            if self._catalogue.snapshot.ceiling_micro_usd_per_hour is not None:
+                whose = "its team's budget and the deployment's ceiling leave"
+            message = f"{words(key)} costs {usd(price)} an hour, and {whose} {left}"
             return Failure(ReasonCode.TEAM_BUDGET, message, key, price)
         is_capped = asked.budget is not None and is_bought
         if is_capped and price * ATTO_USD_PER_MICRO_USD > (asked.budget or 0):
@@ -380,7 +383,9 @@ class Reasons:
 def _no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
     share = reservation.share
     if share is not None and share.is_withheld:
-        return Failure(ReasonCode.TEAM_QUOTA, f"no unit of {words(key)} is its turn: {share.note}", key)
+        return Failure(
+            ReasonCode.TEAM_QUOTA, f"no unit of {words(key)} is its turn: {share.note}", key, at=share.back_at
+        )
     message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
     return Failure(ReasonCode.RESERVATION_FULL, message, key)
 

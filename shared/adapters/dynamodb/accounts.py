@@ -1,0 +1,151 @@
+"""Accounts in DynamoDB.
+
+A partition a month with a row an account, one of the meters that run, and one of those that have ended: a meter ends
+once, however often somebody hears of it. Amounts are added by DynamoDB itself, in the transaction that moves the meter.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from shared.adapters.aws_errors import map_client_errors
+from shared.adapters.dynamodb.table import (
+    CURRENT_FORM,
+    DATA,
+    FORM,
+    Attributes,
+    Expression,
+    Write,
+    attribute,
+    attributes,
+    data,
+    epoch_s,
+    number,
+    text,
+    transact,
+    understood,
+)
+from shared.core.model.instance_type import CapacityType
+from shared.core.serialisation.json_codec import dumps, loads
+from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.names import KEY, SORT_KEY, TTL_ATTRIBUTE
+from shared.ports.system import Clock
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+_RUNNING: Final = "#running"
+_ENDED: Final = "#ended"
+# Longer than claims that have ended are kept: until then somebody may hear of the end again.
+_ENDED_KEPT: Final = timedelta(days=14)
+_KEPT: Final = timedelta(days=800)  # two years and the month that is being looked at
+_SECONDS: Final = "seconds"
+_ATTO_USD: Final = "atto_usd"
+
+
+class DynamoDbAccounts:
+    """Implements ``shared.ports.accounts.AccountStore``."""
+
+    def __init__(self, client: "DynamoDBClient", table: str, clock: Clock) -> None:
+        self._client = client
+        self._table = table
+        self._clock = clock
+
+    def meters(self) -> Mapping[str, Meter]:
+        """Return the meters that run, by claim."""
+        return {meter.claim_id: meter for meter in understood(self._read(_RUNNING), _meter)}
+
+    def meter(self, claim_id: str) -> Meter | None:
+        """Return a claim's meter while it runs."""
+        key: Any = attributes({KEY: _RUNNING, SORT_KEY: claim_id})
+        with map_client_errors():
+            row = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
+        return None if row is None else _meter(row)
+
+    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+        """Add the amounts to their accounts, and move the meter; raises ConflictError."""
+        writes = [self._moved(claim_id, before, reading.meter), self._not_ended(claim_id, ends=reading.meter is None)]
+        writes += [self._added(account, amount) for account, amount in reading.amounts.items()]
+        transact(self._client, writes)
+
+    def accounts(self, month: str) -> Mapping[Account, Amount]:
+        """Return what was written down of a month."""
+        return dict(understood(self._read(month), _account))
+
+    def _moved(self, claim_id: str, before: Meter | None, after: Meter | None) -> Write:
+        expression = Expression()
+        condition = expression.absent() if before is None else expression.at(DATA, dumps(before))
+        key = {KEY: _RUNNING, SORT_KEY: claim_id}
+        if after is None and before is None:
+            return self._write("ConditionCheck", claim_id, expression, condition, Key=attributes(key))
+        if after is None:
+            return self._write("Delete", claim_id, expression, condition, Key=attributes(key))
+        row = attributes({**key, FORM: CURRENT_FORM, DATA: dumps(after)})
+        return self._write("Put", claim_id, expression, condition, Item=row)
+
+    def _not_ended(self, claim_id: str, *, ends: bool) -> Write:
+        expression = Expression()
+        condition = expression.absent()
+        key = {KEY: _ENDED, SORT_KEY: claim_id}
+        if not ends:
+            return self._write("ConditionCheck", claim_id, expression, condition, Key=attributes(key))
+        row = attributes({**key, FORM: CURRENT_FORM, TTL_ATTRIBUTE: epoch_s(self._clock.now() + _ENDED_KEPT)})
+        return self._write("Put", claim_id, expression, condition, Item=row)
+
+    def _added(self, account: Account, amount: Amount) -> Write:
+        expression = Expression()
+        sums = f"{expression.name(_SECONDS)} {expression.value(amount.seconds)}"
+        sums += f", {expression.name(_ATTO_USD)} {expression.value(amount.atto_usd)}"
+        expires_s = epoch_s(datetime.fromisoformat(f"{account.day}T00:00:00+00:00") + _KEPT)
+        told = ", ".join(
+            expression.assign(name, value)
+            for name, value in (
+                (FORM, CURRENT_FORM),
+                ("day", account.day),
+                ("team", account.team),
+                ("namespace", account.namespace),
+                ("capacity_type", account.capacity_type.value),
+                (TTL_ATTRIBUTE, expires_s),
+            )
+        )
+        name = f"{account.day} {account.team}/{account.namespace} {account.capacity_type.value}"
+        parameters = {
+            "TableName": self._table,
+            "Key": attributes({KEY: account.day[:7], SORT_KEY: name}),
+            "UpdateExpression": f"ADD {sums} SET {told}",
+            "ExpressionAttributeNames": expression.names,
+            "ExpressionAttributeValues": expression.values,
+        }
+        return Write("Update", name, parameters)
+
+    def _write(self, kind: Any, row: str, expression: Expression, condition: str, **what: Any) -> Write:
+        parameters = {
+            "TableName": self._table,
+            "ConditionExpression": condition,
+            "ExpressionAttributeNames": expression.names,
+            **({"ExpressionAttributeValues": expression.values} if expression.values else {}),
+            **what,
+        }
+        return Write(kind, row, parameters)
+
+    def _read(self, partition: str) -> Iterator[Attributes]:
+        pages = self._client.get_paginator("query").paginate(
+            TableName=self._table,
+            KeyConditionExpression="#id = :id",
+            ExpressionAttributeNames={"#id": KEY},
+            ExpressionAttributeValues={":id": attribute(partition)},
+            ConsistentRead=True,
+        )
+        with map_client_errors():
+            for page in pages:
+                yield from page["Items"]
+
+
+def _meter(row: Attributes) -> Meter:
+    return loads(Meter, data(row))
+
+
+def _account(row: Attributes) -> tuple[Account, Amount]:
+    capacity_type = CapacityType(text(row, "capacity_type"))
+    account = Account(text(row, "day"), text(row, "team"), text(row, "namespace"), capacity_type)
+    return account, Amount(number(row, _SECONDS), number(row, _ATTO_USD))

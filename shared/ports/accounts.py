@@ -1,0 +1,32 @@
+"""What instances have cost whom."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+
+
+class AccountStore(Protocol):
+    """Accounts by month, and the meters of instances that run."""
+
+    def meters(self) -> Mapping[str, Meter]:
+        """Return the meters that run, by claim (consistent read)."""
+        ...
+
+    def meter(self, claim_id: str) -> Meter | None:
+        """Return a claim's meter while it runs (consistent read)."""
+        ...
+
+    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+        """Add the amounts of a reading to their accounts, and let its meter take the place of ``before``: all or none.
+
+        Raises
+        ------
+        ConflictError
+            The meter is not as ``before`` says, or has ended: nothing is counted twice.
+        """
+        ...
+
+    def accounts(self, month: str) -> Mapping[Account, Amount]:
+        """Return what was written down of a month (consistent read); meters that run are beside it."""
+        ...

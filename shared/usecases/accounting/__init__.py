@@ -1,0 +1,1 @@
+"""What instances have cost whom: written down as they run, read by budgets, reports and people."""

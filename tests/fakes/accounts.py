@@ -1,0 +1,35 @@
+"""Accounts in memory."""
+
+from collections.abc import Mapping
+
+from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.ports.state import ConflictError
+
+
+class MemoryAccounts:
+    """Implements ``shared.ports.accounts.AccountStore``."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Meter] = {}
+        self._ended: set[str] = set()
+        self._accounts: dict[Account, Amount] = {}
+
+    def meters(self) -> Mapping[str, Meter]:
+        return dict(self._running)
+
+    def meter(self, claim_id: str) -> Meter | None:
+        return self._running.get(claim_id)
+
+    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+        if self._running.get(claim_id) != before or claim_id in self._ended:
+            raise ConflictError([claim_id])
+        for account, amount in reading.amounts.items():
+            self._accounts[account] = self._accounts.get(account, Amount()) + amount
+        if reading.meter is None:
+            self._running.pop(claim_id, None)
+            self._ended.add(claim_id)
+        else:
+            self._running[claim_id] = reading.meter
+
+    def accounts(self, month: str) -> Mapping[Account, Amount]:
+        return {account: amount for account, amount in self._accounts.items() if account.day.startswith(month)}

@@ -1,0 +1,225 @@
+"""Accounts as nodes live: kept from facts and sweeps alike, read by budgets, told to teams."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+import pytest
+
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.plan import ReasonCode, UnplacedReplicas
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.team import Ceiling, Team
+from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.manifests.event_parts import Event
+from shared.manifests.events import TeamOverBudget, TeamShareTold
+from shared.usecases.accounting.budgets import Budgets
+from shared.usecases.accounting.keep_accounts import KeepAccounts
+from shared.usecases.accounting.tell_teams import TellTeams
+from tests.fakes.accounts import MemoryAccounts
+from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.state import MemoryState
+from tests.fakes.system import START, ManualClock
+from tests.fakes.values import node_claim, workload_record
+from tests.usecases.test_apply_policy import applier
+
+HOUR: Final = timedelta(hours=1)
+USD: Final = 10**6  # micro-USD
+USD_AN_HOUR: Final = 10**18
+DAY: Final = f"{START:%Y-%m-%d}"
+BOUGHT: Final = CapacityType.ON_DEMAND
+
+
+class World:
+    """One team, `audio`, with one namespace of that name; nodes of it that cost a USD an hour."""
+
+    def __init__(self, **budget: str) -> None:
+        self.clock = ManualClock()
+        self.state, self.store, self.accounts = MemoryState(self.clock), MemoryPolicyStore(), MemoryAccounts()
+        spec: dict[str, Any] = {"namespaces": ["audio"]}
+        if budget:
+            spec["budget"] = budget
+        self.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "audio"}, "spec": spec})
+        self.told: list[Event] = []
+        self.keep = KeepAccounts(self.accounts, self.state.node_claims, self.store, self.clock)
+
+    def apply(self, manifest: dict[str, Any]) -> None:
+        import json
+
+        applier(self.store).apply([("team.json", json.dumps(manifest))])
+
+    def publish(self, events: list[Event]) -> None:
+        self.told += events
+
+    def node(self, name: str = "nc-1", namespace: str = "audio", **changes: Any) -> NodeClaim:
+        made = node_claim(name)
+        claim = replace(
+            made,
+            state=ClaimState.RUNNING,
+            instance_id=f"i-{name}",
+            launched_at=self.clock.now(),
+            placements=(PlacedReplicas(f"{namespace}/job", 1),),
+            offering=replace(made.offering, capacity_type=BOUGHT, reservation_id=None),
+            price_atto_usd_per_hour=USD_AN_HOUR,
+            lease=None,
+        )
+        self.state.claim_rows[name] = replace(claim, **changes)
+        return self.state.claim_rows[name]
+
+    def end(self, claim: NodeClaim) -> None:
+        now = self.clock.now()
+        self.state.claim_rows[claim.id] = replace(
+            claim, state=ClaimState.TERMINATED, terminated_at=now, ended_at=now, placements=()
+        )
+
+    def tell(self, ceiling: Ceiling | None = None) -> list[Event]:
+        self.told = []
+        TellTeams(
+            self.accounts,
+            self.store,
+            self.state.reservations,
+            self.state.node_claims,
+            self.state.workloads,
+            self,  # type: ignore[arg-type] # the publisher
+            self.clock,
+            ceiling or Ceiling(),
+        ).tell()
+        return self.told
+
+    def written(self) -> dict[str, int]:
+        """Return seconds by namespace."""
+        return {account.namespace: amount.seconds for account, amount in self.accounts.accounts(DAY[:7]).items()}
+
+
+def test_facts_and_sweeps_count_a_node_once() -> None:
+    world = World()
+    claim = world.node()
+    assert world.keep.note([claim.id]) == 1
+    world.clock.advance(hours=1)
+    assert world.keep.sweep() == 0, "nothing has changed"
+    world.end(claim)
+    assert world.keep.sweep() == 1, "its end was told to nobody"
+    assert world.keep.note([claim.id, claim.id]) == 0
+    assert world.written() == {"audio": 3600}
+
+
+def test_a_node_of_which_nobody_told_is_found_and_counted_from_its_launch() -> None:
+    world = World()
+    claim = world.node()
+    world.clock.advance(hours=1)
+    world.keep.sweep()
+    world.clock.advance(hours=1)
+    world.end(claim)
+    world.keep.note([claim.id])
+    assert world.written() == {"audio": 7200}
+
+
+def test_namespaces_keep_the_team_that_they_had() -> None:
+    world = World()
+    claim = world.node()
+    world.keep.sweep()
+    world.clock.advance(hours=1)
+    world.end(claim)
+    world.keep.sweep()
+    world.apply(
+        {
+            "apiVersion": "reservoir/v1",
+            "kind": "Team",
+            "metadata": {"name": "audio"},
+            "spec": {"namespaces": ["elsewhere"]},
+        }
+    )
+    assert {account.team for account in world.accounts.accounts(DAY[:7])} == {"audio"}
+
+
+def test_a_race_that_is_lost_counts_nothing_twice() -> None:
+    world = World()
+    claim = world.node()
+    world.keep.sweep()
+    world.clock.advance(hours=1)
+    world.end(claim)
+    write, other = world.accounts.write, KeepAccounts(world.accounts, world.state.node_claims, world.store, world.clock)
+    calls: list[str] = []
+
+    def race(claim_id: str, before: Meter | None, reading: Reading) -> None:
+        if not calls:
+            calls.append(claim_id)
+            other.sweep()
+        write(claim_id, before, reading)
+
+    world.accounts.write = race  # type: ignore[method-assign] # somebody else is faster, once
+    world.keep.sweep()
+    assert world.written() == {"audio": 3600}
+
+
+AUDIO: Final = Team("audio", ("audio",), budget_micro_usd_per_hour=5 * USD, budget_micro_usd_per_month=100 * USD)
+
+
+@pytest.mark.parametrize(("spent_usd", "bound_usd"), [(0, 5), (95, 5), (97, 3), (100, 0), (200, 0)])
+def test_what_is_left_of_a_month_bounds_an_hour(spent_usd: int, bound_usd: int) -> None:
+    accounts = MemoryAccounts()
+    account = Account(DAY, "audio", "audio", BOUGHT)
+    accounts.write("nc-1", None, Reading({account: Amount(3600, spent_usd * USD_AN_HOUR)}, None))
+    teams, ceiling = Budgets(accounts, Ceiling(None, 300 * USD)).bounds([AUDIO, Team("vision")], START)
+    assert [team.budget_micro_usd_per_hour for team in teams] == [bound_usd * USD, None]
+    assert ceiling == (300 - spent_usd) * USD
+
+
+def test_what_runs_now_counts_to_the_second() -> None:
+    accounts = MemoryAccounts()
+    accounts.write("nc-1", None, Reading({}, Meter("nc-1", START, START, BOUGHT, 60 * USD_AN_HOUR, {"audio": 1})))
+    monthly = replace(AUDIO, budget_micro_usd_per_hour=None)
+    ((team,), _) = Budgets(accounts).bounds([monthly], START + timedelta(seconds=90))
+    assert team.budget_micro_usd_per_hour == 98_500_000
+
+
+def test_last_months_money_is_spent() -> None:
+    accounts = MemoryAccounts()
+    accounts.write("nc-1", None, Reading({Account("2025-12-31", "audio", "audio", BOUGHT): Amount(1, 10**30)}, None))
+    ((team,), _) = Budgets(accounts).bounds([AUDIO], START)
+    assert team.budget_micro_usd_per_hour == 5 * USD
+
+
+def test_without_monthly_budgets_no_account_is_read() -> None:
+    hourly = replace(AUDIO, budget_micro_usd_per_month=None)
+    assert Budgets(None, Ceiling(7)).bounds([hourly], START) == ((hourly,), 7)
+
+
+def test_without_teams_and_ceiling_there_is_nothing_to_tell() -> None:
+    world = World()
+    world.store = MemoryPolicyStore()
+    assert world.tell() == []
+
+
+def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
+    world = World(usdPerMonth="300")
+    world.node()
+    world.keep.sweep()
+    world.clock.advance(hours=1)
+    share, over = world.tell()
+    assert isinstance(share, TeamShareTold)
+    assert (share.spent_micro_usd, share.micro_usd_per_hour) == (USD, USD)
+    hours_left = 24 * 16 + 11  # from 13:00 on the 15th
+    assert share.forecast_micro_usd == (1 + hours_left) * USD
+    assert isinstance(over, TeamOverBudget)
+    assert (over.team, over.period, over.limit_micro_usd) == ("audio", "month", 300 * USD)
+    assert (over.spent_micro_usd, over.forecast_micro_usd, over.waiting_replicas) == (USD, 396 * USD, 0)
+
+
+def test_who_waits_for_a_budget_is_told() -> None:
+    world = World(usdPerHour="1")
+    record = workload_record(namespace="audio", replicas=3)
+    waits = UnplacedReplicas(record.key, 3, ReasonCode.TEAM_BUDGET, "no money")
+    world.state.workload_rows[record.key] = replace(record, unplaced=(waits,), pending_since=START)
+    told = [event for event in world.tell(Ceiling(9 * USD)) if isinstance(event, TeamOverBudget)]
+    assert [(event.team, event.period, event.waiting_replicas) for event in told] == [("audio", "hour", 3)]
+
+
+def test_a_ceiling_is_everybodys() -> None:
+    world = World()
+    for number in range(3):
+        world.node(f"nc-{number}", "of-no-team")
+    world.keep.sweep()
+    (over,) = [event for event in world.tell(Ceiling(2 * USD)) if isinstance(event, TeamOverBudget)]
+    assert (over.team, over.limit_micro_usd, over.spent_micro_usd) == (None, 2 * USD, 3 * USD)
