@@ -36,6 +36,7 @@ COMMANDS: Final = (
     Listed("drain", f"{_ROOMS}.act.drain", "Drain nodes and end them."),
     Listed("pause", f"{_ROOMS}.act.switches", "Let NodePools launch nothing."),
     Listed("resume", f"{_ROOMS}.act.switches", "Let NodePools launch again."),
+    Listed("reset", f"{_ROOMS}.act.switches", "Let the next message of workloads begin at generation 1 again."),
     Listed("dlq", f"{_ROOMS}.act.dlq", "Look at messages that were given up."),
     Listed("doctor", f"{_ROOMS}.ask.doctor", "Look for what is wrong with a deployment."),
     Listed("envelope", f"{_ROOMS}.operate.envelope", "Show what the safety envelope holds, or lift it once."),

@@ -37,148 +37,118 @@ class Connection(Protocol):
     @property
     def policy(self) -> PolicyStore:
         """NodePools and EC2NodeClasses."""
-        ...
 
     @property
     def principals(self) -> PrincipalReader:
         """IAM's roles and users."""
-        ...
 
     @property
     def reservations(self) -> ReservationStore:
         """Reservations."""
-        ...
 
     @property
     def node_claims(self) -> NodeClaimStore:
         """NodeClaims."""
-        ...
 
     @property
     def workloads(self) -> WorkloadStore:
         """Workloads."""
-        ...
 
     @property
     def decisions(self) -> DecisionStore:
         """Decisions of the planner and of disruption."""
-        ...
 
     @property
     def queues(self) -> QueueReader:
         """How full the queues are."""
-        ...
 
     @property
     def alarms(self) -> AlarmReader:
         """Which alarms have gone off."""
-        ...
 
     @property
     def history(self) -> HistoryStore:
         """What happened."""
-        ...
 
     @property
     def accounts(self) -> AccountStore:
         """What instances have cost whom."""
-        ...
 
     @property
     def publisher(self) -> EventPublisher:
         """The outbound bus."""
-        ...
 
     @property
     def queue(self) -> WorkQueue:
         """The planning queue."""
-        ...
 
     @property
     def demand(self) -> DemandQueue:
         """The demand queue."""
-        ...
 
     @property
     def instances(self) -> InstanceReader:
         """EC2's instances."""
-        ...
 
     @property
     def block_offerings(self) -> BlockOfferingReader:
         """Capacity Blocks that EC2 would sell."""
-        ...
 
     @property
     def tallies(self) -> TallyStore:
         """What ended within the hour, by kind."""
-        ...
 
     @property
     def table_marks(self) -> TableMarkStore:
         """The marks on the tables."""
-        ...
 
     @property
     def deployment(self) -> str:
         """The value of the owner tag."""
-        ...
 
     @property
     def release(self) -> str | None:
         """The release that the stack was deployed from; None: one that did not say."""
-        ...
 
     @property
     def region(self) -> str:
         """Where the stack is."""
-        ...
 
     @property
     def clock(self) -> Clock:
         """The time."""
-        ...
 
     @property
     def launch_limits(self) -> LaunchLimits:
         """What launches may do."""
-        ...
 
     @property
     def offerings(self) -> OfferingStore:
         """The catalogue."""
-        ...
 
     @property
     def snapshots(self) -> "SnapshotSource":
         """What the planner sees."""
-        ...
 
     @property
     def solver(self) -> "Solver":
         """How the planner decides."""
-        ...
 
     def caller(self) -> str:
         """Return the ARN of whoever runs the command. Ends the command when AWS does not know."""
-        ...
 
     @property
     def dead_letter_queues(self) -> Mapping[str, "DeadLetterQueue"]:
         """The dead-letter queues, by name."""
-        ...
 
     def client(self, service: str) -> Any:
         """Return a client of a service, with the credentials of whoever runs the command."""
-        ...
 
     def operate(self, request: OperationRequest) -> list[OperationResult]:
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
-        ...
 
     def pause(self, seconds: float) -> None:
         """Let time pass before asking again."""
-        ...
 
 
 class Session:

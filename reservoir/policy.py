@@ -45,6 +45,7 @@ def apply_policy(context: typer.Context) -> ApplyPolicy:
         principals,
         stack.launch_limits,
         lambda: of_catalogue(stack.offerings.load_catalogue()),
+        lambda: [record.reservation for record in stack.reservations.list_current()],
     )
 
 

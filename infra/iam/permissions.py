@@ -310,7 +310,11 @@ DUTIES: Final[Mapping[Function, Duty]] = {
         sends=(),
         more=(keep_history,),
     ),
-    Function.APPLY: Duty(writes=(Table.POLICY,), more=(resolve_principals,)),
+    Function.APPLY: Duty(
+        writes=(Table.POLICY,),
+        reads=(Table.RESERVATIONS,),  # whether teams own more units than there are
+        more=(resolve_principals,),
+    ),
     Function.FOLLOW: Duty(writes=_CLAIMS, reads=(Table.POLICY,), more=(end_instances,)),  # what was released may go
     Function.OPERATE: Duty(
         writes=_CLAIMS,

@@ -11,6 +11,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from shared.core.sharing.budgets import has_budgets, within_budgets
+from shared.core.sharing.pools import within_pools
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
@@ -63,6 +64,7 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     Pure and deterministic: the same arguments give the same plan, byte for byte, under any hash seed, as long as
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
+    snapshot = within_pools(snapshot)
     if not has_budgets(snapshot):
         return _solve_shared(snapshot, now, policy)
     plan = _solve_shared(snapshot, now, policy.until(_TIMES_PERCENT[0]))

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import NodeClass, SelectorTerm
 from shared.core.model.node_pool import NodePool
+from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Taint, binding_taints, tolerates_all
+from shared.core.sharing.quota_groups import quota_groups
 from shared.manifests.kinds.launch_limits import LaunchLimits, excesses
 from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing import nearest
@@ -64,6 +67,7 @@ class ObjectSet:
     teams: Sequence[Team] = ()
     limits: LaunchLimits | None = None  # None when it is not known where the objects are to be deployed
     known: KnownValues | None = None  # None when nothing is known of what EC2 offers
+    reservations: Sequence[CapacityReservation] = ()  # as discovery knows them; none where it is not asked
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
@@ -99,6 +103,8 @@ def cross_check(objects: ObjectSet) -> tuple[Doubt, ...]:
 def _all_doubts(objects: ObjectSet) -> Iterator[Doubt]:
     yield from _team_doubts(objects.teams)  # errors, so that no number of warnings leaves them out
     names = _Names()
+    yield from _quota_doubts(objects.teams, objects.reservations)
+    yield from _team_pool_doubts(objects.teams, objects.node_pools, names)
     pools = sorted(objects.node_pools, key=lambda pool: pool.name)
     classes = {node_class.name: node_class for node_class in sorted(objects.node_classes, key=lambda each: each.name)}
     for pool in pools:
@@ -234,6 +240,30 @@ def _team_doubts(teams: Sequence[Team]) -> Iterator[Doubt]:
                 message = f"{namespace} belongs to Team {owner} already"
                 path = ("spec", "namespaces")
                 yield Doubt("Team", team.name, path, "namespace-taken", message, severity=Severity.ERROR)
+
+
+def _quota_doubts(teams: Sequence[Team], reservations: Sequence[CapacityReservation]) -> Iterator[Doubt]:
+    """Yield groups of reservations of which teams own more units than there are."""
+    if not reservations:
+        return
+    snapshot = Snapshot((), tuple(reservations), teams=tuple(teams))
+    for group in quota_groups(snapshot):
+        owned = sum(quota.nominal_units for quota in group.quotas.values())
+        if owned > group.total_units:
+            who = ", ".join(f"{name} {group.nominal(name)}" for name in sorted(group.quotas))
+            message = f"of {group.key} {owned} units are owned ({who}), and there are {group.total_units}"
+            yield Doubt("Team", max(group.quotas), ("spec", "quotas"), "quota-exceeds-units", message)
+
+
+def _team_pool_doubts(teams: Sequence[Team], pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:
+    known = {pool.name for pool in pools}
+    for team in teams:
+        for name in team.node_pools:
+            if name not in known:
+                message = f"there is no NodePool {name}"
+                yield Doubt(
+                    "Team", team.name, ("spec", "nodePools"), "no-node-pool", message, names.nearest(name, known)
+                )
 
 
 def _workload_doubts(workload: Workload, pools: Sequence[NodePool], names: _Names) -> Iterator[Doubt]:

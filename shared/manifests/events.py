@@ -344,8 +344,13 @@ class OperationRequested(Event):
 
     detail_type: ClassVar[str] = "Operation Requested"
 
-    verb: str = Field(description="`cordon`, `uncordon`, `drain`, `delete` (nodes), `pause` or `resume` (NodePools).")
-    names: list[str] = Field(description="NodeClaims or instances; NodePools for `pause` and `resume`.")
+    verb: str = Field(
+        description="`cordon`, `uncordon`, `drain`, `delete` (nodes), `pause`, `resume` (NodePools) or `reset`"
+        " (workloads)."
+    )
+    names: list[str] = Field(
+        description="NodeClaims or instances; NodePools for `pause` and `resume`, workloads for `reset`."
+    )
     by: str = Field(description="The ARN of whoever did it, as AWS knows it.")
     reason: str
     requested_at: AwareDatetime

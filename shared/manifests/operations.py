@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from shared.manifests.messages import SchemaVersion
 from shared.manifests.parsing.errors import problems_of
-from shared.manifests.parsing.fields import Duration, ObjectName, broken
+from shared.manifests.parsing.fields import LONGEST_NAME, NAME_PATTERN, NAMESPACE_PATTERN, Duration, broken, matching
 from shared.manifests.parsing.model import Model
 from shared.manifests.parsing.problems import ManifestError
 
@@ -26,9 +26,18 @@ class Verb(StrEnum):
     DELETE = "delete"
     PAUSE = "pause"
     RESUME = "resume"
+    RESET = "reset"
 
 
 POOL_VERBS: Final = frozenset({Verb.PAUSE, Verb.RESUME})
+WORKLOAD_VERBS: Final = frozenset({Verb.RESET})
+# A workload is named with its namespace.
+_NAMED: Final = rf"^({NAMESPACE_PATTERN.strip('^$')}/)?{NAME_PATTERN.strip('^$')}$"
+OperatedName = Annotated[
+    str,
+    Field(min_length=1, max_length=LONGEST_NAME + 64, json_schema_extra={"pattern": _NAMED}),
+    AfterValidator(matching("name", _NAMED, "must be the name of a node or NodePool, or NAMESPACE/NAME of a workload")),
+]
 
 
 def check_reason(text: str) -> str:
@@ -41,11 +50,11 @@ def check_reason(text: str) -> str:
 
 
 class OperationRequest(Model):
-    """One verb for some nodes (by NodeClaim or instance id) or NodePools."""
+    """One verb for some nodes (by NodeClaim or instance id), NodePools, or workloads (`NAMESPACE/NAME`)."""
 
     schema_version: SchemaVersion = 1
     verb: Annotated[Verb, Field(strict=False)]
-    names: list[ObjectName] = Field(min_length=1, max_length=MOST_OBJECTS)
+    names: list[OperatedName] = Field(min_length=1, max_length=MOST_OBJECTS)
     reason: Annotated[str, Field(max_length=LONGEST_REASON), AfterValidator(check_reason)]
     deadline: Duration | None = Field(
         default=None, description="For drain: end the nodes after that long; absent: the usual grace."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 
 
 class AccountStore(Protocol):
@@ -17,7 +17,7 @@ class AccountStore(Protocol):
         """Return a claim's meter while it runs (consistent read)."""
         ...
 
-    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+    def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         """Add the amounts of a reading to their accounts, and let its meter take the place of ``before``: all or none.
 
         Raises
@@ -27,6 +27,6 @@ class AccountStore(Protocol):
         """
         ...
 
-    def accounts(self, month: str) -> Mapping[Account, Amount]:
+    def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         """Return what was written down of a month (consistent read); meters that run are beside it."""
         ...

@@ -9,7 +9,7 @@ import pytest
 
 from shared.adapters.dynamodb.accounts import DynamoDbAccounts
 from shared.core.model.instance_type import CapacityType
-from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.ports.accounts import AccountStore
 from shared.ports.state import ConflictError
 from tests.adapters import ministack
@@ -18,8 +18,8 @@ from tests.fakes.system import START, ManualClock
 
 _names = itertools.count()
 BOUGHT = CapacityType.ON_DEMAND
-AUDIO = Account("2026-01-15", "audio", "audio", BOUGHT)
-NOBODY = Account("2026-02-01", "", "", CapacityType.RESERVED)
+AUDIO = AccountLine("2026-01-15", "audio", "audio", BOUGHT)
+NOBODY = AccountLine("2026-02-01", "", "", CapacityType.RESERVED)
 METER = Meter("nc-1", START, START, BOUGHT, 10**20, {"audio": 2})
 LATER = replace(METER, since=START + timedelta(hours=1), replicas={"audio": 1, "vision": 1})
 
@@ -35,31 +35,31 @@ def accounts(request: pytest.FixtureRequest) -> AccountStore:
 
 
 def test_amounts_are_added_and_the_meter_moves(accounts: AccountStore) -> None:
-    accounts.write("nc-1", None, Reading({}, METER))
+    accounts.write("nc-1", None, MeterReading({}, METER))
     assert (accounts.meter("nc-1"), accounts.meters()) == (METER, {"nc-1": METER})
-    accounts.write("nc-1", METER, Reading({AUDIO: Amount(3600, 10**20), NOBODY: Amount(7)}, LATER))
-    accounts.write("nc-1", LATER, Reading({AUDIO: Amount(1, 3 * 10**21)}, None))
+    accounts.write("nc-1", METER, MeterReading({AUDIO: Amount(3600, 10**20), NOBODY: Amount(7)}, LATER))
+    accounts.write("nc-1", LATER, MeterReading({AUDIO: Amount(1, 3 * 10**21)}, None))
     assert accounts.accounts("2026-01") == {AUDIO: Amount(3601, 31 * 10**20)}
     assert accounts.accounts("2026-02") == {NOBODY: Amount(7, 0)}
     assert (accounts.meter("nc-1"), accounts.meters()) == (None, {})
 
 
 def test_nothing_is_counted_twice(accounts: AccountStore) -> None:
-    accounts.write("nc-1", None, Reading({}, METER))
-    reading = Reading({AUDIO: Amount(60)}, LATER)
+    accounts.write("nc-1", None, MeterReading({}, METER))
+    reading = MeterReading({AUDIO: Amount(60)}, LATER)
     accounts.write("nc-1", METER, reading)
     for before in (METER, None):
         with pytest.raises(ConflictError):
             accounts.write("nc-1", before, reading)
-    accounts.write("nc-1", LATER, Reading({AUDIO: Amount(1)}, None))
-    for reading in (Reading({AUDIO: Amount(60)}, None), Reading({}, METER)):
+    accounts.write("nc-1", LATER, MeterReading({AUDIO: Amount(1)}, None))
+    for reading in (MeterReading({AUDIO: Amount(60)}, None), MeterReading({}, METER)):
         with pytest.raises(ConflictError):
             accounts.write("nc-1", None, reading)  # whoever hears of it after its end
     assert accounts.accounts("2026-01") == {AUDIO: Amount(61)}
 
 
 def test_an_end_may_be_the_first_that_is_heard(accounts: AccountStore) -> None:
-    accounts.write("nc-1", None, Reading({AUDIO: Amount(5)}, None))
+    accounts.write("nc-1", None, MeterReading({AUDIO: Amount(5)}, None))
     with pytest.raises(ConflictError):
-        accounts.write("nc-1", None, Reading({AUDIO: Amount(5)}, None))
+        accounts.write("nc-1", None, MeterReading({AUDIO: Amount(5)}, None))
     assert accounts.accounts("2026-01") == {AUDIO: Amount(5)}

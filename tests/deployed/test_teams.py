@@ -4,12 +4,14 @@ The tests tell one story in their order, on one deployment.
 """
 
 import json
+import re
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from shared.names import DEMAND_DEAD_LETTER_QUEUE, Function, Queue
+from shared.names import DEMAND_DEAD_LETTER_QUEUE, DEPLOYMENT, Function, Queue, Table, function_name
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
 
@@ -185,3 +187,72 @@ def reclaimed(world: World) -> list[dict[str, Any]]:
     world.look()
     drains = {it["drainId"]: it for it in world.events("Node Draining") if it["reason"] == "Reclaimed"}
     return list(drains.values())
+
+
+# -- what may be bought, and what was spent
+
+
+def test_a_month_that_is_nearly_spent_lets_one_node_be_bought(world: World, tmp_path: Path) -> None:
+    spec = {"namespaces": ["payers"], "budget": {"usdPerMonth": "0.15"}}
+    payers = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "payers"}, "spec": spec}
+    pool = one_type_pool("bought", "m7i.large", ["on-demand"])  # some 0.10 USD an hour
+    world.apply(write_manifests(tmp_path, [*pool, payers]))
+    world.discover()
+    workload = story_workload("bought", 2, "1500m")
+    world.send({"action": "submit", "workload": {**workload, "metadata": {"namespace": "payers", "name": "job"}}})
+    world.until("one waits", lambda _: bool(pending(world, "payers")))
+    assert pending(world, "payers")[0]["reason"] == "TeamBudget"
+    world.until("one is placed", lambda seen: seen.placed["payers/job"] == 1)
+    record(world)
+    world.until("it is told", lambda seen: seen.counts["Team Over Budget"] > 0)
+    told = world.events("Team Over Budget")[0]
+    assert (told["team"], told["period"], told["waitingReplicas"]) == ("payers", "month", 1)
+    shares = {each["team"]: each for each in world.events("Team Share")}
+    assert shares["seeing"]["quotas"][0]["nominal"] == 2
+    assert shares["payers"]["microUsdPerHour"] > 90_000
+
+
+def test_accounts_add_up_to_what_ec2_ran(world: World) -> None:
+    for namespace, name in (("audio", "job"), ("seeing", "job"), ("payers", "job")):
+        metadata = {"namespace": namespace, "name": name, "generation": 1}
+        world.send({"action": "withdraw", "workload": {"metadata": metadata}})
+    world.until("all nodes have ended", lambda seen: not seen.live())
+    launched = {each["node"]["nodeClaim"] for each in world.events("Node Launched")}
+    world.until(
+        "all are told", lambda _: launched == {it["node"]["nodeClaim"] for it in world.events("Node Terminated")}
+    )
+
+    def written() -> list[dict[str, Any]]:
+        record(world)
+        month = f"{world.now():%Y-%m}"
+        answer = world.aws.client("dynamodb").query(
+            TableName=world.output(Table.ACCOUNTS.value),
+            KeyConditionExpression="id = :month",
+            ExpressionAttributeValues={":month": {"S": month}},
+        )
+        rows: list[dict[str, Any]] = answer["Items"]
+        return rows
+
+    ran = {}
+    for reservation in world.aws.client("ec2").describe_instances()["Reservations"]:
+        for instance in reservation["Instances"]:
+            ended = re.search(r"\((.*) GMT\)", instance["StateTransitionReason"])
+            assert ended is not None, instance
+            ended_at = datetime.fromisoformat(f"{ended[1]}+00:00")
+            ran[instance["InstanceId"]] = int((ended_at - instance["LaunchTime"]).total_seconds())
+    rows = written()
+    assert sum(int(row["seconds"]["N"]) for row in rows) == sum(ran.values())
+    by_team = {row["team"]["S"]: int(row["atto_usd"]["N"]) for row in rows}
+    assert by_team.keys() == {"audio", "seeing", "payers", "story-tellers"}, "each node was somebody's"
+    assert [name for name, spent in by_team.items() if spent] == ["payers"], "reserved use costs nothing"
+    again = written()
+    assert again == rows, "nothing is counted twice"
+
+
+def record(world: World) -> None:
+    """Let record do what its schedule has it do every ten minutes."""
+    message = {"messageId": "tick", "body": json.dumps({"source": "aws.events"})}
+    name = function_name(world.output(DEPLOYMENT), Function.RECORD)
+    payload = json.dumps({"Records": [message]}).encode()
+    answer = world.aws.client("lambda").invoke(FunctionName=name, Payload=payload)
+    assert json.loads(answer["Payload"].read()) == {"batchItemFailures": []}, world.log(Function.RECORD)

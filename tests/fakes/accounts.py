@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.ports.state import ConflictError
 
 
@@ -12,7 +12,7 @@ class MemoryAccounts:
     def __init__(self) -> None:
         self._running: dict[str, Meter] = {}
         self._ended: set[str] = set()
-        self._accounts: dict[Account, Amount] = {}
+        self._accounts: dict[AccountLine, Amount] = {}
 
     def meters(self) -> Mapping[str, Meter]:
         return dict(self._running)
@@ -20,7 +20,7 @@ class MemoryAccounts:
     def meter(self, claim_id: str) -> Meter | None:
         return self._running.get(claim_id)
 
-    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+    def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         if self._running.get(claim_id) != before or claim_id in self._ended:
             raise ConflictError([claim_id])
         for account, amount in reading.amounts.items():
@@ -31,5 +31,5 @@ class MemoryAccounts:
         else:
             self._running[claim_id] = reading.meter
 
-    def accounts(self, month: str) -> Mapping[Account, Amount]:
+    def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         return {account: amount for account, amount in self._accounts.items() if account.day.startswith(month)}

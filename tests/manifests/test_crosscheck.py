@@ -11,6 +11,7 @@ from shared.core.model.node_class import (
     SelectorTerm,
 )
 from shared.core.model.node_pool import NodePool
+from shared.core.model.team import Quota, Team
 from shared.core.model.workload import FallbackStep, Workload
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
@@ -18,6 +19,7 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration
 from shared.manifests.crosscheck import ObjectSet, cross_check
+from tests.fakes.values import reservation
 
 RESERVATIONS = (CapacityReservationSelectorTerm(tags={"purpose": "training"}),)
 NODE_CLASS = NodeClass("c", capacity_reservation_selector_terms=RESERVATIONS)
@@ -182,3 +184,21 @@ def test_more_workloads_and_pools_than_can_be_compared_are_told_so() -> None:
     workloads = [replace(WORKLOAD, name=f"w{number:03}") for number in range(400)]
     found = cross_check(ObjectSet(pools, [NODE_CLASS], workloads))
     assert [(doubt.name, doubt.rule) for doubt in found] == [("default/w126", "not-checked")]
+
+
+def test_units_that_are_owned_twice_raise_a_doubt_and_as_many_as_there_are_do_not() -> None:
+    term = CapacityReservationSelectorTerm(tags={"purpose": "training"})
+    block = reservation("cr-1", total_count=8, tags={"purpose": "training"})
+
+    def doubts(*owned: int) -> list[str]:
+        teams = [Team(f"team-{number}", quotas=(Quota((term,), units),)) for number, units in enumerate(owned)]
+        found = cross_check(ObjectSet(teams=teams, reservations=(block,)))
+        return [doubt.message for doubt in found if doubt.rule == "quota-exceeds-units"]
+
+    assert doubts(4, 4) == []
+    assert doubts(4, 5) == ["of tag purpose training 9 units are owned (team-0 4, team-1 5), and there are 8"]
+
+
+def test_a_pool_of_a_team_that_does_not_exist_raises_a_doubt() -> None:
+    found = cross_check(ObjectSet(teams=[Team("audio", node_pools=("gpu",))]))
+    assert [(doubt.rule, doubt.name) for doubt in found] == [("no-node-pool", "audio")]

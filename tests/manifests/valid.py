@@ -112,7 +112,8 @@ def team() -> dict[str, Any]:
             "cohort": "research",
             "fairSharing": {"weight": 2},
             "reclaimWithinCohort": "LowerPriority",
-            "budget": {"usdPerHour": "40.50"},
+            "budget": {"usdPerHour": "40.50", "usdPerMonth": "12000"},
+            "nodePools": ["gpu"],
         },
     }
 

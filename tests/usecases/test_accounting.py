@@ -11,11 +11,11 @@ from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.model.team import Ceiling, Team
-from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.manifests.event_parts import Event
 from shared.manifests.events import TeamOverBudget, TeamShareTold
-from shared.usecases.accounting.budgets import Budgets
 from shared.usecases.accounting.keep_accounts import KeepAccounts
+from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.accounting.tell_teams import TellTeams
 from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.policy_store import MemoryPolicyStore
@@ -142,7 +142,7 @@ def test_a_race_that_is_lost_counts_nothing_twice() -> None:
     write, other = world.accounts.write, KeepAccounts(world.accounts, world.state.node_claims, world.store, world.clock)
     calls: list[str] = []
 
-    def race(claim_id: str, before: Meter | None, reading: Reading) -> None:
+    def race(claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         if not calls:
             calls.append(claim_id)
             other.sweep()
@@ -159,31 +159,32 @@ AUDIO: Final = Team("audio", ("audio",), budget_micro_usd_per_hour=5 * USD, budg
 @pytest.mark.parametrize(("spent_usd", "bound_usd"), [(0, 5), (95, 5), (97, 3), (100, 0), (200, 0)])
 def test_what_is_left_of_a_month_bounds_an_hour(spent_usd: int, bound_usd: int) -> None:
     accounts = MemoryAccounts()
-    account = Account(DAY, "audio", "audio", BOUGHT)
-    accounts.write("nc-1", None, Reading({account: Amount(3600, spent_usd * USD_AN_HOUR)}, None))
-    teams, ceiling = Budgets(accounts, Ceiling(None, 300 * USD)).bounds([AUDIO, Team("vision")], START)
+    account = AccountLine(DAY, "audio", "audio", BOUGHT)
+    accounts.write("nc-1", None, MeterReading({account: Amount(3600, spent_usd * USD_AN_HOUR)}, None))
+    teams, ceiling = MonthlyBudgets(accounts, Ceiling(None, 300 * USD)).bounds([AUDIO, Team("vision")], START)
     assert [team.budget_micro_usd_per_hour for team in teams] == [bound_usd * USD, None]
     assert ceiling == (300 - spent_usd) * USD
 
 
 def test_what_runs_now_counts_to_the_second() -> None:
     accounts = MemoryAccounts()
-    accounts.write("nc-1", None, Reading({}, Meter("nc-1", START, START, BOUGHT, 60 * USD_AN_HOUR, {"audio": 1})))
+    accounts.write("nc-1", None, MeterReading({}, Meter("nc-1", START, START, BOUGHT, 60 * USD_AN_HOUR, {"audio": 1})))
     monthly = replace(AUDIO, budget_micro_usd_per_hour=None)
-    ((team,), _) = Budgets(accounts).bounds([monthly], START + timedelta(seconds=90))
+    ((team,), _) = MonthlyBudgets(accounts).bounds([monthly], START + timedelta(seconds=90))
     assert team.budget_micro_usd_per_hour == 98_500_000
 
 
 def test_last_months_money_is_spent() -> None:
     accounts = MemoryAccounts()
-    accounts.write("nc-1", None, Reading({Account("2025-12-31", "audio", "audio", BOUGHT): Amount(1, 10**30)}, None))
-    ((team,), _) = Budgets(accounts).bounds([AUDIO], START)
+    december = AccountLine("2025-12-31", "audio", "audio", BOUGHT)
+    accounts.write("nc-1", None, MeterReading({december: Amount(1, 10**30)}, None))
+    ((team,), _) = MonthlyBudgets(accounts).bounds([AUDIO], START)
     assert team.budget_micro_usd_per_hour == 5 * USD
 
 
 def test_without_monthly_budgets_no_account_is_read() -> None:
     hourly = replace(AUDIO, budget_micro_usd_per_month=None)
-    assert Budgets(None, Ceiling(7)).bounds([hourly], START) == ((hourly,), 7)
+    assert MonthlyBudgets(None, Ceiling(7)).bounds([hourly], START) == ((hourly,), 7)
 
 
 def test_without_teams_and_ceiling_there_is_nothing_to_tell() -> None:

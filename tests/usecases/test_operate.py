@@ -1,5 +1,6 @@
 """What operators do by hand: once, with their name on it, and through the same steps as everything else."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -11,9 +12,12 @@ from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.operations import OperationRequest, OperationResult, Verb
 from shared.ports.errors import TransientError
 from shared.ports.policy import Pause
-from shared.ports.state import ConflictError, PlannedCommit
+from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
 from shared.runtime.composition.operate import operate_from
+from shared.usecases.demand.intake import submitted
 from tests.fakes.effects import Effects, Killed
+from tests.fakes.system import START
+from tests.fakes.values import workload
 from tests.strategies import dear
 from tests.usecases.disrupt_world import DisruptWorld
 
@@ -307,3 +311,49 @@ def test_a_cordoned_node_never_receives_anything(steps: list[str]) -> None:
         held = {it.id: sum(placed.count for placed in it.placements) for it in world.claims() if it.cordoned}
     world.minutes(3)
     assert world.pending() == 0
+
+
+def test_a_generation_that_nothing_can_follow_is_reset_and_nothing_else(world: DisruptWorld) -> None:
+    (key,) = world.state.workload_rows
+    record = world.state.workload_rows[key]
+    assert record.workload is not None
+    poisoned = replace(record, generation=2**53 - 1, workload=replace(record.workload, generation=2**53 - 1))
+    world.state.workload_rows[key] = poisoned
+    before = world.live()
+    done = {key: ("done", f"its generation was {2**53 - 1}; the next message may begin at 1")}
+    assert ask(world, Verb.RESET, key) == done
+    after = world.state.workload_rows[key]
+    assert after.workload is not None
+    assert (after.generation, after.workload.generation) == (0, 0)
+    assert replace(after, generation=record.generation, workload=record.workload, revision=record.revision) == record
+    assert world.live() == before
+    assert ask(world, Verb.RESET, key) == {key: ("unchanged", "its generation was reset before")}
+    refused = {"research/nobody": ("refused", "is not known"), "train": ("refused", "name it NAMESPACE/NAME")}
+    assert ask(world, Verb.RESET, *refused) == refused
+    world.scale("train", 3)
+    assert world.state.workload_rows[key].generation > 0, "the next message counts again"
+
+
+def test_a_withdrawn_name_is_free_again_after_a_reset(world: DisruptWorld) -> None:
+    (key,) = world.state.workload_rows
+    withdrawn = replace(world.state.workload_rows[key], generation=2**53 - 1, withdrawn=True)
+    world.state.workload_rows[key] = withdrawn
+    ask(world, Verb.RESET, key)
+    wanted = replace(workload("train"), generation=1)
+    again = submitted(world.state.workload_rows[key], wanted, START)
+    assert again is not None
+    assert (again.generation, again.withdrawn) == (1, False)
+
+
+def test_a_generation_that_others_keep_changing_is_not_reset(world: DisruptWorld) -> None:
+    (key,) = world.state.workload_rows
+    put, tries = world.state.workloads.put, []
+
+    def busy(record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
+        tries.append(record.generation)
+        put(world.state.workload_rows[key], expected_revision=expected_revision)
+        return put(record, expected_revision=expected_revision)
+
+    world.state.workloads.put = busy  # type: ignore[method-assign] # somebody else is always faster
+    assert ask(world, Verb.RESET, key) == {key: ("refused", "changes too fast; repeat it")}
+    assert len(tries) == 6

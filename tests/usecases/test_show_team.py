@@ -8,7 +8,7 @@ from shared.core.capacity.ledger import Balance
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.snapshot import PlacedReplicas
-from shared.core.sharing.accounts import Account, Amount, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, MeterReading
 from shared.ports.policy import PolicyKind
 from shared.ports.state import ReservationRecord
 from shared.usecases.policy.show_policy import ShowPolicy
@@ -65,8 +65,8 @@ def test_a_team_shows_when_its_units_come_back_and_what_was_spent() -> None:
     state.workload_rows[record.key] = record
     running = replace(node_claim("nc-1"), state=ClaimState.RUNNING, placements=(PlacedReplicas(record.key, 1),))
     state.claim_rows[running.id] = replace(running, running_at=START)
-    account = Account(f"{START:%Y-%m-%d}", "research", "research", CapacityType.ON_DEMAND)
-    accounts.write("nc-9", None, Reading({account: Amount(90, 25 * 10**17)}, None))
+    account = AccountLine(f"{START:%Y-%m-%d}", "research", "research", CapacityType.ON_DEMAND)
+    accounts.write("nc-9", None, MeterReading({account: Amount(90, 25 * 10**17)}, None))
 
     show = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock, accounts)
     research, vision = (row["status"] for row in show.show(PolicyKind.TEAM))

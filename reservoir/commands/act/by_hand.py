@@ -10,20 +10,22 @@ from reservoir.console import FAILED, fail, messages, output
 from reservoir.output import printable
 from reservoir.policy import attempt
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.operations import POOL_VERBS, OperationRequest, Verb, parse_request
+from shared.manifests.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, Verb, parse_request
 from shared.manifests.parsing.problems import ManifestError
 
 Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]
+Workloads = Annotated[list[str], typer.Argument(help="Workloads: NAMESPACE/NAME... or workload NAMESPACE/NAME...")]
 Pools = Annotated[list[str], typer.Argument(help="NodePools: NAME... or nodepool/NAME...")]
 
 _NODE_WORDS: Final = ("node", "nodes", "nodeclaim", "nodeclaims")
 _POOL_WORDS: Final = ("pool", "pools", "nodepool", "nodepools")
+_WORKLOAD_WORDS: Final = ("workload", "workloads")
 _INSTANCE_PREFIX: Final = "i-"
 
 
 def named(words: Sequence[str], verb: Verb) -> list[str]:
     """Read names with or without their kind: ``nc-1``, ``node nc-1``, ``node/nc-1``."""
-    kinds = _POOL_WORDS if verb in POOL_VERBS else _NODE_WORDS
+    kinds = _POOL_WORDS if verb in POOL_VERBS else _WORKLOAD_WORDS if verb in WORKLOAD_VERBS else _NODE_WORDS
     rest = words[1:] if words[0].lower() in kinds else words
     names = [_without_kind(word, kinds) for word in rest]
     if not all(names) or not names:
@@ -86,7 +88,7 @@ def say(lines: Iterable[str]) -> None:
 
 def carry_out(stack: Connection, request: OperationRequest) -> None:
     """Have a request carried out, and print what became of each object; ends with 2 when any was refused."""
-    kind = "nodepool" if request.verb in POOL_VERBS else "node"
+    kind = "nodepool" if request.verb in POOL_VERBS else "workload" if request.verb in WORKLOAD_VERBS else "node"
     results = stack.operate(request)
     for result in results:
         console = messages() if result.outcome == "refused" else output()

@@ -1,8 +1,8 @@
-"""``reservoir cordon``, ``uncordon``, ``pause`` and ``resume``: what ends nothing, and so is done without asking."""
+"""``reservoir cordon``, ``uncordon``, ``pause``, ``resume``, ``reset``: what ends nothing, and asks nothing."""
 
 import typer
 
-from reservoir.commands.act.by_hand import Nodes, Pools, carry_out, named, request_of
+from reservoir.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, named, request_of
 from reservoir.console import Reason
 from reservoir.policy import connection
 from shared.manifests.operations import Verb
@@ -10,7 +10,7 @@ from shared.manifests.operations import Verb
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (cordon, uncordon, pause, resume):
+    for command in (cordon, uncordon, pause, resume, reset):
         app.command(command.__name__)(command)
 
 
@@ -32,6 +32,11 @@ def pause(context: typer.Context, pools: Pools, reason: Reason) -> None:
 def resume(context: typer.Context, pools: Pools, reason: Reason) -> None:
     """Let NodePools launch again."""
     _switch(context, Verb.RESUME, pools, reason)
+
+
+def reset(context: typer.Context, workloads: Workloads, reason: Reason) -> None:
+    """Let the next message of workloads begin at generation 1 again. What is wanted, and what runs, stays."""
+    _switch(context, Verb.RESET, workloads, reason)
 
 
 def _switch(context: typer.Context, verb: Verb, words: list[str], reason: str) -> None:

@@ -27,7 +27,7 @@ from shared.adapters.dynamodb.table import (
 )
 from shared.core.model.instance_type import CapacityType
 from shared.core.serialisation.json_codec import dumps, loads
-from shared.core.sharing.accounts import Account, Amount, Meter, Reading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.names import KEY, SORT_KEY, TTL_ATTRIBUTE
 from shared.ports.system import Clock
 
@@ -62,13 +62,13 @@ class DynamoDbAccounts:
             row = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         return None if row is None else _meter(row)
 
-    def write(self, claim_id: str, before: Meter | None, reading: Reading) -> None:
+    def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         """Add the amounts to their accounts, and move the meter; raises ConflictError."""
         writes = [self._moved(claim_id, before, reading.meter), self._not_ended(claim_id, ends=reading.meter is None)]
         writes += [self._added(account, amount) for account, amount in reading.amounts.items()]
         transact(self._client, writes)
 
-    def accounts(self, month: str) -> Mapping[Account, Amount]:
+    def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         """Return what was written down of a month."""
         return dict(understood(self._read(month), _account))
 
@@ -92,7 +92,7 @@ class DynamoDbAccounts:
         row = attributes({**key, FORM: CURRENT_FORM, TTL_ATTRIBUTE: epoch_s(self._clock.now() + _ENDED_KEPT)})
         return self._write("Put", claim_id, expression, condition, Item=row)
 
-    def _added(self, account: Account, amount: Amount) -> Write:
+    def _added(self, account: AccountLine, amount: Amount) -> Write:
         expression = Expression()
         sums = f"{expression.name(_SECONDS)} {expression.value(amount.seconds)}"
         sums += f", {expression.name(_ATTO_USD)} {expression.value(amount.atto_usd)}"
@@ -145,7 +145,7 @@ def _meter(row: Attributes) -> Meter:
     return loads(Meter, data(row))
 
 
-def _account(row: Attributes) -> tuple[Account, Amount]:
+def _account(row: Attributes) -> tuple[AccountLine, Amount]:
     capacity_type = CapacityType(text(row, "capacity_type"))
-    account = Account(text(row, "day"), text(row, "team"), text(row, "namespace"), capacity_type)
+    account = AccountLine(text(row, "day"), text(row, "team"), text(row, "namespace"), capacity_type)
     return account, Amount(number(row, _SECONDS), number(row, _ATTO_USD))

@@ -96,7 +96,8 @@ class ResidualCheck:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
-            for key in self._still_open(pool) if self._tolerates(workload, pool) else ():
+            may_use = self._tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
+            for key in self._still_open(pool) if may_use else ():
                 if (key.capacity_type is CapacityType.RESERVED) is not reserved:
                     continue
                 name = key.instance_type
@@ -139,6 +140,9 @@ class ResidualCheck:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
         facts, needs = self._facts, self._facts.needs(workload)
         for host, free in self._free_on_hosts():
+            pool_name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
+            if not self._shares.may_use(workload.key, pool_name):
+                continue
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
                 continue
             node, launch = host.node, host.planned

@@ -63,6 +63,11 @@ class TeamShares:
         team = self._teams.get(self.team_of(workload_key))
         return team is not None and team.budget_micro_usd_per_hour is not None
 
+    def may_use(self, workload_key: str, node_pool_name: str) -> bool:
+        """Whether the workload's team may use the pool."""
+        team = self._teams.get(self.team_of(workload_key))
+        return team is None or not team.node_pools or node_pool_name in team.node_pools
+
     def open_units(self, workload_key: str, reservation_id: str | None) -> int:
         """Return how many more units of a reservation the workload's team may have, as far as shares go."""
         account = self._account_of.get(reservation_id or "")
@@ -101,6 +106,16 @@ class TeamShares:
             for name in sorted(takers.get(id(account), ())):
                 yield from self._loans(account, name)
         yield from self._budgets()
+        yield from self._pools()
+
+    def _pools(self) -> Iterator[Violation]:
+        """Report replicas that the plan places in pools that their teams may not use."""
+        for host in self._facts.hosts:
+            name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
+            for key in sorted(host.placed):
+                if not self.may_use(key, name):
+                    message = f"{key} is placed in NodePool {name}, which its team may not use"
+                    yield Violation(ViolationCode.TEAM_POOL, host.subject, message, (key,))
 
     def _budgets(self) -> Iterator[Violation]:
         """Report whoever pays more an hour than they may, by replicas, although the plan buys for them."""

@@ -55,6 +55,7 @@ class Team:
     name: str
     namespaces: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
+    node_pools: tuple[str, ...] = ()  # on whose nodes its work may be placed; none: on all
     limits: TeamLimits = TeamLimits()
     quotas: tuple[Quota, ...] = ()
     cohort: str = DEFAULT_COHORT

@@ -43,7 +43,7 @@ class Meter:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class AccountLine:
     """Whose time and money: of one day (UTC, ``2026-01-31``), team, namespace and capacity type."""
 
     day: str
@@ -70,14 +70,14 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MeterReading:
     """What to write down of an instance: ``amounts`` until now, and the meter that runs on; None: it has ended."""
 
-    amounts: Mapping[Account, Amount]
+    amounts: Mapping[AccountLine, Amount]
     meter: Meter | None
 
 
-def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) -> Reading | None:
+def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) -> MeterReading | None:
     """Read a claim's meter; None when there is nothing to write down.
 
     ``meter`` is None for an instance that was not looked at before. What changes at midnight, in who is on the
@@ -100,23 +100,23 @@ def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) 
     if ended_at is not None:
         end = max(known.since, _second(ended_at))
         if end <= soon:
-            return Reading(charges(known, end, team_of), None)
-        return Reading(charges(known, soon, team_of), replace(known, since=soon))
+            return MeterReading(charges(known, end, team_of), None)
+        return MeterReading(charges(known, soon, team_of), replace(known, since=soon))
     if soon < now:
-        return Reading(charges(known, soon, team_of), replace(known, since=soon))
+        return MeterReading(charges(known, soon, team_of), replace(known, since=soon))
     after = _meter(claim, known.since, known.replicas)
     today = _midnight(now)
     if after == known:
         if known.since >= today:
-            return None if known == meter else Reading({}, known)
-        return Reading(charges(known, today, team_of), replace(known, since=today))
+            return None if known == meter else MeterReading({}, known)
+        return MeterReading(charges(known, today, team_of), replace(known, since=today))
     at = max(known.since, min(_second(now), _changed_at(claim, known, now)))
-    return Reading(charges(known, at, team_of), replace(after, since=at))
+    return MeterReading(charges(known, at, team_of), replace(after, since=at))
 
 
-def charges(meter: Meter, until: datetime, team_of: TeamOf) -> Mapping[Account, Amount]:
+def charges(meter: Meter, until: datetime, team_of: TeamOf) -> Mapping[AccountLine, Amount]:
     """Return what a meter shows at ``until``, by day and namespace."""
-    found: dict[Account, Amount] = {}
+    found: dict[AccountLine, Amount] = {}
     since = meter.since
     while since < until:
         end = min(until, _midnight(since) + _DAY)
@@ -125,15 +125,15 @@ def charges(meter: Meter, until: datetime, team_of: TeamOf) -> Mapping[Account, 
         replicas = dict(sorted(meter.replicas.items())) or {NOBODY: 1}
         parts = zip(replicas, _split(seconds, replicas.values()), _split(atto_usd, replicas.values()), strict=True)
         for namespace, own_seconds, own_atto_usd in parts:
-            account = Account(f"{since:%Y-%m-%d}", team_of(namespace), namespace, meter.capacity_type)
+            account = AccountLine(f"{since:%Y-%m-%d}", team_of(namespace), namespace, meter.capacity_type)
             found[account] = found.get(account, Amount()) + Amount(own_seconds, own_atto_usd)
         since = end
     return found
 
 
-def added_up(parts: Iterable[Mapping[Account, Amount]]) -> Mapping[Account, Amount]:
+def added_up(parts: Iterable[Mapping[AccountLine, Amount]]) -> Mapping[AccountLine, Amount]:
     """Return the sums by account."""
-    found: dict[Account, Amount] = {}
+    found: dict[AccountLine, Amount] = {}
     for part in parts:
         for account, amount in part.items():
             found[account] = found.get(account, Amount()) + amount

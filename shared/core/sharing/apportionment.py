@@ -42,6 +42,7 @@ class Apportionment:
     _owners: Mapping[str, Team] = field(default_factory=dict)  # by namespace
     _asked: Mapping[tuple[str, str], Counter[str]] = field(default_factory=dict)  # units by reservation
     _users: Mapping[str, str] = field(default_factory=dict)  # teams by claim
+    _waits_since: dict[tuple[str, str], datetime] = field(default_factory=dict)  # the oldest demand of each
     _gangs: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # units of each whose turn it is
     _wanted: Units = field(default_factory=dict)
     _given: Units = field(default_factory=dict)
@@ -94,6 +95,8 @@ class Apportionment:
                     least[key] = min(units, least.get(key, units))
             for key, units in least.items():
                 wanted[team_name, key] += units
+                since = self._waits_since.get((team_name, key), demand.pending_since)
+                self._waits_since[team_name, key] = min(since, demand.pending_since)
                 if demand.workload.gang is not None and _is_turn(demand, self.now):
                     self._gangs.setdefault((team_name, key), []).append(units)
         return asked, wanted
@@ -149,10 +152,12 @@ class Apportionment:
     def _back_at(self, name: str, group: QuotaGroup) -> datetime | None:
         """Return when the first unit that the team owns should come back from those who borrow it."""
         times = list(loan_ends(name, group, self.snapshot.nodes, self._users))
-        if self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY:
+        since = self._waits_since.get((name, group.key))
+        if since is not None and self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY:
             lenders = (other for other in self._teams.values() if other.cohort == self._teams[name].cohort)
             if any(group.borrowed(other.name) for other in lenders if other.name != name):
-                times.append(self.now + RECLAIMED_WITHIN)
+                # From when it began to wait, so that the time does not move on with each plan.
+                times.append(since + RECLAIMED_WITHIN)
         return min((at for at in times if at > self.now), default=None)
 
     def _used_by(self, plan: Plan) -> Counter[tuple[str, str]]:

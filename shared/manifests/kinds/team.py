@@ -18,6 +18,7 @@ KIND: Final = "Team"
 MOST_NAMESPACES: Final = 200
 MOST_PRINCIPALS: Final = 50
 MOST_QUOTAS: Final = 50
+MOST_NODE_POOLS: Final = 100
 MOST_UNITS: Final = 1_000_000
 
 _UNIQUE_ID: Final = "(AROA|AIDA)[A-Z0-9]{12,124}"
@@ -108,6 +109,11 @@ class TeamSpec(Model):
         max_length=MOST_PRINCIPALS,
         description="Who may act for the namespaces; none: whoever may send to the demand queue.",
     )
+    node_pools: Annotated[list[ObjectName], AfterValidator(check_distinct)] = Field(
+        default_factory=list,
+        max_length=MOST_NODE_POOLS,
+        description="NodePools on whose nodes its work may be placed; none: on all. What runs elsewhere stays.",
+    )
     limits: TeamLimitsSpec = TeamLimitsSpec()
     quotas: list[QuotaSpec] = Field(default_factory=list, max_length=MOST_QUOTAS)
     cohort: ObjectName = Field(default=DEFAULT_COHORT, description="Teams of one cohort lend each other their units.")
@@ -135,6 +141,7 @@ class TeamManifest(Model):
             name=self.metadata.name,
             namespaces=tuple(sorted(spec.namespaces)),
             principals=tuple(sorted(spec.principals)),
+            node_pools=tuple(sorted(spec.node_pools)),
             limits=TeamLimits(spec.limits.priority, spec.limits.replicas, spec.limits.generation_jump),
             quotas=tuple(quota.to_core() for quota in spec.quotas),
             cohort=spec.cohort,

@@ -2,6 +2,7 @@
 
 import time
 
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.runtime.composition.outside import adapters, once
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.deploy_policy import DeployPolicy
@@ -14,5 +15,9 @@ def deploy_policy() -> DeployPolicy:
     outside = adapters()
     principals = ResolvePrincipals(outside.principals, outside.clock)
     limits = outside.settings.launch_limits
-    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, principals, limits)
+
+    def reservations() -> list[CapacityReservation]:
+        return [record.reservation for record in outside.reservations.list_current()]
+
+    apply = ApplyPolicy(outside.policy, outside.publisher, outside.queue, principals, limits, reservations=reservations)
     return DeployPolicy(apply, pause=time.sleep)

@@ -7,6 +7,7 @@ from shared.runtime.composition.outside import adapters, once
 from shared.usecases.operating.operate import Operate
 from shared.usecases.operating.operate_nodes import OperateNodes
 from shared.usecases.operating.pause_pools import PausePools
+from shared.usecases.operating.reset_generations import ResetGenerations
 
 
 @once
@@ -20,6 +21,7 @@ def operate_from(outside: Adapters) -> Operate:
     return Operate(
         nodes=OperateNodes(outside.node_claims, draining_from(outside)),
         pools=PausePools(outside.policy, outside.queue),
+        generations=ResetGenerations(outside.workloads),
         publisher=outside.publisher,
         clock=outside.clock,
     )

@@ -9,7 +9,7 @@ from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.runtime.adapters import Adapters
-from shared.usecases.accounting.budgets import Budgets
+from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solve, Solver
 
@@ -24,7 +24,7 @@ def snapshot_gatherer_from(outside: Adapters) -> SnapshotGatherer:
         outside.policy,
         outside.boot_failures,
         outside.executor,
-        Budgets(outside.accounts, outside.settings.ceiling),
+        MonthlyBudgets(outside.accounts, outside.settings.ceiling),
     )
 
 

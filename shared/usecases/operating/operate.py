@@ -12,6 +12,7 @@ from shared.ports.messaging import EventPublisher
 from shared.ports.system import Clock
 from shared.usecases.operating.operate_nodes import OperateNodes
 from shared.usecases.operating.pause_pools import PausePools
+from shared.usecases.operating.reset_generations import ResetGenerations
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Operate:
 
     nodes: OperateNodes
     pools: PausePools
+    generations: ResetGenerations
     publisher: EventPublisher
     clock: Clock
 
@@ -52,5 +54,6 @@ class Operate:
             Verb.DELETE: lambda names, done: self.nodes.drain(names, done, timedelta()),
             Verb.PAUSE: self.pools.pause,
             Verb.RESUME: self.pools.resume,
+            Verb.RESET: self.generations.reset,
         }
         return actions[request.verb](request.names, operation)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
@@ -72,6 +73,7 @@ class ApplyPolicy:
     principals: ResolvePrincipals
     limits: LaunchLimits | None = None  # of the deployment that the policy is for
     known: Callable[[], KnownValues | None] = _nothing_known  # what EC2 offers, read when it is compared with
+    reservations: Callable[[], Sequence[CapacityReservation]] = tuple  # read when quotas are compared with them
 
     def apply(self, files: Iterable[tuple[str, str | bytes]], *, dry_run: bool = False) -> Outcome:
         """Write the manifests of ``files``, given as (name, content): all of them, or nothing.
@@ -134,7 +136,12 @@ class ApplyPolicy:
         policy = policy_of(world.values())
         documents = {read.identity: read.document for read in reads}
         world_of_core = ObjectSet(
-            policy.node_pools, policy.node_classes, teams=policy.teams, limits=self.limits, known=self.known()
+            policy.node_pools,
+            policy.node_classes,
+            teams=policy.teams,
+            limits=self.limits,
+            known=self.known(),
+            reservations=self.reservations() if any(team.quotas for team in policy.teams) else (),
         )
         doubts = [*cross_check(world_of_core), *_unresolved_principals(changes)]
         return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from shared.core.sharing.accounts import Account, Amount, TeamOf, added_up, charges, left_of_month, month_of, rates
+from shared.core.sharing.accounts import AccountLine, Amount, TeamOf, added_up, charges, left_of_month, month_of, rates
 from shared.manifests.status import TeamSpending
 from shared.ports.accounts import AccountStore
 
@@ -14,7 +14,7 @@ from shared.ports.accounts import AccountStore
 class Spending:
     """A month: amounts until now, and by team what runs costs an hour, in atto-USD."""
 
-    accounts: Mapping[Account, Amount] = field(default_factory=dict)
+    accounts: Mapping[AccountLine, Amount] = field(default_factory=dict)
     rates: Mapping[str, int] = field(default_factory=dict)
 
     def by_team(self) -> Mapping[str, int]:

@@ -27,7 +27,7 @@ from shared.ports.state import (
     WorkloadRecord,
     WorkloadStore,
 )
-from shared.usecases.accounting.budgets import Budgets
+from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.claims import unreadable
 from shared.usecases.policy.policy_objects import Policy, policy_of
 
@@ -70,7 +70,7 @@ class SnapshotGatherer:
     policy: PolicyStore
     boot_failures: BootFailureStore
     executor: Executor
-    budgets: Budgets = field(default_factory=Budgets)
+    budgets: MonthlyBudgets = field(default_factory=MonthlyBudgets)
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named."""

@@ -12,7 +12,17 @@ from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeCla
 from shared.core.model.plan import OfferingKey
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.scheduling_terms.resources import Resources
-from shared.core.sharing.accounts import Account, Amount, Meter, added_up, charges, left_of_month, month_of, rates, read
+from shared.core.sharing.accounts import (
+    AccountLine,
+    Amount,
+    Meter,
+    added_up,
+    charges,
+    left_of_month,
+    month_of,
+    rates,
+    read,
+)
 
 START: Final = datetime(2026, 1, 30, 12, tzinfo=UTC)
 HOUR: Final = timedelta(hours=1)
@@ -33,7 +43,7 @@ def claim(capacity_type: CapacityType = BOUGHT, *, on_it: dict[str, int] | None 
     return replace(made, **{"instance_id": "i-1", "launched_at": START, **changes})
 
 
-def by_namespace(amounts: dict[Account, Amount]) -> dict[str, int]:
+def by_namespace(amounts: dict[AccountLine, Amount]) -> dict[str, int]:
     found: dict[str, int] = {}
     for account, amount in amounts.items():
         found[account.namespace] = found.get(account.namespace, 0) + amount.seconds
@@ -53,7 +63,7 @@ class Book:
             self.written.append(found.amounts)
             self.meter, self.is_over = found.meter, found.meter is None
 
-    def total(self, now: datetime) -> dict[Account, Amount]:
+    def total(self, now: datetime) -> dict[AccountLine, Amount]:
         running = [] if self.meter is None else [charges(self.meter, now, team_of)]
         return dict(added_up([*self.written, *running]))
 
@@ -65,8 +75,8 @@ def test_an_instance_is_charged_by_replicas_from_launch_to_end() -> None:
     ended = replace(seen, state=ClaimState.TERMINATED, placements=(), terminated_at=START + HOUR, ended_at=START + HOUR)
     book.look(ended, START + 2 * HOUR)
     assert book.total(START + 3 * HOUR) == {
-        Account("2026-01-30", "audio", "audio", BOUGHT): Amount(900, USD_AN_HOUR // 4),
-        Account("2026-01-30", "vision", "vision", BOUGHT): Amount(2700, 3 * USD_AN_HOUR // 4),
+        AccountLine("2026-01-30", "audio", "audio", BOUGHT): Amount(900, USD_AN_HOUR // 4),
+        AccountLine("2026-01-30", "vision", "vision", BOUGHT): Amount(2700, 3 * USD_AN_HOUR // 4),
     }
 
 
@@ -81,7 +91,7 @@ def test_the_end_counts_once() -> None:
 def test_reserved_units_count_in_time_and_cost_nothing() -> None:
     book = Book()
     book.look(claim(RESERVED, on_it={"audio": 1}), START)
-    assert book.total(START + HOUR) == {Account("2026-01-30", "audio", "audio", RESERVED): Amount(3600, 0)}
+    assert book.total(START + HOUR) == {AccountLine("2026-01-30", "audio", "audio", RESERVED): Amount(3600, 0)}
 
 
 def test_who_comes_is_charged_from_the_second_at_which_they_came() -> None:

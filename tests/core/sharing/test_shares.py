@@ -191,6 +191,8 @@ def test_what_is_taken_back_comes_back_after_the_notice_at_the_latest() -> None:
     teams = (TWO[0], replace(TWO[1], reclaim_within_cohort=ReclaimWithinCohort.ANY))
     snapshot = world(teams, [wants("vision", 4)], {"audio": 8})
     assert planned(snapshot).unplaced[0].earliest_at == NOW + timedelta(minutes=1) + VOLUNTARY_GRACE
+    since = world(teams, [wants("vision", 4, waiting=timedelta(minutes=7))], {"audio": 8})
+    assert planned(since).unplaced[0].earliest_at == NOW + timedelta(minutes=9), "it does not move on as time does"
     ends = [timedelta(minutes=5), *[None] * 7]
     assert planned(with_ends(snapshot, *ends)).unplaced[0].earliest_at == NOW + timedelta(minutes=5)
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.plan import OfferingKey, ReasonCode
 
 # How far an offering came, from nothing to everything; the farthest names the reason.
@@ -71,3 +72,13 @@ def words(key: OfferingKey | None) -> str:
         return "nothing"
     where = f"{key.instance_type} {key.capacity_type} in {key.zone}"
     return where if key.reservation_id is None else f"{where} of {key.reservation_id}"
+
+
+def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
+    """Return that no unit is free, or that none is the team's turn."""
+    share = reservation.share
+    if share is not None and share.is_withheld:
+        message = f"no unit of {words(key)} is its turn: {share.note}"
+        return Failure(ReasonCode.TEAM_QUOTA, message, key, at=share.back_at)
+    message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
+    return Failure(ReasonCode.RESERVATION_FULL, message, key)

@@ -13,7 +13,7 @@ from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
-from shared.core.solver.outcome.offering_failures import LAST, Failure, words
+from shared.core.solver.outcome.offering_failures import LAST, Failure, no_unit, words
 from shared.core.solver.outcome.paused_pools import paused_pools
 from shared.core.solver.outcome.topology_reasons import topology_message
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
@@ -308,14 +308,14 @@ class Reasons:
         is_bought = place.reservation is None
         if is_bought and asked.team_budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.team_budget:
             left = usd(max(0, asked.team_budget) // ATTO_USD_PER_MICRO_USD)
-            whose = "its team's budget leaves"
-            if self._catalogue.snapshot.ceiling_micro_usd_per_hour is not None:
-                whose = "its team's budget and the deployment's ceiling leave"
+            has_ceiling = self._catalogue.snapshot.ceiling_micro_usd_per_hour is not None
+            whose = (
+                "its team's budget and the deployment's ceiling leave" if has_ceiling else "its team's budget leaves"
+            )
             message = f"{words(key)} costs {usd(price)} an hour, and {whose} {left}"
             return Failure(ReasonCode.TEAM_BUDGET, message, key, price)
-        is_capped = asked.budget is not None and is_bought
-        if is_capped and price * ATTO_USD_PER_MICRO_USD > (asked.budget or 0):
-            left = usd(max(0, asked.budget or 0) // ATTO_USD_PER_MICRO_USD)
+        if is_bought and asked.budget is not None and price * ATTO_USD_PER_MICRO_USD > asked.budget:
+            left = usd(max(0, asked.budget) // ATTO_USD_PER_MICRO_USD)
             message = f"{words(key)} costs {usd(price)} an hour, and maxPricePerHour leaves {left}"
             return Failure(ReasonCode.MAX_PRICE, message, key, price)
         if self._breaks_min_values(entry):
@@ -364,7 +364,7 @@ class Reasons:
         if not self._catalogue.outlives(reservation, selection):
             return self._does_not_fit(reservation, selection, key)
         if self._state.residual.units.get(reservation.unit_key, 0) <= 0:
-            return _no_unit(reservation, key)
+            return no_unit(reservation, key)
         return failure
 
     def _fits_from(self, reservation: CapacityReservation, selection: Selection, start_at: datetime) -> bool:
@@ -378,16 +378,6 @@ class Reasons:
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + _at(reservation.end_at), key)
         message = f"the work would not be through before {words(key)} drains{_at(reservation.drain_at())}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-
-
-def _no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
-    share = reservation.share
-    if share is not None and share.is_withheld:
-        return Failure(
-            ReasonCode.TEAM_QUOTA, f"no unit of {words(key)} is its turn: {share.note}", key, at=share.back_at
-        )
-    message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
-    return Failure(ReasonCode.RESERVATION_FULL, message, key)
 
 
 def _order(failure: Failure) -> tuple[int, bool, int, int, tuple[str, ...], str]:

@@ -12,7 +12,7 @@ from shared.usecases.policy.team_spending import Spending, spending
 
 
 @dataclass(frozen=True, slots=True)
-class Budgets:
+class MonthlyBudgets:
     """Turns budgets of months into bounds of an hour. Accounts are read only if there is a budget of a month."""
 
     accounts: AccountStore | None = None  # None: of a world that keeps none
