@@ -20,7 +20,7 @@ def closing_picture(seen: Observed, marks: Sequence[Mark], bill: Bill, width: in
     """Say where each part of the demand ran, how full reservations were over time, and what it cost."""
     since, until = span(seen, marks)
     return Group(
-        _heading("Where the demand ran: replicas, at first placement"),
+        _heading("Where the demand ran: replicas, by nodes launched for them"),
         _demand(seen),
         _heading("Nodes over time: in reservations, and what was bought beside them"),
         draw_chart(_rows(seen), marks, since, until, width),
