@@ -428,6 +428,25 @@ def test_instances_that_nobody_asks_for_any_more_are_not_launched(world: World) 
     assert world.placed() == 2
 
 
+@pytest.mark.parametrize("forgotten", [True, False])
+def test_what_was_launched_before_the_tables_were_restored_is_not_launched_again(
+    world: World, *, forgotten: bool
+) -> None:
+    """Restored to an instant between plan and launch; meanwhile the request has changed, so that its token has too."""
+    batch = world.plan(2, spot("m5.large"), spot("m5.xlarge", 1))
+    planned = dict(world.state.claim_rows), dict(world.state.workload_rows)
+    if forgotten:
+        world.launch().run(batch)
+    world.state.claim_rows, world.state.workload_rows = planned
+    world.attempts.rows.clear()
+    world.clock.advance(minutes=5)
+    rested(world, spot("m5.large"))
+    world.shortages.begin_probes([spot("m5.large")], "b-somebody", world.clock.now())
+    world.launch().run(batch)
+    assert len(world.ec2.all()) == 2
+    assert {claim.instance_id for claim in world.claims()} == {instance.id for instance in world.ec2.live()}
+
+
 def test_adoption_ends_what_is_too_much_and_ours(world: World) -> None:
     batch = world.plan(1, on_demand("m5.large"))
     world.effects = Effects(kill_before=4)

@@ -60,6 +60,9 @@ from shared.usecases.launching.launch_reader import LaunchReader, LaunchReading
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
 ADOPTION_AGE: Final = timedelta(minutes=6)
+# Batches are launched within seconds of their plan. An intent that is recorded later than this after it may be the
+# second one, if the tables were restored in between.
+LATE_INTENT: Final = timedelta(minutes=1)
 # Attempts in one run that launch nothing; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
@@ -283,7 +286,7 @@ class Launch:
         report.attempt_count += 1
         if attempt.outcome is None:
             all_wait = self._mark_launching(attempt, claims)
-            attempt = self.attempts.resolve(attempt, self._outcome(attempt, all_wait=all_wait))
+            attempt = self.attempts.resolve(attempt, self._outcome(attempt, claims, all_wait=all_wait))
         if attempt.outcome is None:
             return True  # another run is ahead and has begun the next attempt: go on with that one
         kinds = {error.kind for error in attempt.result.errors}
@@ -320,20 +323,35 @@ class Launch:
             current |= self.claims.get_many(unmarked)
         return all(claim_id in current and is_marked(current[claim_id]) for claim_id in attempt.claim_ids)
 
-    def _outcome(self, attempt: LaunchAttempt, *, all_wait: bool) -> LaunchOutcome:
+    def _outcome(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim], *, all_wait: bool) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
         if age <= REPLAY_WINDOW and not all_wait:
             # EC2 was never asked for this: its claims were not all launching at any time. The next attempt asks for
             # those that still wait.
             return LaunchOutcome(launched_at=self.clock.now(), adopted=True)
         if age <= REPLAY_WINDOW:
+            forgotten = self._forgotten(attempt, claims)
+            if forgotten.instances:
+                return forgotten
             return self.fleet.launch(attempt.request, attempt.client_token)
         if age < ADOPTION_AGE:
             raise _UnsettledError("Unsettled", "launch")
         return self._adopted(attempt)
 
-    def _adopted(self, attempt: LaunchAttempt) -> LaunchOutcome:
+    def _forgotten(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> LaunchOutcome:
+        """Take over what was launched before the first intent that is known: tables that were restored know no other.
+
+        EC2 is asked only where that intent came long after the plan, so not for launches as they usually are.
+        """
+        planned_at = min((claim.created_at for claim in claims.values()), default=attempt.recorded_at)
+        if attempt.number > 1 or attempt.recorded_at - planned_at < LATE_INTENT:
+            return LaunchOutcome(launched_at=attempt.recorded_at)
+        return self._adopted(attempt, alive_before=attempt.recorded_at)
+
+    def _adopted(self, attempt: LaunchAttempt, *, alive_before: datetime | None = None) -> LaunchOutcome:
         """Take over what carries the batch's tag and belongs to no claim yet, ended instances included.
+
+        ``alive_before``: only what was launched before that and has not ended.
 
         Their leases settle at EC2's launch time, not now: the next observation contains them already.
         """
@@ -343,6 +361,7 @@ class Launch:
             LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
             for i in found
             if i.id not in taken and i.launch_template_id is not None  # a person who copies tags copies no template
+            if alive_before is None or (i.launched_at < alive_before and not i.is_gone)
         ]
         return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
 
