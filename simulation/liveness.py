@@ -29,7 +29,12 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"demand for {key} is not as its users want it: {record}"
         elif record.surplus_count:
             yield f"{key} has {record.surplus_count} replicas too many"
-        elif record.pending_count and not wanted.reserved_only and not world.limits and not _waits_for_team(record):
+        elif (
+            record.pending_count
+            and not wanted.reserved_only
+            and not world.limits
+            and not _waits_for_team(world, record)
+        ):
             yield f"{key} has {record.pending_count} replicas waiting: {[str(u.code) for u in record.unplaced]}"
     missing = world.events_out.count - world.kept_count() if world.keeps_history else 0
     if missing:
@@ -40,9 +45,11 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
 
 
-def _waits_for_team(record: WorkloadRecord) -> bool:
-    """Whether it is not the turn of the workload's team, or its budget is spent."""
-    return bool(record.unplaced) and all(waiting.code in _OF_TEAMS for waiting in record.unplaced)
+def _waits_for_team(world: World, record: WorkloadRecord) -> bool:
+    """Whether it is not the turn of the workload's team, or its budget is spent; a gang has the reason of gangs."""
+    own = any(record.key.startswith(f"{name}/") for team in world.teams for name in team.namespaces)
+    known = _OF_TEAMS | {ReasonCode.GANG_INCOMPLETE} if own else _OF_TEAMS
+    return bool(record.unplaced) and all(waiting.code in known for waiting in record.unplaced)
 
 
 def _nodes(world: World) -> Iterator[str]:

@@ -117,8 +117,9 @@ class BlocksAreDrainedInTime(Invariant):
         self._seen_from_us: dict[str, int] = {}
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if isinstance(after, NodeClaim) and after.state in STEADY:
-            self._seen_from_us.setdefault(key, self.world.kernel.now_us)
+        was_steady = isinstance(before, NodeClaim) and before.state in STEADY
+        if isinstance(after, NodeClaim) and after.state in STEADY and not was_steady:
+            self._seen_from_us[key] = self.world.kernel.now_us
 
     def ended(self, run: Run) -> None:
         if run.function is not Function.EXPIRE or run.outcome != "done":
