@@ -29,7 +29,6 @@ from shared.core.capacity.shortage import needs_probe
 from shared.core.capacity.unavailable_offerings import NodeClassKey
 from shared.core.launching.launch_outcome import (
     LaunchAttempt,
-    LaunchedInstance,
     LaunchErrorKind,
     LaunchOutcome,
     react_to,
@@ -54,15 +53,13 @@ from shared.ports.state import NodeClaimStore, UnreadableRowsError
 from shared.ports.system import Clock
 from shared.usecases.claims.announce import launch_failed
 from shared.usecases.claims.claim_moves import return_all_replicas, save_claims
+from shared.usecases.launching.adoption import Adoption
 from shared.usecases.launching.apply_outcome import ApplyOutcome
 from shared.usecases.launching.launch_reader import LaunchReader, LaunchReading
 
 # EC2 documents no lifetime of CreateFleet's tokens; minutes are far below what any idempotent AWS call remembers.
 REPLAY_WINDOW: Final = timedelta(minutes=4)
 ADOPTION_AGE: Final = timedelta(minutes=6)
-# Batches are launched within seconds of their plan. An intent that is recorded later than this after it may be the
-# second one, if the tables were restored in between.
-LATE_INTENT: Final = timedelta(minutes=1)
 # Attempts in one run that launch nothing; after them the batch comes back by itself.
 ATTEMPTS_PER_RUN: Final = 3
 FIRST_RETRY_DELAY_S: Final = 15
@@ -119,6 +116,11 @@ class Launch:
     clock: Clock
     executor: Executor
     deployment: str
+
+    @property
+    def adoption(self) -> Adoption:
+        """Return who finds what was launched and nobody has noted."""
+        return Adoption(self.instances, self.claims, self.clock)
 
     def run(self, batch: LaunchBatch) -> LaunchReport:
         """Launch what of the batch still waits. Safe to repeat, concurrently too.
@@ -330,40 +332,13 @@ class Launch:
             # those that still wait.
             return LaunchOutcome(launched_at=self.clock.now(), adopted=True)
         if age <= REPLAY_WINDOW:
-            forgotten = self._forgotten(attempt, claims)
+            forgotten = self.adoption.of_forgotten(attempt, claims)
             if forgotten.instances:
                 return forgotten
             return self.fleet.launch(attempt.request, attempt.client_token)
         if age < ADOPTION_AGE:
             raise _UnsettledError("Unsettled", "launch")
-        return self._adopted(attempt)
-
-    def _forgotten(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> LaunchOutcome:
-        """Take over what was launched before the first intent that is known: tables that were restored know no other.
-
-        EC2 is asked only where that intent came long after the plan, so not for launches as they usually are.
-        """
-        planned_at = min((claim.created_at for claim in claims.values()), default=attempt.recorded_at)
-        if attempt.number > 1 or attempt.recorded_at - planned_at < LATE_INTENT:
-            return LaunchOutcome(launched_at=attempt.recorded_at)
-        return self._adopted(attempt, alive_before=attempt.recorded_at)
-
-    def _adopted(self, attempt: LaunchAttempt, *, alive_before: datetime | None = None) -> LaunchOutcome:
-        """Take over what carries the batch's tag and belongs to no claim yet, ended instances included.
-
-        ``alive_before``: only what was launched before that and has not ended.
-
-        Their leases settle at EC2's launch time, not now: the next observation contains them already.
-        """
-        found = self.instances.list_batch(attempt.batch_id)
-        taken = self.claims.find_by_instance([instance.id for instance in found])
-        ours = [
-            LaunchedInstance(i.id, i.instance_type, i.zone, i.zone_id, i.subnet_id, i.image_id, i.launched_at)
-            for i in found
-            if i.id not in taken and i.launch_template_id is not None  # a person who copies tags copies no template
-            if alive_before is None or (i.launched_at < alive_before and not i.is_gone)
-        ]
-        return LaunchOutcome(instances=tuple(ours), launched_at=self.clock.now(), adopted=True)
+        return self.adoption.of(attempt)
 
     def _block(self, node_class_name: str, reason: str) -> None:
         self.policy.block_launches(node_class_name, reason)
