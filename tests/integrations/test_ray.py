@@ -28,7 +28,10 @@ RAY: Final = ROOT / ".build/ray/environment/bin"
 RUN_NODES = True
 pytestmark = [
     pytest.mark.embedded,
-    pytest.mark.skipif(not RAY.exists(), reason="needs Ray, which `make test-integrations` installs where it can"),
+    pytest.mark.skipif(
+        not RAY.exists() or shutil.which("pgrep") is None,
+        reason="needs Ray, which `make test-integrations` installs where it can, and pgrep",
+    ),
 ]
 
 TYPE: Final = "m5.large"
