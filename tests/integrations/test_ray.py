@@ -106,7 +106,7 @@ def make_room(world: World, folder: Path, address: str) -> None:
         ray=RAY,
         arguments=", ".join(f'"{it}"' for it in [address, "--num-cpus=2", *OPTIONS]),
     )
-    world.buy_block("block", TYPE, "us-east-1a", 1, "ray", end_in_s=3600)
+    world.buy_block("block", TYPE, "us-east-1a", 1, "ray", end_in_s=2 * 3600)
     world.apply(write_manifests(folder, one_type_pool("ray", TYPE, ["reserved", "on-demand"], userData=user_data)))
     world.discover()
 
