@@ -111,7 +111,7 @@ class Trace:
             for launch in solve(self.snapshot(), now=self.now(), policy=_POLICY).launches:
                 for _ in range(launch.count):
                     self._start(launch.placements[0].workload_key.partition("/")[0])
-        if any(self.short(team) for team in self.teams):
+        if any(map(self.short, self.teams)):
             self._take_back()
 
     def _start(self, team_name: str) -> None:
@@ -146,9 +146,9 @@ class Trace:
         """Count what each team uses and what it waits for."""
         return self.used() + Counter({name: len(jobs) for name, jobs in self.waiting.items()})
 
-    def short(self, team: Team) -> bool:
-        """Whether a team uses less than it owns, and waits."""
-        return bool(self.waiting[team.name]) and self.used()[team.name] < team.quotas[0].nominal_units
+    def short(self, team: Team) -> int:
+        """Return how many units a team owns, waits for and does not use."""
+        return max(0, min(len(self.waiting[team.name]), team.quotas[0].nominal_units - self.used()[team.name]))
 
     def snapshot(self) -> Snapshot:
         """Return what the planner sees."""
@@ -250,7 +250,7 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
     trace = make(case, int(arrivals))
     jain: list[float] = []
     use: list[float] = []
-    since: dict[str, int] = {}
+    owed: dict[str, deque[int]] = {team.name: deque() for team in trace.teams}  # since when, unit by unit
     waits: list[int] = []
     last = max(trace.arrivals)
     while trace.minute < last:
@@ -260,10 +260,9 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
             jain.append(jains_index(trace.teams, used, wanted))
             use.append(len(trace.running) / UNITS)
         for team in trace.teams:
-            if trace.short(team):
-                since.setdefault(team.name, trace.minute)
-            elif team.name in since:
-                waits.append(trace.minute - since.pop(team.name))
+            short, units = trace.short(team), owed[team.name]
+            waits += [trace.minute - units.popleft() for _ in range(len(units) - short)]
+            units += [trace.minute] * (short - len(units))
     waits.sort()
     return {
         "minutes": trace.minute,

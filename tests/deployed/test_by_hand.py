@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from reservoir.operating import signed
 from shared.manifests.operations import OperationRequest, Verb
 from shared.names import Function, function_name
-from tests.deployed.people import Person
+from tests.deployed.people import Person, refusal
 from tests.deployed.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.world import World
 
@@ -129,6 +130,17 @@ def test_a_paused_pool_launches_nothing_until_it_is_resumed(world: World, pool: 
 def test_nobody_else_operates_and_a_proof_is_good_for_one_request(world: World, pool: str) -> None:
     operator, sender = Person(world, managed=("Viewer", "Operator")), Person(world, managed=("Viewer", "Sender"))
     assert "AccessDenied" in sender.command("pause", "pool", pool, "--reason", "mine").stderr
+    function = function_name(world.reservoir.outputs["ReservoirDeployment"], Function.OPERATE)
+    for verb in Verb:
+        asked = json.dumps({"request": {"verb": verb.value, "names": [pool], "reason": "mine"}}).encode()
+        with pytest.raises(ClientError) as refused:
+            sender.client("lambda").invoke(FunctionName=function, Payload=asked)
+        assert "lambda:InvokeFunction" in refusal(refused.value), verb
+    letters = world.reservoir.outputs["DemandDeadLettersUrl"]
+    for api in ("receive_message", "purge_queue"):
+        with pytest.raises(ClientError) as refused:
+            getattr(sender.client("sqs"), api)(QueueUrl=letters)
+        refusal(refused.value)
     deployment = world.reservoir.outputs["ReservoirDeployment"]
     request = OperationRequest(verb=Verb.PAUSE, names=[pool], reason="OPS-9")
     proof = signed(operator.client("sts"), request.digest(deployment))

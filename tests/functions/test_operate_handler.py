@@ -1,0 +1,45 @@
+"""The handler of operate: what AWS does not vouch for does nothing, in any verb."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from functions.operate.handler import handler
+from shared.manifests.operations import OperationRequest, Verb
+from shared.ports.errors import AccessDeniedError
+
+
+class Strangers:
+    """AWS, which knows nobody."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
+        del proof
+        self.asked.append(digest)
+        raise AccessDeniedError("SignatureDoesNotMatch", "GetCallerIdentity")
+
+
+@pytest.fixture
+def strangers(monkeypatch: pytest.MonkeyPatch) -> Strangers:
+    found = Strangers()
+    monkeypatch.setattr("functions.operate.handler.identities", lambda: found)
+    monkeypatch.setattr("functions.operate.handler.deployment", lambda: "Reservoir")
+
+    def nothing() -> Any:
+        raise AssertionError("it was carried out")
+
+    monkeypatch.setattr("functions.operate.handler.operate", nothing)
+    return found
+
+
+@pytest.mark.parametrize("verb", Verb)
+@pytest.mark.parametrize("proof", [{}, {"authorization": "forged"}, "no mapping"])
+def test_nobody_operates_whom_aws_does_not_vouch_for(strangers: Strangers, verb: Verb, proof: object) -> None:
+    request = OperationRequest(verb=verb, names=["research/train"], reason="mine")
+    answer = handler({"request": request.document(), "proof": proof}, None)
+    assert [problem["rule"] for problem in answer["problems"]] == ["identity"]
+    assert "results" not in answer
+    assert strangers.asked == [request.digest("Reservoir")], "the proof is of this request, to this deployment"
