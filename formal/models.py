@@ -15,6 +15,10 @@ class Case:
 
 
 _WRITES: Final = ("DEATHS=1", "ATTEMPTS=2", "WRITES=2")
+_TWICE: Final = ("DOUBLES=1", "DEATHS=0", "ENDS=0", "TICKS=3")
+_DEATH: Final = ("DOUBLES=0", "DEATHS=1", "ENDS=0", "TICKS=3")
+_BOTH: Final = ("DOUBLES=1", "DEATHS=1", "ENDS=0", "TICKS=2")
+_END: Final = ("DOUBLES=0", "DEATHS=0", "ENDS=1", "TICKS=2")
 _POOL: Final = ("DEATHS=1", "ATTEMPTS=2", "WRITES=1", "POOL_LATER")
 
 CASES: Final = (
@@ -27,4 +31,15 @@ CASES: Final = (
     Case("wake.pml", "", (*_WRITES, "NO_SECOND_WAKE"), "a pass that lost its races wakes nobody"),
     Case("wake.pml", "", (*_POOL, "ANY_LAG"), "the index lags longer than the pass waits"),
     Case("wake.pml", "", (*_POOL, "EMPTY_HANDED"), "a pass that finds nobody listed waits for no index"),
+    Case("launch.pml", "no unit is promised twice, no claim launched twice: a message comes twice", _TWICE),
+    Case("launch.pml", "and where a launch dies", _DEATH),
+    Case("launch.pml", "and where both happen", _BOTH),
+    Case("launch.pml", "and where an instance ends and its unit is used again", _END),
+    Case("launch.pml", "", (*_TWICE, "NO_LEASE_CONDITION"), "a commit trusts the balance that the planner read"),
+    Case("launch.pml", "", (*_TWICE, "ABSORB_ALL"), "an observation closes leases that it may not contain"),
+    Case("launch.pml", "", (*_TWICE, "BLIND_LAUNCH"), "EC2 is asked for a claim that was given back"),
+    Case("launch.pml", "", (*_TWICE, "STALE_MARK"), "a run does not see that another has marked the claim"),
+    Case("launch.pml", "", (*_TWICE, "OVERTAKEN"), "a run closes the attempt that another has begun"),
+    Case("launch.pml", "", (*_TWICE, "ADOPT_EARLY"), "EC2's list is believed while somebody may still ask"),
+    Case("launch.pml", "", (*_DEATH, "ALWAYS_REPLAY"), "a request is sent again however old its token is"),
 )
