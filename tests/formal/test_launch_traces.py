@@ -181,4 +181,4 @@ def test_launches_leases_and_observations_are_what_the_model_says() -> None:
             assert launches.state() == step.state, f"seed {seed}, step {number}: {step.name} {step.arguments}"
             names.add(step.name)
     effects = {"begin", "mark", "ask", "resolve", "settle", "complete", "send_again", "ack", "die", "observe", "save"}
-    assert names >= {*effects, "plan", "refuse", "give_back", "deliver", "double", "end", "tick"}
+    assert names >= {*effects, "plan", "refuse", "give_back", "deliver", "double", "tick"}

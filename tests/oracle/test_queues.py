@@ -1,0 +1,104 @@
+"""The simulated queues and MiniStack's against ElasticMQ: the same random requests, the same answers."""
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simulation.aws.sqs import Queue, Sqs
+from simulation.faults import Faults
+from simulation.kernel import SECOND, Chance, Kernel
+from tests.adapters import ministack
+
+pytestmark = pytest.mark.embedded
+HIDDEN_S = 60
+CALM = Faults(message_doubled=0, message_late=0)
+_names = itertools.count()
+
+# (what, which): send a body under an id, receive, delete or give back what was received n-th.
+number = st.integers(0, 3)
+requests = st.lists(st.tuples(st.sampled_from(["send", "receive", "delete", "return"]), number), max_size=14)
+
+
+class Simulated:
+    """The simulation's FIFO queue."""
+
+    def __init__(self) -> None:
+        self.kernel = Kernel()
+        self.sqs = Sqs(self.kernel, Chance(0), lambda: CALM)
+        self.queue = self.sqs.queues["q"] = Queue("q", HIDDEN_S * SECOND, 100, fifo=True)
+
+    def send(self, which: int) -> None:
+        self.sqs.send_message(QueueUrl="q", MessageBody=f"body {which}", MessageDeduplicationId=f"id-{which}")
+
+    def receive(self) -> list[tuple[str, str]]:
+        return [(message.body, message.receipt) for message in self.sqs.take(self.queue, 10)]
+
+    def delete(self, receipt: str) -> None:
+        self.sqs.delete(self.queue, [receipt])
+
+    def hide(self, receipt: str) -> None:
+        entries = [{"Id": "0", "ReceiptHandle": receipt, "VisibilityTimeout": 0}]
+        self.sqs.change_message_visibility_batch(QueueUrl="q", Entries=entries)
+
+
+class Served:
+    """A FIFO queue of something that speaks SQS's protocol."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        attributes = {"FifoQueue": "true", "VisibilityTimeout": str(HIDDEN_S)}
+        self.url = client.create_queue(QueueName=f"q-{next(_names)}.fifo", Attributes=attributes)["QueueUrl"]
+
+    def send(self, which: int) -> None:
+        self.client.send_message(
+            QueueUrl=self.url,
+            MessageBody=f"body {which}",
+            MessageGroupId="one",
+            MessageDeduplicationId=f"id-{which}",
+        )
+
+    def receive(self) -> list[tuple[str, str]]:
+        answer = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10)
+        return [(message["Body"], message["ReceiptHandle"]) for message in answer.get("Messages", [])]
+
+    def delete(self, receipt: str) -> None:
+        self.client.delete_message(QueueUrl=self.url, ReceiptHandle=receipt)
+
+    def hide(self, receipt: str) -> None:
+        self.client.change_message_visibility(QueueUrl=self.url, ReceiptHandle=receipt, VisibilityTimeout=0)
+
+
+def played(queue: Simulated | Served, wanted: list[tuple[str, int]]) -> list[list[str]]:
+    """Return what each request to receive brought; only receipts of messages in flight are used."""
+    received: list[list[str]] = []
+    held: list[tuple[str, str]] = []
+    for what, which in wanted:
+        if what == "send":
+            queue.send(which)
+        elif what == "receive":
+            found = queue.receive()
+            received.append([body for body, _ in found])
+            held += found
+        elif which < len(held):
+            _, receipt = held.pop(which)
+            (queue.delete if what == "delete" else queue.hide)(receipt)
+    return received
+
+
+@settings(max_examples=40)
+@given(wanted=requests)
+def test_the_simulated_fifo_queue_answers_as_elasticmq(elasticmq: str, wanted: list[tuple[str, int]]) -> None:
+    assert played(Simulated(), wanted) == played(Served(ministack.client("sqs", elasticmq)), wanted)
+
+
+@settings(max_examples=40)
+@given(wanted=requests)
+def test_ministacks_fifo_queue_answers_as_elasticmq(
+    elasticmq: str, aws_endpoint: str, wanted: list[tuple[str, int]]
+) -> None:
+    served = (Served(ministack.client("sqs", endpoint)) for endpoint in (aws_endpoint, elasticmq))
+    ours, theirs = (played(queue, wanted) for queue in served)
+    assert ours == theirs
