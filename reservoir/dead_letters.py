@@ -8,8 +8,8 @@ from typing import Any, Final
 from shared.names import Queue, dead_letters_output, output_name
 
 UNDELIVERED: Final = "undelivered"
-# The others take messages from the stack's rules and from nodes alone.
-SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES)
+# Reports are believed of whoever sends them, so that nobody can send another's; reactions come from EventBridge alone.
+SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTORY)
 _BATCH: Final = 10  # of one ReceiveMessage
 _HIDDEN_S: Final = 30  # while it is moved; a letter that was only looked at shows again after so long, too
 _CUT: Final = "Truncated"

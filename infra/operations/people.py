@@ -23,7 +23,8 @@ from shared.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function,
 # Everything but what holds user data.
 _VIEWED: Final = tuple(table for table in Table if table is not Table.POLICY)
 # Reactions cannot be sent again: their queue takes events from EventBridge alone, and every fact is found by a sweep.
-_SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES)
+# Nor can reports: AWS would say that the operator is the node. What is told on the bus, operators may tell anyway.
+_SENT_AGAIN: Final = (Queue.DEMAND, Queue.PLANNING, Queue.LAUNCHES, Queue.HISTORY)
 
 
 class People(Construct):

@@ -1,5 +1,7 @@
 """Adapters of a stack that may be of another version: only what its outputs need to say for a deployment."""
 
+from datetime import datetime
+
 from reservoir.deployment.account import Clients, FoundStack
 from reservoir.deployment.deploy import Deployed
 from reservoir.deployment.destroy import Fleet
@@ -13,7 +15,11 @@ from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.iam import IamPrincipals
 from shared.adapters.sqs import SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
+from shared.manifests.messages import WithdrawMessage
 from shared.names import Queue, Table, output_name
+from shared.ports.state import ConflictError
+from shared.usecases.demand.authorise_demand import DemandRules
+from shared.usecases.demand.intake import Intake
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.resolve_principals import ResolvePrincipals
 
@@ -21,31 +27,53 @@ from shared.usecases.policy.resolve_principals import ResolvePrincipals
 def deployed(clients: Clients, stack: FoundStack) -> Deployed:
     """Return the stores that tell what becomes of a stack's policy."""
     policy = DynamoDbPolicyStore(clients("dynamodb"), stack.tables[Table.POLICY], SystemClock())
-    queue = SqsWorkQueue(
-        clients("sqs"),
-        planning_url=stack.outputs[output_name(Queue.PLANNING)],
-        launches_url=stack.outputs[output_name(Queue.LAUNCHES)],
-        ids=RandomIds(),
-    )
-    publisher = EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
+    queue, publisher = _queue(clients, stack), _publisher(clients, stack)
     principals = ResolvePrincipals(IamPrincipals(clients("iam")), SystemClock())
     return Deployed(policy, _node_claims(clients, stack), ApplyPolicy(policy, publisher, queue, principals))
 
 
 def fleet(clients: Clients, stack: FoundStack) -> Fleet:
     """Return what a stack runs."""
-    owner, demand_url = stack.outputs[output_name(names.DEPLOYMENT)], stack.outputs[output_name(Queue.DEMAND)]
+    owner = stack.outputs[output_name(names.DEPLOYMENT)]
+    workloads = DynamoDbWorkloadStore(clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock())
+    intake = Intake(workloads, _nobody_leaves, _queue(clients, stack), _publisher(clients, stack), SystemClock())
+    by = clients("sts").get_caller_identity()["UserId"]
 
-    def send_demand(body: str) -> None:
-        clients("sqs").send_message(QueueUrl=demand_url, MessageBody=body)
+    def withdraw(message: WithdrawMessage) -> bool:
+        try:
+            # Not over the queue: a Team would refuse whoever is none of its principals, and the deployment goes.
+            answer = intake.apply(message, DemandRules(), by)
+        except ConflictError:
+            return False
+        intake.wake_planner([message.workload.key])
+        intake.tell({RandomIds().new_id("destroy"): answer})
+        return True
 
     return Fleet(
         instances=Ec2Instances(clients("ec2"), owner),
         templates=Ec2LaunchTemplates(clients("ec2"), owner),
         node_claims=_node_claims(clients, stack),
-        workloads=DynamoDbWorkloadStore(clients("dynamodb"), stack.tables[Table.WORKLOADS], SystemClock()),
-        send_demand=send_demand,
+        workloads=workloads,
+        withdraw=withdraw,
     )
+
+
+def _nobody_leaves(workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:
+    del workload_key, claim_id, count, now
+    return False  # releases are the workload systems' own
+
+
+def _queue(clients: Clients, stack: FoundStack) -> SqsWorkQueue:
+    return SqsWorkQueue(
+        clients("sqs"),
+        planning_url=stack.outputs[output_name(Queue.PLANNING)],
+        launches_url=stack.outputs[output_name(Queue.LAUNCHES)],
+        ids=RandomIds(),
+    )
+
+
+def _publisher(clients: Clients, stack: FoundStack) -> EventBridgePublisher:
+    return EventBridgePublisher(clients("events"), stack.outputs[output_name(names.EVENT_BUS)])
 
 
 def _node_claims(clients: Clients, stack: FoundStack) -> DynamoDbNodeClaimStore:

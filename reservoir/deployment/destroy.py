@@ -40,7 +40,7 @@ class Fleet:
     templates: LaunchTemplateStore
     node_claims: NodeClaimStore
     workloads: WorkloadStore
-    send_demand: Callable[[str], None]  # a message's body
+    withdraw: Callable[[WithdrawMessage], bool]  # False: it changed meanwhile, so that it is to be asked for again
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,7 @@ class Destroy:
             keys = {placed.workload_key for claim in live for placed in claim.placements}
             keys |= {record.key for record in fleet.workloads.list_needing_planning()}
             for record in fleet.workloads.get_many(keys).values() if keys else ():
-                if not record.withdrawn:
-                    fleet.send_demand(withdrawal(record))
+                if not record.withdrawn and fleet.withdraw(withdrawal(record)):
                     self.report(f"withdrawing {record.key}")
             count = len(fleet.instances.list_owned())
             if count == 0 and not any(claim.instance_id is None for claim in live):  # nor is about to run
@@ -134,12 +133,11 @@ class Destroy:
             self.sleep(_LOOK_AGAIN_S)
 
 
-def withdrawal(record: WorkloadRecord) -> str:
+def withdrawal(record: WorkloadRecord) -> WithdrawMessage:
     """Return the message that withdraws a workload."""
     namespace, _, name = record.key.partition("/")
     metadata = WorkloadMetadata.model_validate({"name": name, "namespace": namespace, "generation": record.generation})
-    message = WithdrawMessage(action="withdraw", workload=WorkloadReference(metadata=metadata, status=None))
-    return message.model_dump_json(exclude_defaults=True)
+    return WithdrawMessage(action="withdraw", workload=WorkloadReference(metadata=metadata, status=None))
 
 
 def empty_bucket(s3: Any, bucket: str) -> None:

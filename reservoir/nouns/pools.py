@@ -1,17 +1,30 @@
 """NodePools."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from reservoir.nouns import policy_rows
-from reservoir.nouns.noun import Noun, Selector
+from reservoir.nouns.noun import Facts, Noun, Selector
 from reservoir.nouns.policy_rows import Row
 from reservoir.output import Column, Listing
 from shared.ports.policy import PolicyKind
 
+PAUSED: Final = "paused"
+
 
 def _nodes(row: Row, kind: str) -> str:
     return str(row["status"]["nodesByCapacityType"].get(kind, 0))
+
+
+def _paused(row: Row) -> str:
+    """Return who paused the pool, since when and why; empty while it may launch."""
+    return str(row["status"].get("paused", ""))
+
+
+def _facts(row: Row) -> Facts:
+    found = policy_rows.facts(row)
+    return replace(found, state=PAUSED) if _paused(row) else found
 
 
 def _listing(now: datetime) -> Listing[Row]:
@@ -20,6 +33,7 @@ def _listing(now: datetime) -> Listing[Row]:
         (
             Column("NAME", lambda row: row["metadata"]["name"]),
             Column("READY", policy_rows.ready, gives_way=True, style=policy_rows.ready_style),
+            Column("PAUSED", _paused, gives_way=True, style=lambda row: "yellow" if _paused(row) else ""),
             Column("CLASS", lambda row: row["spec"]["template"]["spec"]["nodeClassRef"]["name"]),
             Column("WEIGHT", lambda row: str(row["spec"].get("weight") or 0), is_number=True),
             Column("NODES", lambda row: str(row["status"]["nodes"]), is_number=True),
@@ -37,7 +51,7 @@ NOUN: Final = Noun(
     "nodepool",
     frozenset({Selector.LABEL, Selector.STATE}),
     policy_rows.reader(PolicyKind.NODE_POOL),
-    policy_rows.facts,
+    _facts,
     _listing,
-    states=(policy_rows.READY, policy_rows.NOT_READY),
+    states=(policy_rows.READY, policy_rows.NOT_READY, PAUSED),
 )

@@ -33,8 +33,10 @@ def node_class_status(
     return {**status, "conditions": _conditions(conditions)}
 
 
-def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim]) -> dict[str, Any]:
-    """Return a NodePool's status; ``claims`` are the pool's live ones."""
+def node_pool_status(
+    conditions: Sequence[Condition], claims: Iterable[NodeClaim], paused: str | None = None
+) -> dict[str, Any]:
+    """Return a NodePool's status; ``claims`` are the pool's live ones, ``paused`` says who paused it and why."""
     live = list(claims)
     resources = sum((claim.allocatable for claim in live), Resources.of({}))
     counts: dict[str, int] = {}
@@ -45,6 +47,7 @@ def node_pool_status(conditions: Sequence[Condition], claims: Iterable[NodeClaim
         "nodes": len(live),
         "nodesByCapacityType": dict(sorted(counts.items())),
         "resources": resources.formatted(),
+        **_given(paused=paused),
         "conditions": _conditions(conditions),
     }
 

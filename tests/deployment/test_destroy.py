@@ -51,11 +51,22 @@ class Fleet:
         self.straggler = ""
         self.looks: list[dict[str, Any]] = []  # the claims that were live whenever the destroyer waited
 
-    def submit(self, name: str, replicas: int, **spec: Any) -> None:
+    def submit(self, name: str, replicas: int, namespace: str = "story", **spec: Any) -> None:
         requests = {"resources": {"requests": {"cpu": "1200m", "memory": "4Gi"}}}
-        metadata = {"name": name, "namespace": "story", "generation": 1}
+        metadata = {"name": name, "namespace": namespace, "generation": 1}
         kind = {"apiVersion": "reservoir/v1", "kind": "Workload", "metadata": metadata}
         self.world.send({"action": "submit", "workload": {**kind, "spec": {"replicas": replicas, **requests, **spec}}})
+
+    def give_to_a_team(self, namespace: str) -> None:
+        """Let a namespace belong to a Team of which whoever destroys the deployment is no principal."""
+        trust = {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        role = self.aws.client("iam").create_role(RoleName="owners", AssumeRolePolicyDocument=document)["Role"]
+        spec = {"namespaces": [namespace], "principals": [role["Arn"]]}
+        path = self.path.parent / "team.json"
+        team = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "owners"}, "spec": spec}
+        path.write_text(json.dumps(team))
+        self.world.apply(path)
 
     def claims(self) -> dict[str, Any]:
         """The claims that are live, by id."""
@@ -104,7 +115,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         found.world.discover()
         found.submit("web", 3)
         found.submit("training", 1, checkpointPeriod="10m")
-        found.world.until("all run", lambda seen: seen.all_run({"story/web": 3, "story/training": 1}))
+        found.submit("theirs", 1, namespace="owned")
+        wanted = {"story/web": 3, "story/training": 1, "owned/theirs": 1}
+        found.world.until("all run", lambda seen: seen.all_run(wanted))
+        found.give_to_a_team("owned")
         yield found
         print(aws.log())  # noqa: T201 - pytest shows it beside a failure
 
@@ -123,7 +137,7 @@ def test_it_is_refused_while_instances_run(story: Fleet) -> None:
 def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:
     said = story.destroy(drain=True)
     assert {line for line in said if line.startswith("withdrawing")} == {
-        f"withdrawing story/{name}" for name in ("web", "training", "late")
+        f"withdrawing {name}" for name in ("story/web", "story/training", "story/late", "owned/theirs")
     }
     ec2 = story.aws.client("ec2")
     assert f"launched meanwhile, and nobody but you ends them: {story.straggler}" in said

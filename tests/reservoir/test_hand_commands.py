@@ -1,5 +1,8 @@
 """``reservoir cordon``, ``drain``, ``delete node``, ``pause`` and their like, with the functions at work."""
 
+import json
+import re
+
 import pytest
 
 from shared.core.model.node_claim import ClaimState, NodeClaim
@@ -89,3 +92,15 @@ def test_whoever_asked_is_told_on_the_bus(stack: Stack, claim: NodeClaim) -> Non
     stack.run("cordon", claim.id, *WHY)
     (told,) = stack.world.bus.of("Operation Requested")
     assert (told["verb"], told["by"], told["reason"]) == ("cordon", ME, "OPS-7")
+
+
+def test_a_paused_pool_is_seen_to_be_paused_and_by_whom(stack: Stack) -> None:
+    assert "PAUSED" in stack.run("get", "pools").stdout
+    assert stack.run("get", "pools", "--state", "paused", "-o", "name").stdout == ""
+    stack.run("pause", "pool", "gpu", *WHY)
+    listed = stack.run("get", "pools", "--state", "paused", "-o", "json").stdout
+    (pool,) = json.loads(listed)["items"]
+    assert re.fullmatch(rf"by {re.escape(ME)} since [0-9: -]+ UTC: OPS-7", pool["status"]["paused"])
+    assert f"by {ME}" in stack.run("get", "pools").stdout
+    stack.run("resume", "pool", "gpu", *WHY)
+    assert stack.run("get", "pools", "--state", "paused", "-o", "name").stdout == ""

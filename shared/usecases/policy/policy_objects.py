@@ -39,7 +39,7 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
             continue
         try:
             if stored.kind is PolicyKind.NODE_POOL:
-                pools.append(replace(_node_pool(_wire_form(stored)), paused=_paused(stored.pause)))
+                pools.append(replace(_node_pool(_wire_form(stored)), paused=paused_text(stored.pause)))
             elif stored.kind is PolicyKind.TEAM:
                 teams.append(_team(stored))
             else:
@@ -76,7 +76,7 @@ def _team(stored: PolicyObject) -> Team:
     return replace(team, principal_ids=frozenset(named.union(stored.status.principals.values())))
 
 
-def _paused(pause: Pause) -> str | None:
+def paused_text(pause: Pause) -> str | None:
     """Say who paused a pool, when and why; None while it may launch."""
     if not pause.is_paused:
         return None

@@ -16,7 +16,7 @@ from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
-from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.policy_objects import paused_text, policy_of
 from shared.usecases.policy.team_quotas import stored_quota_uses
 from shared.usecases.policy.team_spending import spending
 
@@ -74,7 +74,8 @@ class ShowPolicy:
     ) -> dict[str, Any]:
         conditions = row.status.conditions or not_yet_looked_at(self.clock.now())
         if row.kind is PolicyKind.NODE_POOL:
-            return node_pool_status(conditions, [claim for claim in claims if claim.node_pool_name == row.name])
+            live = [claim for claim in claims if claim.node_pool_name == row.name]
+            return node_pool_status(conditions, live, paused_text(row.pause))
         found = row.status.node_class
         selected = [reservations[each] for each in found.reservation_ids if each in reservations]
         return node_class_status(found, conditions, selected, self.clock.now())
