@@ -30,6 +30,7 @@ class FunctionBundle:
     keep_logs: bool  # when the stack is deleted
     environment: Mapping[str, str]
     reserve_concurrency: bool
+    is_traced: bool
 
 
 class ReservoirFunction(Construct):
@@ -89,6 +90,10 @@ class ReservoirFunction(Construct):
             system_log_level_v2=lambda_.SystemLogLevel.WARN,  # a line a start and a line an end say nothing
         )
         acknowledge_runtime(self.function)
+        raw = self.function.node.default_child
+        if bundle.is_traced and isinstance(raw, lambda_.CfnFunction):
+            # Not by the property of Function, which would add a statement of its own beside that of the grants.
+            raw.tracing_config = lambda_.CfnFunction.TracingConfigProperty(mode="Active")
         by_schedule = settings.every_min is not None and settings.queue is None
         if by_schedule and (settings.every_min or 0) <= RETRY_BY_SCHEDULE_MIN:
             # The schedule comes again soon; a retry on top of it would only be one more pass at the same time.

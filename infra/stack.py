@@ -200,6 +200,7 @@ class ReservoirStack(Stack):
                 "POWERTOOLS_METRICS_NAMESPACE": names.METRICS_NAMESPACE,
             },
             reserve_concurrency=self.deployment.settings.reserve_concurrency,
+            is_traced=self.deployment.settings.tracing,
         )
         return {
             function: ReservoirFunction(

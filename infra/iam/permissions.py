@@ -34,6 +34,8 @@ def grants(function: Function, resources: Resources) -> list[Grant]:
     parts = [_tables(duty, resources), _messages(duty, resources), *(more(resources) for more in duty.more)]
     if duty.describes:
         parts.append([ec2_permissions.describe(duty.describes, resources)])
+    if resources.deployment.settings.tracing:
+        parts.append(send_traces(resources))
     return [grant for part in parts for grant in part]
 
 
@@ -117,6 +119,17 @@ def keep_snapshots(resources: Resources) -> Iterable[Grant]:
         "Keeps what a decision was made from, so that it can be replayed.",
         ["s3:PutObject"],
         [resources.snapshots.arn_for_objects("*")],
+    )
+
+
+def send_traces(resources: Resources) -> Iterable[Grant]:
+    """Allow what Lambda does in the function's name when it is traced."""
+    yield Grant(
+        "SendTraces",
+        "X-Ray has no resources to name; nothing can be read with these.",
+        ["xray:PutTelemetryRecords", "xray:PutTraceSegments"],
+        ["*"],
+        {"StringEquals": {"aws:RequestedRegion": resources.stack.region}},
     )
 
 

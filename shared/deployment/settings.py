@@ -192,6 +192,11 @@ class DeploymentSettings(Model):
         " USD a month each: 1.50 for a reservation, of which the 20 that lie idle most dearly are published. The log"
         " and the dashboard have them anyway.",
     )
+    tracing: bool = Field(
+        default=False,
+        description="Trace the functions with AWS X-Ray. Passes that find nothing to do are traced too: about 1 USD a"
+        " month while nothing happens.",
+    )
     ending_bounds: EndingBounds = Field(
         default_factory=EndingBounds,
         description="How many nodes may end within an hour, by kind of ending; what is left out has the default.",

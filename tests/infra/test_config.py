@@ -14,8 +14,8 @@ from infra.naming import DEPLOYMENT_CONTEXT
 from shared import names
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.parsing.problems import ManifestError
-from shared.names import DEFAULT_STACK
-from tests.infra.reading import as_list, of_type, statements
+from shared.names import DEFAULT_STACK, Function
+from tests.infra.reading import Resources, as_list, of_type, statements
 from tests.infra.synthesis import template_app
 
 
@@ -33,6 +33,19 @@ def test_the_planners_functions_are_told_how_to_decide(tmp_path: Path) -> None:
     told = [item["Environment"]["Variables"] for item in functions.values() if item["Handler"] in planners]
     assert [variables[names.SPOT_POOL_SHARE_PERCENT] for variables in told] == ["30", "30"]
     assert [variables[names.SOLVE_BUDGET_S] for variables in told] == ["20", "20"]
+
+
+def test_functions_are_traced_only_if_the_settings_say_so(tmp_path: Path) -> None:
+    resources = synthesise(tmp_path, {"tracing": True}, embedded=True)["Resources"]
+    traced = [it.get("TracingConfig") for it in of_type(resources, "AWS::Lambda::Function").values()]
+    assert traced.count({"Mode": "Active"}) == len(Function)
+    holders = {it.policy for it in statements(resources) if it.sid == "SendTraces"}
+    assert len(holders) == len(Function)
+
+
+def test_nothing_is_traced_otherwise(resources: Resources) -> None:
+    assert not any("TracingConfig" in it for it in of_type(resources, "AWS::Lambda::Function").values())
+    assert not any(action.startswith("xray:") for it in statements(resources) for action in it.actions)
 
 
 def test_a_setting_that_is_given_as_context_is_refused(tmp_path: Path) -> None:

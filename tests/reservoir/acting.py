@@ -15,7 +15,7 @@ from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
 from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.state import MemoryNodeClaims, MemoryWorkloads
+from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryWorkloads
 from tests.fakes.system import ManualClock
 from tests.usecases.disrupt_world import DisruptWorld
 
@@ -54,6 +54,10 @@ class Stack:
     @property
     def policy(self) -> MemoryPolicyStore:
         return self.world.store
+
+    @property
+    def reservations(self) -> MemoryReservations:
+        return self.world.state.reservations
 
     @property
     def clock(self) -> ManualClock:

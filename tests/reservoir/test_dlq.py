@@ -101,6 +101,15 @@ def test_what_is_sent_again_goes_to_where_it_came_from_and_leaves(letters: Lette
     assert letters.run("redrive", "demand", "--yes").stdout == "demand: nothing to send again\n"
 
 
+def test_what_was_not_kept_of_the_history_is_sent_again_and_reports_are_not(letters: Letters) -> None:
+    letters.put("HistoryDeadLettersUrl")
+    assert letters.run("redrive", "history", "--yes").stdout == "history: 1 sent again\n"
+    assert letters.bodies("HistoryQueueUrl") == [BODY]
+    letters.put("ReportsDeadLettersUrl")
+    assert letters.run("redrive", "reports", "--yes").exit_code == 2, "AWS would say that they are the operator's"
+    assert letters.dead_letter_queues["reports"].count() == 1
+
+
 def test_whoever_dies_between_sending_and_deleting_loses_nothing(letters: Letters) -> None:
     letters.put("DemandDeadLettersUrl")
     queue = letters.dead_letter_queues["demand"]

@@ -19,7 +19,6 @@ from shared.manifests.operations import OperationRequest, Verb
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.fakes.messaging import MemoryBus
 from tests.fakes.safety import MemoryTableMarks, MemoryTallies
-from tests.fakes.state import MemoryReservations
 from tests.reservoir.acting import Stack
 from tests.usecases.disrupt_world import DisruptWorld
 from tests.usecases.launch_world import DEPLOYMENT
@@ -128,10 +127,6 @@ class Patient(Stack):
     @property
     def snapshots(self) -> SnapshotGatherer:
         return self.world.gatherer()
-
-    @property
-    def reservations(self) -> MemoryReservations:
-        return self.world.state.reservations
 
     @property
     def tallies(self) -> MemoryTallies:
