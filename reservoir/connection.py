@@ -17,7 +17,7 @@ from shared.ports.capacity_blocks import BlockOfferingReader
 from shared.ports.ec2 import InstanceReader
 from shared.ports.history import HistoryStore
 from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
-from shared.ports.overview import AlarmReader, QueueReader
+from shared.ports.overview import AlarmReader, PassReader, QueueReader
 from shared.ports.policy import PolicyStore
 from shared.ports.principals import PrincipalReader
 from shared.ports.safety import TableMarkStore, TallyStore
@@ -65,6 +65,11 @@ class Connection(Protocol):
     @property
     def alarms(self) -> AlarmReader:
         """Which alarms have gone off."""
+
+    @property
+    def passes(self) -> PassReader:
+        """When functions last did their work."""
+        ...
 
     @property
     def history(self) -> HistoryStore:
@@ -230,6 +235,11 @@ class Session:
     def alarms(self) -> AlarmReader:
         """Which alarms have gone off."""
         return self.adapters.alarms
+
+    @property
+    def passes(self) -> PassReader:
+        """When functions last did their work."""
+        return self.adapters.passes
 
     @property
     def history(self) -> HistoryStore:

@@ -1,11 +1,11 @@
 """SQS's and CloudWatch's view of a deployment: how full queues are, and which alarms have gone off."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.names import Queue
+from shared.names import Function, Queue, function_name
 from shared.ports.overview import QueueDepth
 from shared.ports.system import Clock
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _COUNT: Final = "ApproximateNumberOfMessages"
 _AGE: Final = "ApproximateAgeOfOldestMessage"
 _LOOK_BACK: Final = timedelta(minutes=10)  # SQS tells CloudWatch once a minute, some minutes late
+_LOOK_BACK_FOR_PASSES: Final = timedelta(minutes=30)
 _MINUTE_S: Final = 60
 
 
@@ -50,6 +51,34 @@ class AwsQueues:
         return {ids[it["Id"]]: int(it["Values"][0]) for it in answer["MetricDataResults"] if it["Values"]}
 
 
+class AwsPasses:
+    """Implements ``shared.ports.overview.PassReader``."""
+
+    def __init__(self, cloudwatch: Any, stack: str, clock: Clock) -> None:
+        self._cloudwatch = cloudwatch
+        self._stack = stack
+        self._clock = clock
+
+    def last(self, function: Function) -> datetime | None:
+        """Return the end of the last minute with more invocations than errors."""
+        now = self._clock.now()
+        names = {"ran": "Invocations", "failed": "Errors"}
+        whose = {"FunctionName": function_name(self._stack, function)}
+        with map_client_errors():
+            answer = self._cloudwatch.get_metric_data(
+                MetricDataQueries=[
+                    _of_minutes(name, "AWS/Lambda", metric, whose, "Sum") for name, metric in names.items()
+                ],
+                StartTime=now - _LOOK_BACK_FOR_PASSES,
+                EndTime=now,
+                ScanBy="TimestampDescending",
+            )
+        found = {it["Id"]: dict(zip(it["Timestamps"], it["Values"], strict=True)) for it in answer["MetricDataResults"]}
+        failed = found.get("failed", {})
+        well = [begins for begins, count in found.get("ran", {}).items() if count > failed.get(begins, 0)]
+        return max(well) + timedelta(seconds=_MINUTE_S) if well else None
+
+
 class AwsAlarms:
     """Implements ``shared.ports.overview.AlarmReader``: the alarms whose names begin with the stack's."""
 
@@ -67,15 +96,21 @@ class AwsAlarms:
 
 
 def _age(name: str, url: str) -> dict[str, Any]:
+    return _of_minutes(name, "AWS/SQS", _AGE, {"QueueName": url.rpartition("/")[2]}, "Maximum")
+
+
+def _of_minutes(
+    name: str, namespace: str, metric: str, dimensions: Mapping[str, str], statistic: str
+) -> dict[str, Any]:
     return {
         "Id": name,
         "MetricStat": {
             "Metric": {
-                "Namespace": "AWS/SQS",
-                "MetricName": _AGE,
-                "Dimensions": [{"Name": "QueueName", "Value": url.rpartition("/")[2]}],
+                "Namespace": namespace,
+                "MetricName": metric,
+                "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions.items()],
             },
             "Period": _MINUTE_S,
-            "Stat": "Maximum",
+            "Stat": statistic,
         },
     }

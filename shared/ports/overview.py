@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from shared.names import Queue
+from shared.names import Function, Queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,14 @@ class QueueReader(Protocol):
 
     def depths(self) -> Mapping[Queue, QueueDepth]:
         """Return how full each queue is, approximately, as SQS says it."""
+        ...
+
+
+class PassReader(Protocol):
+    """The passes of the deployment's functions."""
+
+    def last(self, function: Function) -> datetime | None:
+        """Return about when the last pass ended that did not fail, to the minute; None where CloudWatch knows none."""
         ...
 
 

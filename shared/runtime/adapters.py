@@ -28,7 +28,7 @@ from shared.adapters.ec2.reservations import Ec2ReservationReader
 from shared.adapters.ec2.unit_moves import Ec2UnitMover
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.iam import IamPrincipals
-from shared.adapters.overview import AwsAlarms, AwsQueues
+from shared.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
 from shared.adapters.pacing import Pacer
 from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
@@ -225,6 +225,11 @@ class Adapters:
     def alarms(self) -> AwsAlarms:
         """Which alarms have gone off."""
         return AwsAlarms(self._cloudwatch, self.settings.deployment)
+
+    @cached_property
+    def passes(self) -> AwsPasses:
+        """When functions last did their work."""
+        return AwsPasses(self._cloudwatch, self.settings.deployment, self.clock)
 
     @cached_property
     def timers(self) -> SchedulerDrainTimers:

@@ -1,11 +1,12 @@
 """Queues and alarms as SQS and CloudWatch show them."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from shared.adapters.overview import AwsAlarms, AwsQueues
-from shared.names import Queue
+from shared.adapters.overview import AwsAlarms, AwsPasses, AwsQueues
+from shared.names import Function, Queue
 from shared.ports.overview import QueueDepth
 from tests.adapters import ministack
 from tests.fakes.system import START, ManualClock
@@ -48,3 +49,30 @@ def test_each_queue_has_its_count_and_the_age_that_cloudwatch_knows(aws_endpoint
 
 def test_alarms_that_have_gone_off_are_named_in_order() -> None:
     assert AwsAlarms(CloudWatch(""), "Reservoir").alarming() == ("Reservoir-A", "Reservoir-B")
+
+
+def test_the_last_pass_is_the_last_minute_in_which_not_all_failed() -> None:
+    minutes = [START - timedelta(minutes=number) for number in (2, 3, 4)]
+
+    class Passes:
+        """Ran in three minutes; failed in the last of them."""
+
+        def get_metric_data(self, **request: Any) -> dict[str, Any]:
+            asked = [it["MetricStat"]["Metric"]["Dimensions"] for it in request["MetricDataQueries"]]
+            assert asked == [[{"Name": "FunctionName", "Value": "Reservoir-discover-reservations"}]] * 2
+            ran = {"Id": "ran", "Timestamps": minutes, "Values": [1.0, 2.0, 1.0]}
+            failed = {"Id": "failed", "Timestamps": minutes[:2], "Values": [1.0, 1.0]}
+            return {"MetricDataResults": [ran, failed]}
+
+    last = AwsPasses(Passes(), "Reservoir", ManualClock()).last(Function.DISCOVER_RESERVATIONS)
+    assert last == START - timedelta(minutes=2)
+
+
+def test_without_a_pass_there_is_no_last_one() -> None:
+    class Silent:
+        """CloudWatch of a stack that it knows nothing of."""
+
+        def get_metric_data(self, **_: Any) -> dict[str, Any]:
+            return {"MetricDataResults": [{"Id": "ran", "Timestamps": [], "Values": []}]}
+
+    assert AwsPasses(Silent(), "Reservoir", ManualClock()).last(Function.DISCOVER_RESERVATIONS) is None

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import StringIO
 from itertools import repeat
 from typing import Any
@@ -17,10 +17,11 @@ from reservoir.commands.see.status_text import lines
 from reservoir.commands.see.top import keep_live, pictures
 from shared.core.history.past_event import PastEvent
 from shared.core.model.capacity_reservation import ReservationKind
-from shared.names import Queue
+from shared.names import Function, Queue
 from shared.ports.errors import RefusedError
 from shared.ports.overview import QueueDepth
 from tests.fakes.history import MemoryHistory
+from tests.fakes.system import ManualClock
 from tests.usecases.disrupt_world import DisruptWorld
 
 
@@ -32,6 +33,17 @@ class Queues:
 class Alarms:
     def alarming(self) -> tuple[str, ...]:
         return ("Reservoir-DemandAge",)
+
+
+class Passes:
+    """Knows of a reading two minutes ago."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+
+    def last(self, function: Function) -> datetime | None:
+        assert function is Function.DISCOVER_RESERVATIONS
+        return self._clock.now() - timedelta(minutes=2)
 
 
 class Stack:
@@ -46,6 +58,7 @@ class Stack:
         self.history: Any = MemoryHistory()
         self.queues: Any = Queues()
         self.alarms: Any = Alarms()
+        self.passes: Any = Passes(world.clock)
         self.clock = world.clock
 
 
@@ -183,3 +196,14 @@ def test_top_on_a_terminal_takes_the_whole_screen(stack: Stack) -> None:
     console = Console(file=written, width=80, height=40, force_terminal=True)
     keep_live(see(connected(stack)), console, repeat(None, 2))
     assert "\x1b[?1049h" in written.getvalue()  # the alternate screen
+
+
+def test_the_age_of_discovery_is_told_where_cloudwatch_knows_it(stack: Stack) -> None:
+    told = next(line.plain for line in lines(see(connected(stack)).see(), 120) if line.plain.startswith("discovery"))
+    assert "read 2 min ago, last change " in told
+    stack.passes = Broken()
+    seen = see(connected(stack)).see()
+    told = next(line.plain for line in lines(seen, 120) if line.plain.startswith("discovery"))
+    assert "read" not in told.partition(";")[0]
+    assert "last change " in told
+    assert document(seen)["discovery"]["readAt"] is None

@@ -48,7 +48,7 @@ def status(context: typer.Context, form: Output = Format.TEXT) -> None:
 def see(stack: Connection) -> SeeStatus:
     """Return what looks at a stack."""
     there = CountWhatIsThere(stack.reservations, stack.node_claims, stack.workloads, stack.offerings, stack.clock)
-    return SeeStatus(there, stack.history, stack.reservations, stack.queues, stack.alarms, stack.clock)
+    return SeeStatus(there, stack.history, stack.reservations, stack.queues, stack.alarms, stack.passes, stack.clock)
 
 
 def document(seen: Status) -> dict[str, Any]:
@@ -68,6 +68,7 @@ def document(seen: Status) -> dict[str, Any]:
         if isinstance(discovery, Unknown)
         else {
             "changedAt": discovery.changed_at.isoformat() if discovery.changed_at else None,
+            "readAt": discovery.read_at.isoformat() if discovery.read_at else None,
             "stale": list(discovery.stale),
         },
         "queues": _unknown(seen.queues)

@@ -132,6 +132,8 @@ def _discovery(found: LastDiscovery | Unknown, now: datetime) -> Text:
     if isinstance(found, Unknown):
         return _unknown(found)
     changed = "nothing found yet" if found.changed_at is None else f"last change {_span(now - found.changed_at)} ago"
+    if found.read_at is not None:
+        changed = f"read {_span(now - found.read_at)} ago, {changed}"
     if found.stale:
         return Text(f"{changed}; {len(found.stale)} reservations could not be read again", "red")
     return Text(f"{changed}; every reservation could be read")

@@ -7,10 +7,10 @@ from typing import Final, TypeVar
 
 from shared.core.history.past_event import PastEvent
 from shared.core.history.sample import Sample
-from shared.names import Queue
+from shared.names import Function, Queue
 from shared.ports.errors import AwsError
 from shared.ports.history import HistoryStore
-from shared.ports.overview import AlarmReader, QueueDepth, QueueReader
+from shared.ports.overview import AlarmReader, PassReader, QueueDepth, QueueReader
 from shared.ports.safety import UnreadableRowError
 from shared.ports.state import ReservationStore
 from shared.ports.system import Clock
@@ -31,10 +31,14 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class LastDiscovery:
-    """When an observation of reservations last changed anything, and which reservations could not be read again."""
+    """When an observation of reservations last changed anything, and which reservations could not be read again.
+
+    ``read_at``: when they were last read, to the minute; None where CloudWatch does not say.
+    """
 
     changed_at: datetime | None
     stale: tuple[str, ...]
+    read_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,7 @@ class SeeStatus:
     reservations: ReservationStore
     queues: QueueReader
     alarms: AlarmReader
+    passes: PassReader
     clock: Clock
 
     def see(self) -> Status:
@@ -78,9 +83,11 @@ class SeeStatus:
 
     def _discovery(self) -> LastDiscovery:
         records = self.reservations.list_current()
+        read_at = _ask(lambda: self.passes.last(Function.DISCOVER_RESERVATIONS))
         return LastDiscovery(
             max((record.observed_at for record in records), default=None),
             tuple(record.reservation.id for record in records if record.reservation.stale),
+            None if isinstance(read_at, Unknown) else read_at,
         )
 
 
