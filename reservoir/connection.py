@@ -116,10 +116,6 @@ class Connection(Protocol):
         """The release that the stack was deployed from; None: one that did not say."""
 
     @property
-    def region(self) -> str:
-        """Where the stack is."""
-
-    @property
     def clock(self) -> Clock:
         """The time."""
 
@@ -295,11 +291,6 @@ class Session:
     def release(self) -> str | None:
         """The release that the stack was deployed from; None: one that did not say."""
         return self.outputs[0].get(RELEASE_OUTPUT)
-
-    @property
-    def region(self) -> str:
-        """Where the stack is."""
-        return self.outputs[1]
 
     @property
     def clock(self) -> Clock:

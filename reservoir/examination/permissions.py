@@ -22,6 +22,23 @@ class _Call:
     kind: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """A function with its role, and where EC2's resources are that it is about."""
+
+    function: Function
+    role: str
+    region: str
+    ec2_arn: str  # how the ARNs of EC2's resources begin
+
+    @classmethod
+    def of(cls, stack: Connection, function: Function) -> "_Examined":
+        name = function_name(stack.deployment, function)
+        found = stack.client("lambda").get_function_configuration(FunctionName=name)
+        _, partition, _, region, account, *_ = found["FunctionArn"].split(":")
+        return cls(function, found["Role"], region, f"arn:{partition}:ec2:{region}:{account}")
+
+
 _CALLS: Final[Mapping[Function, tuple[_Call, ...]]] = {
     Function.DISCOVER_RESERVATIONS: (_Call("ec2:DescribeCapacityReservations"), _Call("ec2:DescribeSubnets")),
     Function.DISCOVER_OFFERINGS: (_Call("ec2:DescribeInstanceTypes"), _Call("pricing:GetProducts")),
@@ -38,32 +55,32 @@ _ALLOWED: Final = "allowed"
 
 def permissions(stack: Connection) -> Iterator[Finding]:
     """Yield what functions may not do, though the stack gave them permission."""
-    roles = {function: _role_of(stack, function) for function in EXAMINED}
-    for function, role in roles.items():
+    known = {function: _Examined.of(stack, function) for function in EXAMINED}
+    for function, examined in known.items():
         for call in _CALLS[function]:
-            resource = f"{_ec2_arn(stack, role)}:{call.kind}/*" if call.kind else "*"
-            yield from _refused(stack, role, function, call.action, resource)
-    role = roles[Function.LAUNCH]
-    account = ":".join(role.split(":")[:5])
+            resource = f"{examined.ec2_arn}:{call.kind}/*" if call.kind else "*"
+            yield from _refused(stack, examined, call.action, resource)
+    launch = known[Function.LAUNCH]
+    account = ":".join(launch.role.split(":")[:5])
     for node_class in policy_of(stack.policy.list_all()).node_classes:
         if node_class.role is not None:
             arn = f"{account}:role/{node_class.role}"
-            for finding in _refused(stack, role, Function.LAUNCH, "iam:PassRole", arn):
+            for finding in _refused(stack, launch, "iam:PassRole", arn):
                 message = f"EC2NodeClass/{node_class.name}: {finding.message}"
                 advice = "name a role that the deployment's instanceRoles allow, or widen those and deploy"
                 yield Finding(Severity.ERROR, "permissions", message, advice)
 
 
-def _refused(stack: Connection, role: str, function: Function, action: str, resource: str) -> Iterator[Finding]:
+def _refused(stack: Connection, examined: "_Examined", action: str, resource: str) -> Iterator[Finding]:
     answer = stack.client("iam").simulate_principal_policy(
-        PolicySourceArn=role,
+        PolicySourceArn=examined.role,
         ActionNames=[action],
         ResourceArns=[resource],
-        ContextEntries=_context(stack, role),
+        ContextEntries=_context(stack.deployment, examined),
     )
     for result in answer["EvaluationResults"]:
         if result["EvalDecision"] != _ALLOWED:
-            message = f"{function.value} may not {action} on {resource}: {_why(result)}"
+            message = f"{examined.function.value} may not {action} on {resource}: {_why(result)}"
             yield Finding(Severity.ERROR, "permissions", message, "have it allowed again, or deploy the stack again")
 
 
@@ -75,30 +92,17 @@ def _why(result: Mapping[str, Any]) -> str:
     return "a policy denies it" if result["EvalDecision"] == "explicitDeny" else "no policy of its role allows it"
 
 
-def _context(stack: Connection, role: str) -> list[dict[str, Any]]:
+def _context(owner: str, examined: "_Examined") -> list[dict[str, Any]]:
     """Return the condition keys of a call that keeps every condition of the stack's own policies."""
-    owner = stack.deployment
     values = {
-        "aws:RequestedRegion": stack.region,
+        "aws:RequestedRegion": examined.region,
         f"aws:RequestTag/{OWNER_TAG}": owner,
         f"aws:ResourceTag/{OWNER_TAG}": owner,
         "ec2:MetadataHttpTokens": METADATA_HTTP_TOKENS[0],
-        "ec2:LaunchTemplate": f"{_ec2_arn(stack, role)}:launch-template/lt-0",
+        "ec2:LaunchTemplate": f"{examined.ec2_arn}:launch-template/lt-0",
         "iam:PassedToService": "ec2.amazonaws.com",
     }
     return [
         {"ContextKeyName": key, "ContextKeyValues": [value], "ContextKeyType": "string"}
         for key, value in values.items()
     ]
-
-
-def _role_of(stack: Connection, function: Function) -> str:
-    name = function_name(stack.deployment, function)
-    role: str = stack.client("lambda").get_function_configuration(FunctionName=name)["Role"]
-    return role
-
-
-def _ec2_arn(stack: Connection, role: str) -> str:
-    """Return the beginning of the ARNs of EC2's resources in the role's account and the stack's region."""
-    _, partition, _, _, account, *_ = role.split(":")
-    return f"arn:{partition}:ec2:{stack.region}:{account}"

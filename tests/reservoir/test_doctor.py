@@ -67,7 +67,9 @@ class Aws:
         return Pages({"MetricAlarms": self.alarms, "Rules": self.rules, "EventSourceMappings": self.mappings})
 
     def get_function_configuration(self, **asked: str) -> dict[str, Any]:
-        return {"Role": f"arn:aws:iam::111122223333:role/{asked['FunctionName']}-role"}
+        name = asked["FunctionName"]
+        arn = f"arn:aws:lambda:us-east-1:111122223333:function:{name}"
+        return {"FunctionArn": arn, "Role": f"arn:aws:iam::111122223333:role/{name}-role"}
 
     def simulate_principal_policy(self, **asked: Any) -> dict[str, Any]:
         self.simulated.append(asked)
@@ -116,7 +118,6 @@ class Patient(Stack):
     aws: Any = None
     deployment: str = DEPLOYMENT
     release: str | None = VERSION
-    region: str = "us-east-1"
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     letters: dict[str, int] = field(default_factory=dict)
 
