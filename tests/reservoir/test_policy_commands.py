@@ -25,6 +25,7 @@ from shared.ports.state import ConflictError, ReservationRecord
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from tests.core.scheduler.world import fx_type
+from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.capacity_blocks import MemoryBootFailures
 from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.principals import MemoryPrincipals
@@ -51,6 +52,7 @@ class Stack:
     publisher: Bus = field(default_factory=Bus)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     principals: MemoryPrincipals = field(default_factory=MemoryPrincipals)
+    accounts: MemoryAccounts = field(default_factory=MemoryAccounts)
 
     @property
     def reservations(self) -> MemoryReservations:
