@@ -94,7 +94,7 @@ MUTANTS: Final = (
     ),
     Mutant(
         "adopt what others have",
-        _LAUNCH,
+        "shared/usecases/launching/adoption.py",
         "if i.id not in taken and i.launch_template_id is not None",
         "if i.launch_template_id is not None",
     ),
