@@ -11,14 +11,16 @@ from reservoir.app import COMMANDS, app
 from reservoir.lazy import Listed
 
 ROOT = Path(__file__).parents[2]
-# What makes a start slow: AWS's libraries, the models of manifests, tables.
-HEAVY = {"boto3", "botocore", "pydantic", "rich", "yaml", "shared"}
+# What makes a start slow: AWS's libraries, the models of manifests, tables, and the product but for its names.
+HEAVY = {"boto3", "botocore", "pydantic", "rich", "yaml"} | {
+    f"shared.{path.stem}" for path in (ROOT / "shared").iterdir() if path.stem != "names"
+}
 
 
 def imported(*arguments: str, variables: dict[str, str] | None = None) -> set[str]:
     """Return the packages that a call of the command line imports, and ``shared`` by its rooms."""
     code = (
-        "import atexit, sys; atexit.register(lambda: print(sorted({m.split('.')[0] for m in sys.modules}),"
+        "import atexit, sys; atexit.register(lambda: print(sorted({'.'.join(m.split('.')[:2]) for m in sys.modules}),"
         " file=sys.stderr)); from reservoir.app import app; app(sys.argv[1:], prog_name='reservoir')"
     )
     done = subprocess.run(  # noqa: S603 - our own code
