@@ -98,10 +98,10 @@ def hushed() -> Iterator[None]:
     """Keep the functions' own logs and metrics to themselves."""
     level, disabled = logger.log_level, os.environ.get(_DISABLED, "")  # noqa: TID251 - Powertools asks there
     logger.setLevel("CRITICAL")
-    os.environ[_DISABLED] = "true"  # noqa: TID251
+    os.environ[_DISABLED] = "true"  # noqa: TID251 - Powertools reads it there
     try:
         with redirect_stdout(StringIO()):  # what is counted is written a hundred at a time all the same
             yield
     finally:
         logger.setLevel(level)
-        os.environ[_DISABLED] = disabled or "false"  # noqa: TID251
+        os.environ[_DISABLED] = disabled or "false"  # noqa: TID251 - Powertools reads it there

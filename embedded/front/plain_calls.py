@@ -70,6 +70,7 @@ def _begin(request: PlainRequest, client_ip: str) -> bool:
     if app._get_reset_lock().locked():  # noqa: SLF001 - as above
         return False
     try:
+        # As MiniStack does itself.
         responses.set_request_account_id(app._request_account_scope(request.access_key_id))  # noqa: SLF001
     except iam_evaluator.AmbiguousAccessKeyError:
         return False

@@ -264,11 +264,11 @@ class Prepared:
             self._read_all = True
             return iterate(variables)
 
-        kind.__getitem__, kind.__iter__ = watched_get, watched_iterate  # type: ignore[method-assign]
+        kind.__getitem__, kind.__iter__ = watched_get, watched_iterate  # type: ignore[method-assign]  # for a while
         try:
             yield
         finally:
-            kind.__getitem__, kind.__iter__ = get, iterate  # type: ignore[method-assign]
+            kind.__getitem__, kind.__iter__ = get, iterate  # type: ignore[method-assign]  # as before
 
     def _tell_ends(self) -> None:
         while True:

@@ -82,7 +82,7 @@ _FILTERS: Final[dict[str, Callable[..., Any]]] = {
 def _charts(report: Report) -> dict[str, object]:
     # Markup: what the charts hold of users' text, they have escaped.
     units = [
-        (use, Markup(units_over_time(f"Units of {use.id} over time", changes(use.points), _end(report))))  # noqa: S704 - as said
+        (use, Markup(units_over_time(f"Units of {use.id} over time", changes(use.points), _end(report))))  # noqa: S704
         for use in report.reservations[:CHARTS_MAX]
     ]
     nodes = waits = Markup("")

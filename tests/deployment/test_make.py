@@ -48,6 +48,7 @@ class Machine:
     def make(self, target: str, arguments: str = "", *, typed: str = "") -> "subprocess.CompletedProcess[str]":
         """``make target DEPLOYMENT=… ARGS=…``, with what is typed when it asks; both outputs are in one."""
         return subprocess.run(  # noqa: S603 - our own Makefile
+            # Make is on the PATH.
             ["make", *INSTALLED, target, f"DEPLOYMENT={self.path}", f"ARGS={arguments}"],  # noqa: S607
             cwd=ROOT,
             env={

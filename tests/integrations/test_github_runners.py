@@ -278,7 +278,7 @@ def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
 
 
 def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> None:
-    github = GitHub(lambda method, path, body: (500, None), "orgs/acme")  # noqa: ARG005
+    github = GitHub(lambda method, path, body: (500, None), "orgs/acme")  # noqa: ARG005 - a failing GitHub
     for call in (
         lambda: github.configuration("r", ["gpu"]),
         lambda: github.remove("r"),

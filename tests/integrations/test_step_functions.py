@@ -65,6 +65,7 @@ class World:
         self.answers = MemoryAnswers()
         self.tasks = Tasks(self.deployment, self.store, self.answers)
 
+    # No password.
     def request(self, token: str = "secret-1", *, until: str = "placed", **spec: Any) -> dict[str, Any]:  # noqa: S107
         workload = {
             "apiVersion": "reservoir/v1",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import boto3.session
-import jmespath  # type: ignore[import-untyped]
+import jmespath  # type: ignore[import-untyped]  # it has no types
 from botocore import xform_name
 
 
@@ -31,9 +31,10 @@ def main(arguments: Sequence[str]) -> None:
     found = answer if query is None else jmespath.search(query, answer)
     if form == "text":
         rows = found if isinstance(found, list) else [found]
+        # A command prints.
         print("\n".join("\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows))  # noqa: T201
     else:
-        print(json.dumps(found, indent=4, default=str))  # noqa: T201
+        print(json.dumps(found, indent=4, default=str))  # noqa: T201 - a command prints
 
 
 if __name__ == "__main__":

@@ -168,8 +168,9 @@ def test_disruption_counts_a_node_that_is_drained_by_hand(world: DisruptWorld) -
     ask(world, Verb.DRAIN, first.id, deadline="30m")
     world.disruption_pass()
     assert now_of(world, second).disruption is None, "the one node that may be missing is"
-    assert now_of(world, first).drain is not None
-    assert now_of(world, first).drain.reason is DrainReason.REQUESTED  # type: ignore[union-attr]
+    drain = now_of(world, first).drain
+    assert drain is not None
+    assert drain.reason is DrainReason.REQUESTED
 
 
 def test_a_paused_pool_launches_nothing_and_says_who_wants_that(world: DisruptWorld) -> None:

@@ -12,7 +12,7 @@ from shared.core.model.team import ReclaimWithinCohort, Team
 from shared.core.model.workload import Gang
 from shared.core.node_life.drain import VOLUNTARY_GRACE
 from shared.core.serialisation.snapshot_json import snapshot_from_json, snapshot_to_json
-from tests.core.scheduler.world import NOW, ON_DEMAND, markets, pool
+from tests.core.scheduler.world import NOW, ON_DEMAND, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, units_of, wants, world
 
 TWO = (team("audio", 4), team("vision", 4))
@@ -139,7 +139,7 @@ def test_units_are_held_for_a_gang_in_its_turn_and_then_lent() -> None:
 
 
 def test_what_its_share_denies_is_bought_where_the_pool_may() -> None:
-    pools = (pool("default", markets(*("reserved", ON_DEMAND))),)  # type: ignore[arg-type]
+    pools = (pool("default", markets(RESERVED, ON_DEMAND)),)
     plan = planned(world(TWO, [wants("audio", 8), wants("vision", 8)], node_pools=pools))
     reserved = {
         name: sum(

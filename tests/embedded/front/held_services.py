@@ -55,6 +55,7 @@ def main() -> None:
     folder, fifo = map(Path, sys.argv[1:])
     write_certificate(folder)
     listener = socket.create_server(("127.0.0.1", 0))
+    # Read by the test.
     serve(Services(fifo), listener, folder, lambda: print(listener.getsockname()[1], flush=True))  # noqa: T201
 
 

@@ -131,6 +131,7 @@ class Deployment:
                 self.events.put(detail_type, detail, event_id=identity)
         self.bus.events.clear()
 
+    # One signature a verb.
     def _release(self, workload_key: str, claim_id: str, count: int | None, now: datetime) -> bool:  # noqa: ARG002
         self.releases.append((workload_key, claim_id))
         return True

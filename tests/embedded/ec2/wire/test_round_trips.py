@@ -25,6 +25,7 @@ SCALARS: dict[str, st.SearchStrategy[Any]] = {
     "double": st.floats(allow_nan=False, allow_infinity=False),
     "float": st.floats(allow_nan=False, allow_infinity=False),
     "boolean": st.booleans(),
+    # The zone comes beside.
     "timestamp": st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC)).map(  # noqa: DTZ001
         lambda instant: instant.replace(microsecond=0)
     ),
