@@ -49,6 +49,13 @@ def _id(instance: Instance) -> str:
     return instance.id
 
 
+def known(world: World) -> dict[str, Any]:
+    """Return how nodes and facts name the workload: with the id of the message that it began with."""
+    submitted = (each for each in world.events("Workload Accepted") if each["action"] == "submit")
+    (correlation_id,) = {each["workload"]["correlationId"] for each in submitted}
+    return {"namespace": "story", "name": "known", "correlationId": correlation_id}
+
+
 def test_an_instance_reads_what_it_is_for(world: World, instances: list[str]) -> None:
     launched = {event["node"]["instanceId"]: event["node"] for event in world.events("Node Launched")}
     for instance in instances:
@@ -56,7 +63,7 @@ def test_an_instance_reads_what_it_is_for(world: World, instances: list[str]) ->
         for field in ("nodeClaim", "nodePool", "nodeClass", "capacityType", "capacityReservationId"):
             assert identity.get(field) == node.get(field), field
         assert identity["state"] == "running"
-        assert identity["workloads"] == [{"namespace": "story", "name": "known", "replicas": 1}]
+        assert identity["workloads"] == [known(world) | {"replicas": 1}]
         assert "drain" not in identity
 
 
@@ -123,7 +130,7 @@ def test_an_instance_reports_about_its_own_replicas_alone(world: World, instance
     world.look()
     (ready,) = world.events("Replica Ready")
     assert ready["node"]["instanceId"] == instances[0]
-    assert ready["workload"] == {"namespace": "story", "name": "known"}
+    assert ready["workload"] == known(world)
     (failed,) = world.events("Replica Failed")
     assert (failed["exitCode"], failed["logTail"], failed["isCrashLoop"]) == (1, "no\n", False)
     log = world.log(Function.FOLLOW)
@@ -161,4 +168,4 @@ def test_an_instance_reads_that_it_must_go_and_until_when(world: World, instance
         assert identity["drain"]["reason"] == "Withdrawn"
         for field in ("drainId", "notifiedAt", "deadline"):
             assert identity["drain"][field] == told[instance][field], field
-        assert identity["workloads"] == [{"namespace": "story", "name": "known", "replicas": 1}]
+        assert identity["workloads"] == [known(world) | {"replicas": 1}]
