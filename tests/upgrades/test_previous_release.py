@@ -80,6 +80,12 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 LOST_ON_THE_WAY_BACK = {
     ("NodeClaim", "finished"): "kept, and read by nobody: a report that is repeated finds nothing to finish",
     ("WorkloadRecord", "finished_count"): "kept, but not subtracted: what had finished is placed once more",
+    ("NodeClaim", "address"): "a node of a gang that has not begun says again that it is there",
+    ("NodeClaim", "seats"): "dealt again; a gang that has begun does not read them any more",
+    ("NodeClaim", "ready"): "said to people; the fact was told on the bus",
+    ("NodeClaim", "ended_at"): "accounts take when we saw its end, which is within a minute",
+    ("NodeClaim", "correlation_ids"): "logs name the workload without it from then on",
+    ("WorkloadRecord", "correlation_id"): "logs name the workload without it from then on",
     ("NodeClaim", "min_values"): "it launches by the pool's own minValues, as it did",
     ("NodeClaim", "cordoned"): "it cannot cordon, and places on the node again",
     ("NodeClaim", "operations"): "said to people; who did it was told on the bus",
@@ -97,7 +103,7 @@ LOST_ON_THE_WAY_BACK = {
     ("PolicyStatus", "principals"): "of teams, which it neither reads nor writes",
     ("CapacityReservation", "share"): "of one solve, and never stored",
 }
-KEEPING = {"NodeClaim", "Lease", "Drain", "WorkloadRecord", "Workload"}
+KEEPING = {"NodeClaim", "GangSeat", "Lease", "Drain", "WorkloadRecord", "Workload"}
 
 
 def test_what_the_previous_release_would_lose_is_known_and_harmless(releases: Mapping[str, ReleaseProcess]) -> None:
