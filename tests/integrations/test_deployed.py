@@ -164,7 +164,7 @@ def test_a_job_of_github_gets_a_machine_and_a_runner_and_both_end_with_it(
             {
                 "GitHubApi": api,
                 "GitHubScope": "orgs/acme",
-                "Pools": json.dumps({"gpu": template("2")}),
+                "Pools": json.dumps({"gpu": template("15")}),  # a machine of its own, which goes with it
                 "WebhookSecretParameter": "/runners/secret",
                 "TokenParameter": "/runners/token",
             },
