@@ -71,6 +71,7 @@ class Agents:
             if claim.drain is not None and key not in agent.released and self.chance.between("agent", 0, 9) > 0:
                 agent.released.add(key)
                 left_after = self.chance.between("agent", SECOND, 3 * MINUTE)
+                # The default binds the key of this round; the checker cannot tell its type.
                 self.kernel.after(left_after, lambda key=key: self._leave(claim_id, key))  # type: ignore[misc]
 
     def _end(self, claim_id: str, key: str) -> None:

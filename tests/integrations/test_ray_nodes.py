@@ -72,7 +72,7 @@ def test_an_autoscaler_that_starts_anew_knows_its_nodes(world: World) -> None:
 
 
 def test_what_dies_between_the_file_and_the_queue_is_known_and_can_be_ended(world: World) -> None:
-    def dies(message: Mapping[str, Any]) -> str:  # noqa: ARG001
+    def dies(message: Mapping[str, Any]) -> str:  # noqa: ARG001 - as the queue is called
         raise ConnectionError
 
     world.deployment.send = dies  # type: ignore[method-assign] # the process ends here
