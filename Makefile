@@ -55,6 +55,9 @@ PYTEST := python -m pytest -n auto --dist loadfile --no-loadscope-reorder --dura
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Somebody else's environment may be active in the shell; uv would install into that one.
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
+# Tests and commands start hundreds of processes; where bytecode is not kept, each compiles all that it imports, and a
+# start takes three times as long.
+unexport PYTHONDONTWRITEBYTECODE
 # uv copies when it cannot link (another file system, a container); that is no reason to warn.
 export UV_LINK_MODE ?= copy
 

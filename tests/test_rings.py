@@ -62,3 +62,15 @@ def test_a_ring_is_run_alone_and_prints_its_slowest_tests(ring: str) -> None:
 
 def test_a_ring_that_does_not_exist_is_refused_with_the_names_of_all() -> None:
     assert "no ring is called nothing; there are: deployed " in make("test-nothing")
+
+
+def test_a_recipe_keeps_bytecode_also_where_the_shell_forbids_it() -> None:
+    shown = subprocess.run(
+        ["env", "PYTHONDONTWRITEBYTECODE=1", "make", "--eval=show:; @env", "show"],  # noqa: S607 - both are on the PATH
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "PATH=" in shown.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in shown.stdout
