@@ -18,8 +18,8 @@ from typing import Final
 from bench.harness import calibrate
 from simulation.mutants import ROOT
 from simulation.play import STEPS, Aims, Verdict, play
-from simulation.points import possible, table, targets
-from simulation.shrink import explained
+from simulation.reports.points import possible, table, targets
+from simulation.reports.shrink import explained
 
 _CHUNK: Final = 5
 _ROUNDS: Final = 3

@@ -8,11 +8,11 @@ from io import StringIO
 from typing import Final
 
 from shared.runtime.observability import logger
+from simulation.aws.lambdas import Aim
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS, Watcher
-from simulation.lambdas import Aim
 from simulation.liveness import heed_wake_ups, settle, stay_quiet
-from simulation.timeline import Timeline
+from simulation.reports.timeline import Timeline
 from simulation.world import World
 
 STEPS: Final = 2000

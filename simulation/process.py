@@ -12,7 +12,7 @@ from shared.runtime.adapters import Adapters
 from shared.runtime.composition.outside import Process
 from shared.runtime.settings import Settings
 from shared.usecases.policy.stored_policy import StoredPolicy
-from simulation.lambdas import Environment, Port
+from simulation.aws.lambdas import Environment, Port
 from simulation.old_release import behind_old
 from tests.fakes.ec2 import FakeTemplates
 from tests.fakes.system import InTurn

@@ -14,7 +14,7 @@ from shared.usecases.safety.tables import AdoptTables, OwnTables
 from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.tables import SimulatedState
 from simulation.kernel import MINUTE, Chance, Kernel
-from simulation.operators import ARN
+from simulation.people.operators import ARN
 from tests.fakes.discovery_turns import MemoryDiscoveryTurns
 from tests.fakes.launches import MemoryLaunchAttempts
 from tests.fakes.messaging import MemoryBus

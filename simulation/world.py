@@ -21,9 +21,9 @@ from shared.ports.policy import PolicyKind, PutPolicy
 from shared.runtime.settings import Settings
 from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.safety.envelope import LiftEnvelope
-from simulation.agents import Agents
 from simulation.aws.bus import Detail, EventsIn, EventsOut
 from simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
+from simulation.aws.lambdas import Environment, Lambdas, Run
 from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Message, Queue, Sqs
@@ -31,14 +31,14 @@ from simulation.aws.tables import SimulatedState
 from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_manifest, node_pool_manifest
 from simulation.faults import NO_FAULTS, Faults, drawn
 from simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, moment
-from simulation.lambdas import Environment, Lambdas, Run
 from simulation.old_release import Upgrade
-from simulation.operators import ARN, Identities, Operators
-from simulation.outsiders import Outsiders
+from simulation.people.agents import Agents
+from simulation.people.operators import ARN, Identities, Operators
+from simulation.people.outsiders import Outsiders
+from simulation.people.teams import NAMESPACES, team_manifests
+from simulation.people.users import CONTENDED, Users
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
-from simulation.teams import NAMESPACES, team_manifests
-from simulation.users import CONTENDED, Users
 from tests.fakes.accounts import MemoryAccounts
 from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices

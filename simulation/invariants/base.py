@@ -6,7 +6,7 @@ from typing import Any, Final
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from simulation.aws.bus import Detail
-from simulation.lambdas import Environment, Run
+from simulation.aws.lambdas import Environment, Run
 from simulation.world import World
 
 # Clocks of functions are up to two seconds off, in either direction.

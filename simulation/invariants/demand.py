@@ -5,11 +5,11 @@ from typing import Any
 
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.ports.state import WorkloadRecord
+from simulation.aws.lambdas import Environment
 from simulation.aws.tables import LAG_MAX
 from simulation.catalogue import CPUS
 from simulation.invariants.base import STEADY, WAITING, Invariant
 from simulation.kernel import SECOND, moment
-from simulation.lambdas import Environment
 from simulation.world import World
 
 

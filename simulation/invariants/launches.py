@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from shared.core.model.node_claim import NodeClaim
 from shared.names import Function
+from simulation.aws.lambdas import Environment, Run
 from simulation.invariants.base import WAITING, Invariant
 from simulation.kernel import MINUTE, SECOND
-from simulation.lambdas import Environment, Run
 from simulation.world import World
 
 

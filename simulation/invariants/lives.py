@@ -7,9 +7,9 @@ from shared.core.model.node_claim import ALLOWED_TRANSITIONS, ClaimState, NodeCl
 from shared.core.safety.endings import kind_of
 from shared.names import Function
 from simulation.aws.bus import Detail
+from simulation.aws.lambdas import Environment, Run
 from simulation.invariants.base import CLOCKS_APART, STEADY, Invariant, drain_start, replica_count
 from simulation.kernel import moment
-from simulation.lambdas import Environment, Run
 from simulation.world import World
 
 _OF_INSTANCES: Final = frozenset(

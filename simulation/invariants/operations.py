@@ -9,8 +9,8 @@ from shared.core.model.node_claim import NodeClaim
 from shared.ports.policy import PolicyKind
 from shared.ports.state import WorkloadRecord
 from simulation.aws.bus import Detail
+from simulation.aws.lambdas import Environment
 from simulation.invariants.base import Invariant, replica_count
-from simulation.lambdas import Environment
 from simulation.world import POOL, World
 
 

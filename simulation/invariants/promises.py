@@ -6,8 +6,8 @@ from typing import Any
 from shared.core.model.node_claim import NodeClaim
 from shared.core.safety.endings import WINDOW, EndingKind, kind_of
 from simulation.aws.bus import Detail
+from simulation.aws.lambdas import Environment
 from simulation.invariants.base import CLOCKS_APART, Invariant
-from simulation.lambdas import Environment
 from simulation.world import World
 
 

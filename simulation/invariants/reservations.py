@@ -6,8 +6,8 @@ from typing import Any
 from shared.core.capacity.ledger import holds_open_lease
 from shared.core.model.capacity_reservation import ACTIVE
 from shared.core.model.node_claim import NodeClaim
+from simulation.aws.lambdas import Environment
 from simulation.invariants.base import WAITING, Invariant
-from simulation.lambdas import Environment
 
 
 class LeasesEqualWhatTheyStandFor(Invariant):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from simulation.aws.bus import Detail
+from simulation.aws.lambdas import Environment, Run
 from simulation.invariants.base import Invariant
 from simulation.invariants.demand import (
     EndedClaimsHoldNothing,
@@ -41,7 +42,6 @@ from simulation.invariants.reservations import (
     UnitsThatWerePromisedAreThere,
 )
 from simulation.invariants.teams import BorrowingLimitsAreKept, TeamBudgetsAreKept
-from simulation.lambdas import Environment, Run
 from simulation.world import World
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (

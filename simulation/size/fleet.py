@@ -16,9 +16,9 @@ from simulation.aws.ec2 import SimulatedEc2
 from simulation.catalogue import TEAM, ZONES, node_pool_manifest
 from simulation.faults import NO_FAULTS
 from simulation.kernel import HOUR, MINUTE, Kernel
-from simulation.outsiders import Outsiders
+from simulation.people.outsiders import Outsiders
+from simulation.people.users import Users, Wanted
 from simulation.process import SETTINGS
-from simulation.users import Users, Wanted
 from simulation.world import POOL, World
 
 TYPE: Final = "m5.4xlarge"

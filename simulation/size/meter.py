@@ -18,10 +18,10 @@ from infra.operations.idle_cost import (
 )
 from shared.names import Function
 from shared.ports.state import WorkloadRecord
+from simulation.aws.lambdas import Environment, Run
 from simulation.catalogue import ON_DEMAND, SPOT, ZONES
 from simulation.invariants.base import Invariant
 from simulation.kernel import HOUR, SECOND
-from simulation.lambdas import Environment, Run
 from simulation.size.fleet import COARSENESS, SAMPLED_EVERY, TYPE, Fleet
 
 EVENTS_USD_A_MILLION: Final = 1.0

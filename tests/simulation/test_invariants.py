@@ -18,11 +18,11 @@ from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
 from shared.ports.policy import Pause, PolicyKind
 from shared.ports.state import PlannedCommit
+from simulation.aws.lambdas import Run
 from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS
 from simulation.kernel import HOUR, MINUTE, START
-from simulation.lambdas import Run
 from simulation.world import POOL, World
 from tests.fakes.values import node_claim, reservation, workload_record
 

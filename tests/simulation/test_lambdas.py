@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from shared.names import Function
+from simulation.aws.lambdas import Run
 from simulation.faults import NO_FAULTS, Faults
 from simulation.kernel import MINUTE, SECOND
-from simulation.lambdas import Run
 from simulation.play import hushed
 from simulation.world import World
 

@@ -12,9 +12,9 @@ from shared.core.model.snapshot import PlacedReplicas
 from shared.manifests.operations import parse_request
 from shared.manifests.reports import parse_report
 from shared.ports.errors import AccessDeniedError
-from simulation.agents import Agents
 from simulation.kernel import HOUR, START, Chance, Kernel
-from simulation.operators import ARN, Identities, Operators
+from simulation.people.agents import Agents
+from simulation.people.operators import ARN, Identities, Operators
 from tests.fakes.values import node_claim
 
 RUNNING: NodeClaim = node_claim(

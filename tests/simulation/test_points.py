@@ -1,9 +1,9 @@
 """The report of fault points adds up what seeds met."""
 
 from shared.names import Function
-from simulation.lambdas import Aim
+from simulation.aws.lambdas import Aim
 from simulation.play import Verdict, play
-from simulation.points import possible, summed, table, targets
+from simulation.reports.points import possible, summed, table, targets
 
 VERDICTS = (
     Verdict(1, 0, points={("launch", "ec2.launch"): (3, 1, 0), ("expire", "ec2.get_many"): (5, 0, 0)}),

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from simulation.lambdas import Aim
+from simulation.aws.lambdas import Aim
 from simulation.mutants import ROOT
 from simulation.play import STEPS, play
 

@@ -1,10 +1,10 @@
 """A failing seed is made short, replayed exactly, and drawn."""
 
 from shared.names import Function
+from simulation.aws.lambdas import Aim, Run
 from simulation.invariants.base import Invariant
-from simulation.lambdas import Aim, Run
 from simulation.play import drawn, play
-from simulation.shrink import explained, shrunk
+from simulation.reports.shrink import explained, shrunk
 
 STEPS = 400
 

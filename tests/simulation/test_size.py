@@ -3,7 +3,7 @@
 import pytest
 
 from shared.names import Function
-from simulation.lambdas import Run
+from simulation.aws.lambdas import Run
 from simulation.size.__main__ import played, told
 from simulation.size.fleet import COARSENESS, Size
 from simulation.size.meter import Meter, _weight

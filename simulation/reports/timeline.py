@@ -6,8 +6,8 @@ from typing import Any, Final
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import ReservationRecord, WorkloadRecord
 from simulation.aws.bus import Detail
+from simulation.aws.lambdas import Environment, Run
 from simulation.invariants.base import Invariant
-from simulation.lambdas import Environment, Run
 from simulation.world import World
 
 _LANES_MAX: Final = 8

@@ -7,7 +7,7 @@ from typing import Final, get_type_hints
 
 from shared.names import Function
 from shared.runtime.adapters import Adapters
-from simulation.lambdas import Aim
+from simulation.aws.lambdas import Aim
 from simulation.play import Aims, Killed, Point, Verdict
 
 SIDES: Final = ("before", "after")

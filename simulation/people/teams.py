@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from simulation.catalogue import TEAM
 from simulation.kernel import Chance
-from simulation.users import NAMESPACE
+from simulation.people.users import NAMESPACE
 
 NAMES: Final = ("audio", "vision")
 NAMESPACES: Final = (*NAMES, NAMESPACE)  # the last one is nobody's

@@ -1,0 +1,1 @@
+"""Who acts on the simulated account: users, teams, agents on nodes, operators, and outsiders."""
