@@ -5,7 +5,7 @@ from typing import Any
 from shared.runtime.batch import TRANSIENT, messages
 from shared.runtime.composition.react import react, redelivery
 from shared.runtime.notices import bring_back, notices_in
-from shared.runtime.observability import count, count_for_all, logger, observed
+from shared.runtime.observability import about, count, count_for_all, logger, observed
 
 
 @observed
@@ -18,6 +18,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     except TRANSIENT as error:
         logger.warning("events will be delivered again", extra={"error": str(error)})
         return bring_back([message for message in received if message.id in notices], redelivery())
+    about(report.correlation_ids)
     for kind, number in sorted(report.by_kind.items()):
         count(kind.value, number)
     count("EventsAboutOthers", report.foreign_count)

@@ -39,7 +39,7 @@ from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
 from shared.ports.launches import LaunchPolicy
-from shared.ports.messaging import EventPublisher
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.runtime.settings import Settings
 
 # As many launch functions run at once at most (the stack's setting); each takes its share of EC2's rate.
@@ -180,7 +180,7 @@ class Adapters:
     # messages
 
     @cached_property
-    def queue(self) -> SqsWorkQueue:
+    def queue(self) -> WorkQueue:
         """The planning and the launch queue."""
         urls = self.settings.queue_urls
         return SqsWorkQueue(

@@ -1,9 +1,9 @@
-"""Facts, said in the log of the function that tells them: for whom, as every other line says it."""
+"""Facts and launches, said in the log of the function that sends them: for whom, as every other line says it."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 from shared.core.history.past_event import correlation_ids_in
-from shared.ports.messaging import NAMED_MAX, EventPublisher, OutboundEvent
+from shared.ports.messaging import NAMED_MAX, EventPublisher, LaunchBatch, OutboundEvent, WorkQueue
 from shared.runtime.observability import FOLLOWED_BY, about, logger
 
 
@@ -34,3 +34,26 @@ def _say(kinds: Mapping[str, int], ids: Collection[str]) -> None:
     if ids:
         about(ids)
         logger.info("facts told", extra={"facts": kinds, FOLLOWED_BY: list(ids)})
+
+
+class SentInTheLog:
+    """A queue that also says in the log which launches are sent; implements ``shared.ports.messaging.WorkQueue``."""
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self._queue = queue
+
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+        """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
+        self._queue.wake_planner(reason=reason, workload_keys=workload_keys)
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        """Send the batches, then say so: one line each, as the function that launches them will."""
+        self._queue.send_launches(batches, delay_s=delay_s)
+        for batch in batches:
+            about(batch.correlation_ids)
+            more = {
+                "batch_id": batch.batch_id,
+                "claims": len(batch.claim_ids),
+                "claim_ids": batch.claim_ids[:NAMED_MAX],
+            }
+            logger.info("launch sent", extra={**more, FOLLOWED_BY: list(batch.correlation_ids)})

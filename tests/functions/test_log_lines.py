@@ -3,23 +3,30 @@
 import json
 from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from functions.launch.handler import handler as launch
+from functions.react.handler import handler as react
 from shared.core.model.plan import ReasonCode
+from shared.core.node_life.notice import Notice
 from shared.core.serialisation.json_codec import dumps
 from shared.manifests.events import WorkloadPending
 from shared.ports.errors import TransientError
 from shared.ports.messaging import NAMED_MAX, LaunchBatch, OutboundEvent
 from shared.runtime.batch import QueueMessage, each_message
-from shared.runtime.correlation import ToldInTheLog
+from shared.runtime.correlation import SentInTheLog, ToldInTheLog
 from shared.runtime.observability import forget, logger
 from shared.usecases.claims.announce import workload_ref
 from shared.usecases.launching.launch import LaunchReport
-from tests.fakes.messaging import MemoryBus
+from shared.usecases.node_life.react import ReactReport
+from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryRedelivery
 from tests.usecases.launch_world import World, reserved
+
+EVENTS = Path(__file__).parents[1] / "events"
+INSTANCE = "i-0123456789abcdef0"
 
 
 @pytest.fixture
@@ -131,3 +138,47 @@ def test_a_bus_that_fails_is_not_said_to_have_told(written: StringIO) -> None:
     with pytest.raises(TransientError):
         ToldInTheLog(Down()).publish([pending("a", "m-1")])
     assert lines(written) == []
+
+
+def test_launches_that_are_sent_are_in_the_log_and_so_is_for_whom_in_later_lines(written: StringIO) -> None:
+    queue = MemoryQueue()
+    batches = [LaunchBatch("b-1", ("nc-1",), correlation_ids=("m-1",)), LaunchBatch("b-2", ("nc-2", "nc-3"))]
+    SentInTheLog(queue).send_launches(batches, delay_s=5)
+    logger.info("later")
+    forget()
+    assert (queue.launches, queue.delays_s) == (batches, [5, 5])
+    assert [
+        (it["message"], it.get("batch_id"), it.get("claim_ids"), it.get("correlation_ids")) for it in lines(written)
+    ] == [
+        ("launch sent", "b-1", ["nc-1"], ["m-1"]),
+        ("launch sent", "b-2", ["nc-2", "nc-3"], []),
+        ("later", None, None, ["m-1"]),
+    ]
+
+
+def test_the_planner_is_woken_as_it_was_asked(written: StringIO) -> None:
+    queue = MemoryQueue()
+    SentInTheLog(queue).wake_planner(reason="demand", workload_keys=["research/train"])
+    assert (queue.wake_ups, queue.named, lines(written)) == (["demand"], {"research/train"}, [])
+
+
+def test_a_reaction_that_is_to_come_again_says_for_whom(written: StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its warning names an instance, and nothing was told yet."""
+
+    class Refused:
+        """Reacts to nothing."""
+
+        def run(self, _: Sequence[Notice]) -> ReactReport:
+            return ReactReport(failed_instance_ids={INSTANCE}, correlation_ids=["m-7"])
+
+    monkeypatch.setattr("functions.react.handler.react", Refused)
+    monkeypatch.setattr("functions.react.handler.redelivery", MemoryRedelivery)
+    golden = json.loads((EVENTS / "spot_interruption.json").read_text())
+    body = json.dumps(golden | {"detail": golden["detail"] | {"instance-id": INSTANCE}, "time": "2026-01-15T12:00:00Z"})
+    react(batch(body), None)
+    (line,) = lines(written)
+    assert (line["message"], line["instances"], line["correlation_ids"]) == (
+        "events will be delivered again",
+        [INSTANCE],
+        ["m-7"],
+    )

@@ -196,6 +196,7 @@ class World:
                 labels=_labels(offering),
                 lease=None if offering.reservation_id is None else Lease(offering.reservation_id),
                 gang_key=changes.get("gang_key"),
+                correlation_ids=changes.get("correlation_ids", {}),
             )
             for number in range(count)
         )

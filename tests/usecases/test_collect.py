@@ -46,6 +46,13 @@ def test_a_lost_launch_message_is_sent_again(world: World) -> None:
     assert world.queue.launches == [batch]
 
 
+def test_a_batch_that_is_sent_again_says_for_whom_it_is(world: World) -> None:
+    world.plan(2, reserved(), correlation_ids={"research/train": "m-7"})
+    world.clock.advance(minutes=1)
+    world.collect().run()
+    assert [batch.correlation_ids for batch in world.queue.launches] == [("m-7",)]
+
+
 def test_part_of_a_gang_whose_planner_died_is_not_launched(world: World) -> None:
     """Its replicas still pend, so the planner's next pass gives the claims back; sending them would launch a part."""
     world.add_workload("gang", replicas=4)

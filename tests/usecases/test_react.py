@@ -143,6 +143,13 @@ def test_instances_of_others_are_counted_and_left_alone(world: World) -> None:
     assert world.ec2.describe_count == 0
 
 
+def test_a_reaction_says_for_whom_the_nodes_are(world: World) -> None:
+    first, second = world.running(2, reserved(), correlation_ids={"research/train": "m-7"})
+    (other,) = world.running(1, reserved(), batch_id="b-2")
+    notices = [about(world, claim, NoticeKind.STATE_CHANGED) for claim in (first, second, other)]
+    assert world.react().run(notices).correlation_ids == ["m-7"]
+
+
 def test_a_hundred_warnings_are_one_reading(world: World) -> None:
     world.add_reservation("cr-1", total_count=100, available_count=100)
     claims = [c for n in range(10) for c in world.running(10, spot("m5.large"), batch_id=f"b-{n}")]

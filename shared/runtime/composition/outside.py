@@ -6,9 +6,9 @@ from contextvars import ContextVar
 from functools import cache, cached_property, wraps
 from typing import Any, Final, TypeVar, cast
 
-from shared.ports.messaging import EventPublisher
+from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.runtime.adapters import Adapters
-from shared.runtime.correlation import ToldInTheLog
+from shared.runtime.correlation import SentInTheLog, ToldInTheLog
 from shared.runtime.settings import Settings
 
 T = TypeVar("T")
@@ -29,6 +29,11 @@ class _FunctionAdapters(Adapters):
     def publisher(self) -> EventPublisher:
         """The outbound bus; what is told there is in the log too."""
         return ToldInTheLog(super().publisher)
+
+    @cached_property
+    def queue(self) -> WorkQueue:
+        """The planning and the launch queue; which launches are sent is in the log too."""
+        return SentInTheLog(super().queue)
 
 
 _given: Final[ContextVar[Process | None]] = ContextVar("process", default=None)

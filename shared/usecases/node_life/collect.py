@@ -20,10 +20,11 @@ from shared.core.safety.orphans import Traces, is_proven, is_suspect, is_wanted
 from shared.core.safety.table_mark import Recognition
 from shared.ports.ec2 import InstanceReader, InstanceTagger, InstanceTerminator, LaunchTemplateStore
 from shared.ports.launches import LaunchAttemptStore, LaunchPolicy
-from shared.ports.messaging import LaunchBatch, WorkQueue
+from shared.ports.messaging import WorkQueue
 from shared.ports.state import NodeClaimStore, ReservationStore, UnreadableRowsError, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.claims import unreadable
+from shared.usecases.provisioning.commit_plan import launch_batches
 from shared.usecases.safety.envelope import Envelope
 
 # A batch that still waits after this lost its message; launches take seconds.
@@ -103,11 +104,8 @@ class Collect:
             if claim.state in AWAITING_LAUNCH and not claim.waits_for_slot and now - claim.created_at >= RESEND_AFTER
         ]
         broken = self._broken_gangs(old)
-        waiting: dict[str, list[str]] = {}
-        for claim in old:
-            if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken:
-                waiting.setdefault(claim.batch_id, []).append(claim.id)
-        batches = [LaunchBatch(batch_id, tuple(sorted(waiting[batch_id]))) for batch_id in sorted(waiting)]
+        waiting = [claim for claim in old if claim.state is ClaimState.LAUNCHING or claim.gang_key not in broken]
+        batches = launch_batches(sorted(waiting, key=lambda claim: (claim.batch_id, claim.id)))
         if batches:
             self.queue.send_launches(batches)
         return len(batches)

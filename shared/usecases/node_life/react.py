@@ -45,6 +45,7 @@ class ReactReport:
     early_count: int = 0  # nodes that ended before they ran
     blocked_count: int = 0  # classes that rest because their nodes do
     failed_instance_ids: set[str] = field(default_factory=set)
+    correlation_ids: list[str] = field(default_factory=list)  # of the workloads on the nodes that it was about
 
 
 _Answer = tuple[DrainReason, datetime | None]  # a deadline of None: the usual grace
@@ -95,6 +96,7 @@ class React:
         instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
         known, lost = unreadable.claims_by_instance(self.claims, instance_ids)
         report.foreign_count = len(instance_ids - known.keys() - lost)
+        report.correlation_ids = sorted({each for claim in known.values() for each in claim.correlation_ids.values()})
         if known:
             self._react_to_instances(notices, known, now, report)
         if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
