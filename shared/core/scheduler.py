@@ -124,7 +124,7 @@ def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPl
 def _has_hope(nothing: PartialPlan, candidates: Candidates, group: Group) -> bool:
     """Whether a replica of the group would have a place if nothing else were decided."""
     is_open, requirement_sets = candidates.open_now(nothing.residual), group.requirement_sets[-1]
-    if any(is_open[option.index] for option, _ in candidates.of(group, len(group.levels) - 1)):
+    if any(is_open[option.index] for option, _ in candidates.of(group.relaxed[-1])):
         return True
     bins = (bin_ for bin_ in nothing.bins if bin_.requirement_sets & requirement_sets)
     return any(copies_that_fit(group.request, bin_.free) for bin_ in bins)
@@ -232,7 +232,7 @@ def _insert(insertion: Insertion, groups: Sequence[Group]) -> None:
         "dearest": lambda group: (group.workload.gang is None, insertion.candidates.dearness(group), group.index),
         "largest": lambda group: ([-amount for amount in group.request], group.index),
         "smallest": lambda group: (list(group.request), group.index),
-        "fewest": lambda group: (len(insertion.candidates.of(group, len(group.levels) - 1)), group.count, group.index),
+        "fewest": lambda group: (len(insertion.candidates.of(group.relaxed[-1])), group.count, group.index),
     }
     ordered = sorted(groups, key=orders[insertion.strategy.order])
     for group in sorted(ordered, key=lambda group: -group.priority):

@@ -45,7 +45,7 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
             for batch in _pack_batches(insertion, batches):
                 insertion.place_batch(batch)
         short.update(
-            batch.group.index for batch in batches if batch.pin is not None and state.remaining[batch.group.index]
+            index for batch in batches if batch.pin is not None and state.remaining[index := batch.relaxed.group.index]
         )
     return Packed(inserted, short)
 
@@ -65,7 +65,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     fill_existing(base, room)
     best = _greedy(base, values, bin_types)
     if policy.with_certificate and not policy.expired():
-        is_last = all(group.priority >= batches[0].group.priority for group in state.groups)
+        is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
         polished = _polished(base, best, values, bin_types, is_last=is_last)
         best = best if polished is None else min(best, polished, key=Packing.quality)
     disaggregation = Disaggregation(state, item_types)

@@ -50,9 +50,7 @@ def alternatives(
     count = next(count for key, count, _ in group.members if key == workload_key)
     judge = _Judge(snapshot, plan, workload_key)
     candidates = Candidates(catalogue, demands)
-    served = [
-        judge.served(option, -(-count // fitting)) for option, fitting in candidates.of(group, len(group.levels) - 1)
-    ]
+    served = [judge.served(option, -(-count // fitting)) for option, fitting in candidates.of(group.relaxed[-1])]
     served.sort(key=lambda item: (item.price_micro_usd_per_hour or 0, *_name(item)))
     known = {(item.node_pool_name, item.offering) for item in served}
     reasons = Reasons(PartialPlan(catalogue, demands, NodeFacts(catalogue, demands)))

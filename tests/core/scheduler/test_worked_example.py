@@ -45,7 +45,7 @@ def told(step: str) -> str:
 
 def test_the_items_and_bins_are_those_of_the_page() -> None:
     state = undecided(FIVE)
-    (item,) = build_item_types([DomainBatch(group, 0, None, group.count) for group in state.groups])
+    (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
     bins = BinTypes(state, [item], overhead_atto_usd(SchedulingPolicy()))
     (value,) = item_values([item], bins.paid, bins.reserved, bins.eligibility)
     duals = relaxation_duals([item], [5], bins, state.residual)

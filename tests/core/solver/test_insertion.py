@@ -46,7 +46,7 @@ def test_neighbourhood_search_moves_others_so_that_the_last_finds_room() -> None
     )
     large, small = state.groups
     for _ in range(2):
-        state.place(state.open_bin(state.catalogue.options[0], 1), small, 1)
+        state.place(state.open_bin(state.catalogue.options[0], 1), small.relaxed[0], 1)
 
     NeighbourhoodSearch(inserting(state)).serve([large])
 
@@ -58,7 +58,7 @@ def test_a_bought_node_whose_replicas_fit_elsewhere_is_not_bought() -> None:
     state = undecided(with_demand(plain(FOUR), demand(workload(cpu=1000, memory=GIB), 3)))
     (group,) = state.groups
     for copies in (1, 2):
-        state.place(state.open_bin(state.catalogue.options[0], 1), group, copies)
+        state.place(state.open_bin(state.catalogue.options[0], 1), group.relaxed[0], copies)
 
     empty_paid_nodes(inserting(state))
 

@@ -27,7 +27,7 @@ def test_the_oldest_workload_of_a_group_gets_the_places() -> None:
         )
     )
     option = state.catalogue.options[0]
-    state.place(state.open_bin(option, 1), state.groups[0], 2)
+    state.place(state.open_bin(option, 1), state.groups[0].relaxed[0], 2)
 
     plan = to_plan(state, Reasons(state))
 

@@ -30,7 +30,7 @@ def test_a_step_that_is_undone_leaves_nothing_behind() -> None:
     mark = state.mark()
 
     opened = state.open_bin(option, 1)
-    state.place(opened, state.groups[0], 3)
+    state.place(opened, state.groups[0].relaxed[0], 3)
     assert (state.remaining, state.residual.units["cr-1"], opened.free[0]) == ([0], 1, 900)
     state.undo(mark)
 
@@ -83,7 +83,7 @@ def test_a_reserved_unit_under_less_important_work_is_an_inversion() -> None:
         next(option for option in state.catalogue.options if (option.reservation is None) is paid)
         for paid in (False, True)
     )
-    state.place(state.open_bin(reserved, 1), low, 1)
-    state.place(state.open_bin(bought, 1), high, 1)
+    state.place(state.open_bin(reserved, 1), low.relaxed[0], 1)
+    state.place(state.open_bin(bought, 1), high.relaxed[0], 1)
 
     assert has_inversion(state)

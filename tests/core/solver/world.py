@@ -45,7 +45,7 @@ class Bins:
 def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     """Return the world as packing sees it, with no domain assigned."""
     state = undecided(snapshot, policy)
-    items = build_item_types([DomainBatch(group, 0, None, group.count) for group in state.groups])
+    items = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
     types = BinTypes(state, items, overhead_atto_usd(policy))
     values = item_values(items, types.paid, types.reserved, types.eligibility)
     return Bins(items, types, values, Packing(items, values, state.residual, policy.expired))

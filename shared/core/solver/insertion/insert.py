@@ -11,7 +11,7 @@ from shared.core.solver.insertion.new_nodes import NewNodes, Scope, Strategy
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
 from shared.core.solver.insertion.type_variety import TypeVariety
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.domain_assignment import DomainBatch
@@ -34,10 +34,10 @@ class Insertion:
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
         """Place as many of the group's remaining replicas as possible, preferences last to go first."""
-        for level in range(len(group.levels)):
+        for relaxed in group.relaxed:
             if self.state.remaining[group.index] == 0:
                 return
-            self.place_at(group, level, scope)
+            self.place_at(relaxed, scope)
 
     def place_batch(self, batch: DomainBatch) -> None:
         """Place what is left of a batch within its domain, or else leave it."""
@@ -46,26 +46,26 @@ class Insertion:
             labels = place.labels if isinstance(place, Bin) else self.state.labels_of(place)
             return batch.pin is None or labels.get(batch.pin[0]) == batch.pin[1]
 
-        self.place_at(batch.group, batch.level, Scope(admits, is_assigned=True), batch.count)
+        self.place_at(batch.relaxed, Scope(admits, is_assigned=True), batch.count)
 
-    def place_at(self, group: Group, level: int, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> None:
+    def place_at(self, relaxed: RelaxedGroup, scope: Scope = ANYWHERE, most: int = UNLIMITED) -> None:
         """Place up to ``most`` replicas with the preferences of one level."""
-        stop_at = max(0, self.state.remaining[group.index] - most)
-        if self.state.is_out_of_time(group):
+        stop_at = max(0, self.state.remaining[relaxed.group.index] - most)
+        if self.state.is_out_of_time(relaxed.group):
             return
-        bought = self._fill_bins(group, level, stop_at, scope)
+        bought = self._fill_bins(relaxed, stop_at, scope)
         if bought:
             # Were these filled first, reserved units would be left to the less important.
-            self._open_bins(group, level, stop_at, replace(scope, is_free=True))
+            self._open_bins(relaxed, stop_at, replace(scope, is_free=True))
         for bin_ in bought:
-            self._fill_bin(bin_, group, level, stop_at, scope)
-        self._open_bins(group, level, stop_at, scope)
+            self._fill_bin(bin_, relaxed, stop_at, scope)
+        self._open_bins(relaxed, stop_at, scope)
 
-    def _fill_bins(self, group: Group, level: int, stop_at: int, scope: Scope) -> list[Bin]:
+    def _fill_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> list[Bin]:
         """Fill what room there is; return the nodes with room that must wait until reserved units are in use."""
         waiting: list[Bin] = []
-        remaining = self.state.remaining
-        requirement_sets, (cpu, memory) = group.requirement_sets[level], group.request[:2]
+        remaining, group = self.state.remaining, relaxed.group
+        requirement_sets, (cpu, memory) = relaxed.requirement_sets, group.request[:2]
         has_units_first = bool(self.candidates.reserved) and not (scope.is_free or self.new_nodes.is_frugal)
         for bin_ in list(self.state.bins):
             if remaining[group.index] <= stop_at:
@@ -76,13 +76,14 @@ class Insertion:
                 if has_units_first and bin_.is_paid:
                     waiting.append(bin_)
                 else:
-                    self._fill_bin(bin_, group, level, stop_at, scope)
+                    self._fill_bin(bin_, relaxed, stop_at, scope)
         return waiting
 
-    def _open_bins(self, group: Group, level: int, stop_at: int, scope: Scope) -> None:
+    def _open_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> None:
         """Open new nodes as long as there are any for the group."""
+        group = relaxed.group
         while self.state.remaining[group.index] > stop_at and not self.state.is_out_of_time(group):
-            if not self._open_one(group, level, scope, stop_at):
+            if not self._open_one(relaxed, scope, stop_at):
                 return
 
     @staticmethod
@@ -93,36 +94,37 @@ class Insertion:
         # A price cap is on the nodes that the workload pays for, so it shares none that are being bought.
         return not (group.is_price_capped and bin_.is_paid)
 
-    def _fill_bin(self, bin_: Bin, group: Group, level: int, stop_at: int, scope: Scope) -> None:
+    def _fill_bin(self, bin_: Bin, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> None:
         """Put as many as possible on the nodes of one bin."""
         state, is_assigned = self.state, scope.is_assigned
-        while (wanted := state.remaining[group.index] - stop_at) > 0:
-            room = min(wanted, state.admission.room(bin_, group, level, is_assigned=is_assigned))
-            room = self.variety.allowed(bin_, group, level, room)
+        while (wanted := state.remaining[relaxed.group.index] - stop_at) > 0:
+            room = min(wanted, state.admission.room(bin_, relaxed, is_assigned=is_assigned))
+            room = self.variety.allowed(bin_, relaxed, room)
             if room == 0:
                 return
-            nodes = min(bin_.count, wanted // room) if is_assigned or self._is_by_host(group, level) else 1
+            nodes = min(bin_.count, wanted // room) if is_assigned or self._is_by_host(relaxed) else 1
             rest = bin_.count - nodes
             target = bin_ if rest == 0 else state.split_bin(bin_, nodes)
-            state.place(target, group, room, level)
-            if rest == 0 and self.state.admission.room(bin_, group, level, is_assigned=is_assigned) == 0:
+            state.place(target, relaxed, room)
+            if rest == 0 and self.state.admission.room(bin_, relaxed, is_assigned=is_assigned) == 0:
                 return
 
-    def _is_by_host(self, group: Group, level: int) -> bool:
+    def _is_by_host(self, relaxed: RelaxedGroup) -> bool:
         """Whether equal nodes can be filled at once, without looking at topology again in between."""
-        constraints = group.constraints[level]
-        if any(group.matching >> term & 1 for term in self.state.ledger.carried):
+        constraints = relaxed.constraints
+        if any(relaxed.group.matching >> term & 1 for term in self.state.ledger.carried):
             return False  # others insist on a spread that counts these replicas too
         return not constraints.affinity and all(key == HOSTNAME for key in constraints.topology_keys())
 
-    def _open_one(self, group: Group, level: int, scope: Scope, stop_at: int) -> bool:
+    def _open_one(self, relaxed: RelaxedGroup, scope: Scope, stop_at: int) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""
+        group = relaxed.group
         wanted = self.state.remaining[group.index] - stop_at
-        found = self.new_nodes.best(group, level, scope, wanted)
+        found = self.new_nodes.best(relaxed, scope, wanted)
         if found is None:
             return False
         option, copies = found
-        nodes = wanted // copies if scope.is_assigned or self._is_by_host(group, level) else 1
+        nodes = wanted // copies if scope.is_assigned or self._is_by_host(relaxed) else 1
         opened = self.state.open_bin(option, min(nodes, self.new_nodes.nodes_left(option, group)))
-        self.state.place(opened, group, copies, level)
+        self.state.place(opened, relaxed, copies)
         return True

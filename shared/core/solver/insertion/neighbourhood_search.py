@@ -15,7 +15,7 @@ from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.insert import ANYWHERE, Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.priority_inversion import has_inversion
 
@@ -153,9 +153,7 @@ class NeighbourhoodSearch:
         found: list[tuple[Group, int, Bin]] = []
         for bin_ in nodes:
             node = state.split_bin(bin_, 1)
-            for index, count in list(node.contents.items()):
-                found.append((state.groups[index], count, node))
-                state.place(node, state.groups[index], -count, node.levels[index])
+            found += [(relaxed.group, count, node) for relaxed, count in state.empty(node)]
             if node.option is not None:
                 state.close_bin(node)
         followed = self._followed() if self._near else frozenset()
@@ -221,27 +219,27 @@ class NeighbourhoodSearch:
         labels = state.labels_of(place) if isinstance(place, LaunchOption) else place.labels
         if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
             return None
-        for level in range(len(group.levels)):
-            node = self._node(group, level, place)
+        for relaxed in group.relaxed:
+            node = self._node(relaxed, place)
             if node is not None:
-                state.place(node, group, 1, level)
+                state.place(node, relaxed, 1)
                 return node
         return None
 
-    def _node(self, group: Group, level: int, place: Bin | LaunchOption) -> Bin | None:
+    def _node(self, relaxed: RelaxedGroup, place: Bin | LaunchOption) -> Bin | None:
         """Return a node of the place that takes a replica at this level of relaxation, or None."""
         state = self._state
         if isinstance(place, LaunchOption):
-            if not self._insertion.new_nodes.copies(place, group, level, 1):
+            if not self._insertion.new_nodes.copies(place, relaxed, 1):
                 return None
             place = state.open_bin(place, 1)
-            if state.admission.room(place, group, level):
+            if state.admission.room(place, relaxed):
                 return place
             state.close_bin(place)
             return None
-        if not self._insertion.is_open(place, group, ANYWHERE) or not state.admission.room(place, group, level):
+        if not self._insertion.is_open(place, relaxed.group, ANYWHERE) or not state.admission.room(place, relaxed):
             return None
-        return state.split_bin(place, 1) if self._insertion.variety.allowed(place, group, level, 1) else None
+        return state.split_bin(place, 1) if self._insertion.variety.allowed(place, relaxed, 1) else None
 
     def _home(self, group: Group) -> _Pins:
         """Return the domain that a gang is in already, if it must be in one."""

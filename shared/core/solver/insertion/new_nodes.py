@@ -7,7 +7,7 @@ from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
 from shared.core.solver.insertion.type_variety import TypeVariety
 from shared.core.solver.problem.catalogue import LaunchOption, counted
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.candidates import Candidates, Places
@@ -64,16 +64,16 @@ class NewNodes:
         self._variety = variety
         self._open_now: tuple[int, bytearray] = (-1, bytearray())  # as of which change of the residual capacity
 
-    def best(self, group: Group, level: int, scope: Scope, wanted: int) -> tuple[LaunchOption, int] | None:
+    def best(self, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> tuple[LaunchOption, int] | None:
         """Return the best option for ``wanted`` replicas, and how many of them one node takes; None without any."""
         best: tuple[OrderKey, LaunchOption, int] | None = None
         rooms: dict[object, tuple[int, int]] = {}
-        for places in self._candidates.by_class(group, level, only_reserved=scope.is_free):
+        for places in self._candidates.by_class(relaxed, only_reserved=scope.is_free):
             if places[0][0].reservation is None and self._is_settled(best):
                 break  # reserved ones come first, and go first
             if scope.admits is None or scope.admits(places[0][0]):
-                room, crowding = self._fresh_room(places[0][0], group, level, rooms, scope.is_assigned)
-                found = self._best_of(places, group, level, min(wanted, room), crowding)
+                room, crowding = self._fresh_room(places[0][0], relaxed, rooms, scope.is_assigned)
+                found = self._best_of(places, relaxed, min(wanted, room), crowding)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = found
         return None if best is None else best[1:]
@@ -87,7 +87,7 @@ class NewNodes:
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
     def _best_of(
-        self, places: Places, group: Group, level: int, most: int, crowding: int
+        self, places: Places, relaxed: RelaxedGroup, most: int, crowding: int
     ) -> tuple[OrderKey, LaunchOption, int] | None:
         """Return the best of options of one kind, of which a fresh node takes up to ``most`` replicas."""
         best: tuple[OrderKey, LaunchOption, int] | None = None
@@ -96,10 +96,10 @@ class NewNodes:
             # From cheap to dear: what holds no more than a cheaper one is no better.
             if not is_open[option.index] or (fitting <= held and not is_frugal):
                 continue
-            copies = self.copies(option, group, level, min(most, fitting))
+            copies = self.copies(option, relaxed, min(most, fitting))
             if copies == 0:
                 continue
-            key = self._key(option, group, copies, crowding)
+            key = self._key(option, relaxed.group, copies, crowding)
             if is_frugal:
                 # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
                 hoped = fitting if self._strategy.is_roomy else copies
@@ -111,14 +111,15 @@ class NewNodes:
                 break
         return best
 
-    def copies(self, option: LaunchOption, group: Group, level: int, copies: int) -> int:
+    def copies(self, option: LaunchOption, relaxed: RelaxedGroup, copies: int) -> int:
         """Return how many of ``copies`` replicas may have a fresh node of the option, everything but topology asked."""
+        group = relaxed.group
         if self.nodes_left(option, group) == 0:
             return 0
-        placed = {group.index: level}
+        placed = {group.index: relaxed.level}
         while copies and not self._variety.holds(option, [asked * copies for asked in group.request], placed):
             copies //= 2
-        return 0 if copies and self._floor.keeps_off(option, group, level, copies) else copies
+        return 0 if copies and self._floor.keeps_off(option, relaxed, copies) else copies
 
     def _is_open_now(self) -> bytearray:
         changes = self._state.residual.changes
@@ -127,14 +128,14 @@ class NewNodes:
         return self._open_now[1]
 
     def _fresh_room(
-        self, option: LaunchOption, group: Group, level: int, rooms: dict[object, tuple[int, int]], is_assigned: bool
+        self, option: LaunchOption, relaxed: RelaxedGroup, rooms: dict[object, tuple[int, int]], is_assigned: bool
     ) -> tuple[int, int]:
         """Return topology's room on a fresh node and how crowded its domains are; one computation per domain."""
-        constraints = group.constraints[level]
-        if not group.matching and constraints.is_free:
+        constraints = relaxed.constraints
+        if not relaxed.group.matching and constraints.is_free:
             return UNLIMITED, 0
         if is_assigned:
-            return self._state.admission.host_room(group, constraints, None), 0
+            return self._state.admission.host_room(relaxed, None), 0
         labels = self._state.labels_of(option)
         domains = tuple(labels.get(counts.topology_key) for counts in self._state.ledger.by_term.values())
         known = rooms.get(domains)
@@ -145,8 +146,8 @@ class NewNodes:
                 if term.topology_key != HOSTNAME
             )
             room = min(
-                self._state.admission.domain_room(labels, group, constraints),
-                self._state.admission.host_room(group, constraints, None),
+                self._state.admission.domain_room(labels, relaxed),
+                self._state.admission.host_room(relaxed, None),
             )
             known = rooms[domains] = (room, crowding)
         return known

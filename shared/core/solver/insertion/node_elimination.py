@@ -66,7 +66,6 @@ def _empty(insertion: Insertion, victim: Bin) -> bool:
 
 def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
     state = insertion.state
-    groups = [(state.groups[index], count, victim.levels[index]) for index, count in victim.contents.items()]
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
     # rules over domains hold again once all have moved.
     kept = [(key, victim.labels.get(key)) for key in state.pinned_labels.on(victim)]
@@ -78,18 +77,17 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
                 return False
         return True
 
-    for group, count, level in groups:
-        state.place(victim, group, -count, level)
+    moving = state.empty(victim)
     state.close_bin(victim)  # what it used of limits may be used by a free unit
     scope = Scope(admits, is_assigned=True, is_free=True)
     if home is not None:
         if not admits(home) or state.residual.nodes_left(home) < 1:
             return False
         scope = Scope(partial(is_, state.open_bin(home, 1)), is_assigned=True, is_free=True)
-    for group, count, level in groups:
-        before = state.remaining[group.index]
-        insertion.place_at(group, level, scope, count)
-        if before - state.remaining[group.index] < count:
+    for relaxed, count in moving:
+        before = state.remaining[relaxed.group.index]
+        insertion.place_at(relaxed, scope, count)
+        if before - state.remaining[relaxed.group.index] < count:
             return False
     return True
 
@@ -97,7 +95,6 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
 def take_off(state: PartialPlan, groups: Set[int]) -> None:
     """Take all replicas of the groups (by index) off their nodes, and do without planned nodes that this empties."""
     for bin_ in list(state.bins):
-        for index in sorted(groups & bin_.contents.keys()):
-            state.place(bin_, state.groups[index], -bin_.contents[index], bin_.levels[index])
+        state.empty(bin_, groups)
         if bin_.option is not None and not bin_.contents:
             state.close_bin(bin_)

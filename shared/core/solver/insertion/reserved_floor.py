@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import RelaxedGroup
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -17,13 +17,13 @@ class ReservedFloor:
         self._candidates = candidates
         self._is_kept = True
 
-    def keeps_off(self, option: LaunchOption, group: Group, level: int, copies: int) -> bool:
+    def keeps_off(self, option: LaunchOption, relaxed: RelaxedGroup, copies: int) -> bool:
         """Whether the floor keeps so little work off the reserved slot, as it can be bought elsewhere."""
         if not self._is_kept or option.reservation is None:
             return False
-        if self._fills(option, [asked * copies for asked in group.request]):
+        if self._fills(option, [asked * copies for asked in relaxed.group.request]):
             return False
-        return any(other.reservation is None for other, _ in self._candidates.of(group, level))
+        return any(other.reservation is None for other, _ in self._candidates.of(relaxed))
 
     @contextmanager
     def lifted(self) -> Iterator[None]:

@@ -137,7 +137,9 @@ def _do_without(state: PartialPlan, nodes: Mapping[OfferingKey, int], most: int)
             if count <= 0:
                 break
             dropped |= {index for found in _whole(state, bin_) for index in components[found]}
-            _close(state, state.split_bin(bin_, count))
+            node = state.split_bin(bin_, count)
+            state.empty(node)
+            state.close_bin(node)
             excess, too_many = excess - count, too_many - count
     take_off(state, dropped)
 
@@ -150,15 +152,8 @@ def _importance(state: PartialPlan, bin_: Bin) -> tuple[int, bool, int]:
 
 def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     """Return the groups on a node of which it is all or nothing."""
-    levels = [(state.groups[index], level) for index, level in bin_.levels.items()]
     return [
-        group.index
-        for group, level in levels
-        if group.workload.gang is not None or state.pinned_labels.of(group, level)
+        relaxed.group.index
+        for relaxed, _ in state.placed_on(bin_)
+        if relaxed.group.workload.gang is not None or state.pinned_labels.of(relaxed)
     ]
-
-
-def _close(state: PartialPlan, bin_: Bin) -> None:
-    for index, count in list(bin_.contents.items()):
-        state.place(bin_, state.groups[index], -count, bin_.levels[index])
-    state.close_bin(bin_)

@@ -25,8 +25,8 @@ class _Stock:
         self.buckets: dict[int, list[list[int]]] = {}
         totals: dict[int, int] = {}
         for batch in reversed(item_type.batches):
-            number = rules_of(batch.group.equivalence_class)
-            self.buckets.setdefault(number, []).append([batch.group.index, batch.count])
+            number = rules_of(batch.relaxed.group.equivalence_class)
+            self.buckets.setdefault(number, []).append([batch.relaxed.group.index, batch.count])
             totals[number] = totals.get(number, 0) + batch.count
         self.is_plain = self.buckets.keys() == {_FREE}
         # A heap of the kinds of replicas, the most plentiful first; equals as the batches came.
@@ -91,10 +91,10 @@ class Disaggregation:
     def __init__(self, state: PartialPlan, item_types: Sequence[ItemType]) -> None:
         self._state = state
         self._item_types = item_types
-        self._level = item_types[0].batches[0].level  # batches of one level are packed together
+        self._level = item_types[0].batches[0].relaxed.level  # batches of one level are packed together
         # Only spread rules need a look at each node: packing has already kept anti-affine replicas apart.
         self._spread_mask = 0
-        for kind in {batch.group.equivalence_class for item_type in item_types for batch in item_type.batches}:
+        for kind in {batch.relaxed.group.equivalence_class for item_type in item_types for batch in item_type.batches}:
             for spread in kind.constraints[0].spread:
                 if spread.topology_key == HOSTNAME:
                     self._spread_mask |= 1 << spread.term
@@ -158,7 +158,7 @@ class Disaggregation:
         for item_type, stock in zip(self._item_types, self._stocks, strict=True):
             for _, stack in sorted(stock.buckets.items()):
                 for index, count in reversed(stack):
-                    yield DomainBatch(self._state.groups[index], item_type.batches[0].level, item_type.pin, count)
+                    yield DomainBatch(self._state.groups[index].relaxed[self._level], item_type.pin, count)
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
         if use.bin is not None:

@@ -40,17 +40,15 @@ class BinType:
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""
-    rules = host_rules(list({batch.group.index: batch.group for batch in batches}.values()))
+    rules = host_rules(list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values()))
     item_types: dict[object, ItemType] = {}
     for batch in batches:
-        group = batch.group
+        group, requirement_sets = batch.relaxed.group, batch.relaxed.requirement_sets
         host = rules.get(group.index)
-        key = (group.request, group.requirement_sets[batch.level], batch.pin, host)
+        key = (group.request, requirement_sets, batch.pin, host)
         item_type = item_types.get(key)
         if item_type is None:
-            item_type = item_types[key] = ItemType(
-                len(item_types), group.request, group.requirement_sets[batch.level], batch.pin, host
-            )
+            item_type = item_types[key] = ItemType(len(item_types), group.request, requirement_sets, batch.pin, host)
         item_type.batches.append(batch)
         item_type.count += batch.count
     return list(item_types.values())

@@ -50,6 +50,7 @@ class Group:
     is_alone: bool
     requirement_sets: tuple[int, ...] = ()
     constraints: tuple[Constraints, ...] = ()
+    relaxed: tuple["RelaxedGroup", ...] = ()  # itself at each level, from all preferences to none
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
     team_budget: int | None = None  # what its team's budget leaves for new nodes, in atto-USD an hour
@@ -58,6 +59,16 @@ class Group:
     def is_price_capped(self) -> bool:
         """Whether what it pays for is bounded: then it shares no node that is being bought."""
         return self.workload.max_price_micro_usd_per_hour is not None or self.team_budget is not None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelaxedGroup:
+    """A group whose replicas have given up their first ``level`` preferences, and what they still insist on."""
+
+    group: Group
+    level: int
+    requirement_sets: int  # a mask
+    constraints: Constraints
 
 
 @dataclass(slots=True)
@@ -82,6 +93,8 @@ class Demands:
                 class_.terms |= constraints.terms()
         for group in self.groups:
             group.constraints = group.equivalence_class.constraints
+            each = zip(group.requirement_sets, group.constraints, strict=True)
+            group.relaxed = tuple([RelaxedGroup(group, level, *kept) for level, kept in enumerate(each)])
 
 
 def has_soft_taints(snapshot: Snapshot) -> bool:

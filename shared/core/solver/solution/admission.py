@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.topology import Constraints, DomainLedger
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.bins import Bin
@@ -17,25 +17,25 @@ class NodeAdmission:
         self._groups = groups
         self._ledger = ledger
 
-    def room(self, bin_: Bin, group: Group, level: int, *, is_assigned: bool = False) -> int:
+    def room(self, bin_: Bin, relaxed: RelaxedGroup, *, is_assigned: bool = False) -> int:
         """How many replicas of the group ONE node of the bin takes: requirements, resources, topology.
 
         ``is_assigned``: the replicas were assigned to domains, so that rules over domains hold once all are placed.
         """
-        if not bin_.requirement_sets & group.requirement_sets[level]:
+        if not bin_.requirement_sets & relaxed.requirement_sets:
             return 0
+        group, constraints = relaxed.group, relaxed.constraints
         fitting = copies_that_fit(group.request, bin_.free)
         if fitting == 0:
             return 0
-        constraints = group.constraints[level]
         if not (group.matching or constraints.anti_mask or not constraints.is_free):
             return fitting
-        domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, group, constraints)
-        return min(fitting, domain_room, self.host_room(group, constraints, bin_)) if domain_room else 0
+        domain_room = UNLIMITED if is_assigned else self.domain_room(bin_.labels, relaxed)
+        return min(fitting, domain_room, self.host_room(relaxed, bin_)) if domain_room else 0
 
-    def domain_room(self, labels: Mapping[str, str], group: Group, constraints: Constraints) -> int:
+    def domain_room(self, labels: Mapping[str, str], relaxed: RelaxedGroup) -> int:
         """How many replicas the rules over domains (all but hosts) allow on one node with these labels."""
-        ledger = self._ledger
+        ledger, group, constraints = self._ledger, relaxed.group, relaxed.constraints
         if group.matching and ledger.inverse_blocked(labels, group.matching):
             return 0
         room = ledger.near_room(constraints, labels)
@@ -48,8 +48,9 @@ class NodeAdmission:
                 room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
         return room
 
-    def host_room(self, group: Group, constraints: Constraints, bin_: Bin | None) -> int:
+    def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
         """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
+        group, constraints = relaxed.group, relaxed.constraints
         room = self._host_spread_room(constraints, bin_)
         for near in constraints.anti:
             if near.topology_key == HOSTNAME:

@@ -11,7 +11,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import LaunchOption, RequirementSet
-from shared.core.solver.problem.groups import EquivalenceClass, Group
+from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -177,7 +177,7 @@ class Alternatives:
             group = groups[index]
             # Gangs may insist on one domain, others are as their kind.
             alike = group if group.is_alone else group.equivalence_class
-            kinds |= bits.get((alike, level)) or self._find_bit(alike, group, level)
+            kinds |= bits.get((alike, level)) or self._find_bit(alike, group.relaxed[level])
         return kinds
 
     def _kept_and_wishes(self, kinds: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
@@ -192,15 +192,15 @@ class Alternatives:
             )
         return known
 
-    def _find_bit(self, alike: Group | EquivalenceClass, group: Group, level: int) -> int:
-        """Return a bit for what matters of a group at a level."""
+    def _find_bit(self, alike: Group | EquivalenceClass, relaxed: RelaxedGroup) -> int:
+        """Return a bit for what matters of a relaxed group."""
         # What can be bought is the same for all teams, and found once for all.
         wishes = 0
         for bit, alike_bit in enumerate(self._without_team):
-            if group.requirement_sets[level] >> bit & 1:
+            if relaxed.requirement_sets >> bit & 1:
                 wishes |= 1 << alike_bit
-        kind = (self._state.pinned_labels.of(group, level), wishes)
-        found = self._bits[alike, level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
+        kind = (self._state.pinned_labels.of(relaxed), wishes)
+        found = self._bits[alike, relaxed.level] = 1 << self._kinds.setdefault(kind, len(self._kinds))
         return found
 
 

@@ -11,7 +11,7 @@ from operator import ge
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
-from shared.core.solver.problem.groups import Demands, Group
+from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
@@ -44,12 +44,12 @@ class Candidates:
         self._dearness: dict[tuple[int, Vector, int], float] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
 
-    def of(self, group: Group, level: int) -> Places:
+    def of(self, relaxed: RelaxedGroup) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
-        mask = group.requirement_sets[level]
-        known = self._candidates.get((mask, group.request))
+        mask, request = relaxed.requirement_sets, relaxed.group.request
+        known = self._candidates.get((mask, request))
         if known is None:
-            known = self._candidates[mask, group.request] = self._holding(mask, group.request, self._ordered)
+            known = self._candidates[mask, request] = self._holding(mask, request, self._ordered)
         return known
 
     @staticmethod
@@ -65,13 +65,13 @@ class Candidates:
                     found.append((option, held[size]))
         return found
 
-    def by_class(self, group: Group, level: int, *, only_reserved: bool = False) -> list[Places]:
+    def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
         """Return the candidates by kind, each reservation as one of its own; in the same order."""
-        about = (group.requirement_sets[level], group.request, only_reserved)
+        about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
         if about not in self._by_class:
             kinds: dict[object, Places] = {}
             mask, request = about[:2]
-            places = self._holding(mask, request, self.reserved) if only_reserved else self.of(group, level)
+            places = self._holding(mask, request, self.reserved) if only_reserved else self.of(relaxed)
             for option, fitting in places:
                 kinds.setdefault(self._kind(option), []).append((option, fitting))
             self._by_class[about] = list(kinds.values())
@@ -86,7 +86,7 @@ class Candidates:
         if about not in self._pareto_optimal:
             if not self._worth_having:
                 self._worth_having = self._pareto_optimal_flags()
-            candidates = (option for option, _ in self.of(group, len(group.levels) - 1))
+            candidates = (option for option, _ in self.of(group.relaxed[-1]))
             found = [option for option in candidates if self._worth_having[option.index]]
             found.sort(key=lambda option: (option.reservation is None, option.entry.tier, option.price))
             self._pareto_optimal[about] = found
@@ -117,11 +117,11 @@ class Candidates:
 
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
-        level, count = len(group.levels) - 1, group.count
-        about = (group.requirement_sets[level], group.request, count)
+        count = group.count
+        about = (group.requirement_sets[-1], group.request, count)
         if about not in self._dearness:
             least, most = inf, 0
-            for option, fitting in self.of(group, level):
+            for option, fitting in self.of(group.relaxed[-1]):
                 if option.reservation is None and fitting > most:
                     most = min(fitting, count)
                     least = min(least, (option.price + self.overhead) / most)

@@ -13,7 +13,7 @@ from operator import ge, le
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.components import Component
-from shared.core.solver.problem.groups import EquivalenceClass, Group
+from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
 from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -26,8 +26,7 @@ _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
 class DomainBatch:
     """``count`` replicas of a group that may go anywhere the group may, within one domain if ``pin`` says so."""
 
-    group: Group
-    level: int
+    relaxed: RelaxedGroup
     pin: tuple[str, str] | None
     count: int
 
@@ -49,7 +48,7 @@ def assign_domains(
     for component in components:
         if not component.terms:
             batches.extend(
-                DomainBatch(group, level, None, state.remaining[group.index])
+                DomainBatch(group.relaxed[level], None, state.remaining[group.index])
                 for group in component.groups
                 if level < len(group.levels) and state.remaining[group.index]
             )
@@ -130,7 +129,7 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
     if item_type is None or not item_type.host_terms_are_simple(classes) or not _are_counted_everywhere(classes):
         return None
     if item_type.key is None:
-        return [DomainBatch(group, 0, None, state.remaining[group.index]) for group in component.groups]
+        return [DomainBatch(group.relaxed[0], None, state.remaining[group.index]) for group in component.groups]
     if item_type.affinity_term is not None:
         return _one_domain(state, component.groups, item_type.key, item_type.affinity_term, domains)
     return _even(state, component, item_type.key, item_type.spread_terms, domains)
@@ -227,7 +226,7 @@ def _one_domain(
     chosen = min(sorted(allowed), key=order)
     weight = sum(_weight(group) * state.remaining[group.index] for group in groups)
     loads[chosen] = loads.get(chosen, 0.0) + weight
-    return [DomainBatch(group, 0, (key, chosen), state.remaining[group.index]) for group in groups]
+    return [DomainBatch(group.relaxed[0], (key, chosen), state.remaining[group.index]) for group in groups]
 
 
 def _weight(group: Group) -> float:
@@ -250,12 +249,12 @@ def _even(
     for group, (_, allowed, weight) in _choosiest_first(component.groups, key, universe, domains):
         remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
-            batches.append(DomainBatch(group, 0, None, remaining))
+            batches.append(DomainBatch(group.relaxed[0], None, remaining))
             continue
         if not allowed:
             return None
         for domain, count in _water_filled(counts[counting.bit_length() - 1], loads, allowed, remaining):
-            batches.append(DomainBatch(group, 0, (key, domain), count))
+            batches.append(DomainBatch(group.relaxed[0], (key, domain), count))
             loads[domain] += count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     return batches if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None

@@ -1,11 +1,11 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.taint import binding_taints
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import Demands, Group
+from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.topology import DomainLedger
@@ -157,23 +157,36 @@ class PartialPlan:
         self._journal.append(join)
         return other
 
-    def place(self, bin_: Bin, group: Group, per_node: int, level: int = 0) -> None:
+    def place(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int) -> None:
         """Put ``per_node`` replicas on each node of the bin (negative: take them off)."""
-        before = bin_.levels.get(group.index)
-        self._move(bin_, group, per_node, level)
-        if group.index in bin_.contents:
-            bin_.levels[group.index] = level if before is None else max(before, level)
+        index, level = relaxed.group.index, relaxed.level
+        before = bin_.levels.get(index)
+        self._move(bin_, relaxed, per_node)
+        if index in bin_.contents:
+            bin_.levels[index] = level if before is None else max(before, level)
         else:
-            bin_.levels.pop(group.index, None)
+            bin_.levels.pop(index, None)
 
         def take_back() -> None:
             if before is None:
-                bin_.levels.pop(group.index, None)
+                bin_.levels.pop(index, None)
             else:
-                bin_.levels[group.index] = before
-            self._move(bin_, group, -per_node, level)
+                bin_.levels[index] = before
+            self._move(bin_, relaxed, -per_node)
 
         self._journal.append(take_back)
+
+    def empty(self, bin_: Bin, groups: Set[int] | None = None) -> list[tuple[RelaxedGroup, int]]:
+        """Take the groups (by index; everybody if none are given) off the bin; return who and how many a node."""
+        found = [(who, count) for who, count in self.placed_on(bin_) if groups is None or who.group.index in groups]
+        for who, count in found:
+            self.place(bin_, who, -count)
+        return found
+
+    def placed_on(self, bin_: Bin) -> Iterator[tuple[RelaxedGroup, int]]:
+        """Yield the plan's own replicas on each node of the bin: of which group, and how many."""
+        for index, count in bin_.contents.items():
+            yield self.groups[index].relaxed[bin_.levels[index]], count
 
     def settle(self, bin_: Bin, who: Mapping[int, int], level: int, room: Sequence[int] | None = None) -> None:
         """Put replicas by group on each node of the bin for good; the ledger is for the caller to tell.
@@ -193,8 +206,8 @@ class PartialPlan:
             room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
         bin_.free = list(room)
 
-    def _move(self, bin_: Bin, group: Group, per_node: int, level: int) -> None:
-        free = bin_.free
+    def _move(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int) -> None:
+        free, group = bin_.free, relaxed.group
         for dimension, asked in enumerate(group.request):
             free[dimension] -= asked * per_node
         left = bin_.contents.get(group.index, 0) + per_node
@@ -203,7 +216,7 @@ class PartialPlan:
         else:
             del bin_.contents[group.index]
         self.remaining[group.index] -= per_node * bin_.count
-        anti_mask = group.constraints[level].anti_mask
+        anti_mask = relaxed.constraints.anti_mask
         self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
         if group.constraints[-1].spread:
             self.ledger.carry(bin_.labels, group.constraints[-1], per_node * bin_.count)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.problem.groups import Group
+from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.bins import Bin
 
@@ -18,18 +18,19 @@ class PinnedLabels:
 
     def on(self, bin_: Bin) -> tuple[str, ...]:
         """Return the labels that must not change under a bin's replicas, because some constraint counted on them."""
-        keys = (self.of(self._groups[index], level) for index, level in bin_.levels.items())
+        keys = (self.of(self._groups[index].relaxed[level]) for index, level in bin_.levels.items())
         return tuple(sorted(frozenset[str]().union(*keys)))
 
-    def of(self, group: Group, level: int) -> frozenset[str]:
+    def of(self, relaxed: RelaxedGroup) -> frozenset[str]:
         """Return the labels that must not change under a group's replicas once they are placed at a level."""
-        gang, constraints = group.workload.gang, group.constraints[level]
+        group = relaxed.group
+        gang = group.workload.gang
         single = None if gang is None else gang.single_topology_key
-        memo_key = (group.equivalence_class, level, single)
+        memo_key = (group.equivalence_class, relaxed.level, single)
         known = self._known.get(memo_key)
         if known is None:
             terms = self._ledger.by_term.items()
             keys = {counts.topology_key for term, counts in terms if group.matching >> term & 1}
-            keys.update(constraints.topology_keys(), () if single is None else (single,))
+            keys.update(relaxed.constraints.topology_keys(), () if single is None else (single,))
             known = self._known[memo_key] = frozenset(keys - {HOSTNAME})
         return known
