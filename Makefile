@@ -28,7 +28,7 @@ LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes \
 
 # The rings of docs/testing.md: every test belongs to one (tests/test_rings.py).
 RING_exhaustive := tests/core/oracle tests/core/polish tests/manifests/test_fuzz.py \
-	tests/usecases/test_disrupt_exactly_once.py tests/usecases/test_fleet_survives.py
+	tests/usecases/disruption/test_disrupt_exactly_once.py tests/usecases/test_fleet_survives.py
 RING_unit := tests/core tests/manifests tests/usecases tests/functions tests/reservoir \
 	$(addprefix --ignore=,$(RING_exhaustive))
 RING_component := tests/adapters tests/upgrades

@@ -1,1 +1,1 @@
-"""Measurements of the product: one module a bench, run as ``python -m bench [name]`` (README.md)."""
+"""Measurements of the product: one module a bench, in rooms by what they measure (README.md)."""

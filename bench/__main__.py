@@ -6,14 +6,17 @@ import json
 import pkgutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import bench
 from bench.harness import fresh, in_calibrations
 
+# Rooms with benches, by what they measure; the package's other folders help them.
+ROOMS: Final = ("scheduling", "functions", "deployed", "outside_aws", "emulator")
+
 
 class Bench(Protocol):
-    """What a module of this package must have to be a bench; any other module is a helper."""
+    """What a module in one of the rooms must have to be a bench; any other module is a helper."""
 
     __name__: str
 
@@ -25,12 +28,13 @@ class Bench(Protocol):
 
 
 def benches() -> Iterator[tuple[str, Bench]]:
-    """Find the benches: modules directly in this package that define ``cases`` and ``run``, sorted by name."""
-    for name in sorted(module.name for module in pkgutil.iter_modules(bench.__path__)):
-        if name != "__main__":
-            module = importlib.import_module(f"bench.{name}")
-            if hasattr(module, "cases") and hasattr(module, "run"):
-                yield name, cast("Bench", module)
+    """Find the benches: modules in the rooms that define ``cases`` and ``run``, sorted by name."""
+    folders = {f"bench.{room}.": f"{folder}/{room}" for folder in bench.__path__ for room in ROOMS}
+    found = [module.name for prefix, path in folders.items() for module in pkgutil.iter_modules([path], prefix)]
+    for name in sorted(found, key=lambda name: name.rpartition(".")[2]):
+        module = importlib.import_module(name)
+        if hasattr(module, "cases") and hasattr(module, "run"):
+            yield name.rpartition(".")[2], cast("Bench", module)
 
 
 def main(arguments: Sequence[str]) -> int:

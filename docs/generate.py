@@ -29,6 +29,7 @@ from reservoir.nouns.registry import NOUNS, Registered, noun_of  # noqa: E402 - 
 from shared.core.history.counters import AMOUNTS, COUNTERS  # noqa: E402 - see above
 from shared.core.history.measures import CARDINALITIES, DIMENSIONS, MEASURES, METRIC_USD_CENTS, MOST, Subject  # noqa: E402 - see above
 from shared.deployment.settings import DeploymentSettings  # noqa: E402 - see above
+from shared.manifests.answers.render import to_yaml  # noqa: E402 - see above
 from shared.manifests.events import EVENTS  # noqa: E402 - see above
 from shared.manifests.messages import (  # noqa: E402 - see above
     AnyMessage,
@@ -38,7 +39,6 @@ from shared.manifests.messages import (  # noqa: E402 - see above
     WithdrawMessage,
 )
 from shared.manifests.node_identity import NodeIdentity  # noqa: E402 - see above
-from shared.manifests.render import to_yaml  # noqa: E402 - see above
 from shared.manifests.reports import REPORTS, NodeReport  # noqa: E402 - see above
 from shared.manifests.validate import KINDS, Manifest  # noqa: E402 - see above
 

@@ -116,7 +116,7 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
         return "".join(f"{printable(listing.name(row))}\n" for rows, listing in parts for row in rows)
     documents = [dict(listing.document(row)) for rows, listing in parts for row in rows]
     if form is Form.YAML:
-        from shared.manifests.render import to_yaml  # loads a YAML writer, which no other form needs
+        from shared.manifests.answers.render import to_yaml  # loads a YAML writer, which no other form needs
 
         return to_yaml(documents)
     return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"

@@ -7,13 +7,13 @@ from typing import TypeVar
 import typer
 from rich.text import Text
 
-from reservoir.connection import Connection, Session
 from reservoir.console import fail, output, report
 from reservoir.options import Options
+from reservoir.stack.connection import Connection, Session
+from shared.manifests.answers.render import comparable, sorted_deeply, to_yaml
 from shared.manifests.events import Change
 from shared.manifests.known_values import of_catalogue
 from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.render import comparable, sorted_deeply, to_yaml
 from shared.manifests.validate import KINDS
 from shared.ports.errors import AwsError
 from shared.ports.safety import UnreadableRowError

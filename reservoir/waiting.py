@@ -7,7 +7,7 @@ from typing import Annotated, Final, TypeVar
 import typer
 from pydantic_core import PydanticCustomError
 
-from reservoir.connection import Connection
+from reservoir.stack.connection import Connection
 from shared.manifests.parsing.fields import check_duration, duration_s
 
 T = TypeVar("T")

@@ -48,7 +48,7 @@ _DRAIN: Final = "shared/core/node_life/drain.py"
 _LAUNCH: Final = "shared/usecases/launching/launch.py"
 _INTAKE: Final = "shared/usecases/demand/intake.py"
 _COLLECT: Final = "shared/usecases/node_life/collect.py"
-_STATE: Final = "tests/fakes/state.py"
+_STATE: Final = "tests/fakes/stores/state.py"
 
 MUTANTS: Final = (
     # leases

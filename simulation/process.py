@@ -9,7 +9,7 @@ from shared.adapters.scheduler_timers import SchedulerDrainTimers
 from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
 from shared.names import Queue, Table
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import Process
+from shared.runtime.composition.parts.outside import Process
 from shared.runtime.settings import Settings
 from shared.usecases.policy.stored_policy import StoredPolicy
 from simulation.aws.lambdas import Environment, Port

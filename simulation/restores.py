@@ -15,10 +15,10 @@ from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.tables import SimulatedState
 from simulation.kernel import MINUTE, Chance, Kernel
 from simulation.people.operators import ARN
-from tests.fakes.discovery_turns import MemoryDiscoveryTurns
-from tests.fakes.launches import MemoryLaunchAttempts
 from tests.fakes.messaging import MemoryBus
-from tests.fakes.safety import ROLES, MemoryTableMarks, MemoryTallies
+from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from tests.fakes.stores.launches import MemoryLaunchAttempts
+from tests.fakes.stores.safety import ROLES, MemoryTableMarks, MemoryTallies
 
 _KEPT: Final = 20  # points, a minute apart
 

@@ -14,7 +14,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team
 from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
-from shared.manifests.operations import parse_request
+from shared.manifests.answers.operations import parse_request
 from shared.names import Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
@@ -39,14 +39,14 @@ from simulation.people.teams import NAMESPACES, team_manifests
 from simulation.people.users import CONTENDED, Users
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
-from tests.fakes.accounts import MemoryAccounts
-from tests.fakes.capacity_blocks import MemoryBlocks, MemoryBootFailures
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
-from tests.fakes.discovery_turns import MemoryDiscoveryTurns
-from tests.fakes.history import MemoryHistory
-from tests.fakes.launches import MemoryLaunchAttempts, MemoryShortageHistory
 from tests.fakes.messaging import MemoryBus
-from tests.fakes.safety import MemoryTableMarks, MemoryTallies
+from tests.fakes.stores.accounts import MemoryAccounts
+from tests.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
+from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from tests.fakes.stores.history import MemoryHistory
+from tests.fakes.stores.launches import MemoryLaunchAttempts, MemoryShortageHistory
+from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
 

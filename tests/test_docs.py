@@ -23,8 +23,8 @@ from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.reports import parse_report
 from shared.manifests.validate import read_document
+from tests.manifests.kinds.valid import node_class, node_pool
 from tests.manifests.test_schemas import generated
-from tests.manifests.valid import node_class, node_pool
 from tests.test_tidy import ROOT, name_of, tracked
 
 PAGES = tracked(".md")

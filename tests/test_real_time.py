@@ -8,7 +8,7 @@ CLOCKS = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "proce
 # What waits for another process, and gives up after minutes.
 WAITING = {
     "tests/adapters/ministack.py",
-    "tests/deployed/world.py",
+    "tests/deployed/story/world.py",
     "tests/deployment/embedded_cdk.py",
     "tests/embedded/conftest.py",
     "tests/integrations/test_slurm.py",

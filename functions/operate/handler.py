@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shared.manifests.operations import parse_request
+from shared.manifests.answers.operations import parse_request
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.errors import AccessDeniedError
 from shared.runtime.composition.operate import deployment, identities, operate

@@ -5,8 +5,8 @@ from datetime import timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-from reservoir.connection import Connection
 from reservoir.examination.finding import Finding, Severity
+from reservoir.stack.connection import Connection
 from shared.core.model.instance_type import CapacityType
 from shared.core.scheduling_terms import labels
 from shared.usecases.policy.policy_objects import policy_of

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from reservoir.connection import Connection
 from reservoir.examination import account, deployment
 from reservoir.examination.finding import Check, Finding, Severity
 from reservoir.examination.permissions import permissions
 from reservoir.examination.quotas import quotas
+from reservoir.stack.connection import Connection
 
 CHECKS: Final[Mapping[str, Check]] = {
     "tables": deployment.tables,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from reservoir import VERSION
-from reservoir.connection import Connection
 from reservoir.examination.finding import Finding, Severity
+from reservoir.stack.connection import Connection
 from shared.core.model.capacity_reservation import ACTIVE
 from shared.core.what_if.never_launches import never_launching
 from shared.manifests.crosscheck import ObjectSet, cross_check

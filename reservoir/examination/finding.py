@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reservoir.connection import Connection
+from reservoir.stack.connection import Connection
 
 
 class Severity(StrEnum):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reservoir.connection import Connection
 from reservoir.examination.finding import Finding, Severity
+from reservoir.stack.connection import Connection
 from shared.names import EXAMINED, METADATA_HTTP_TOKENS, OWNER_TAG, Function, function_name
 from shared.usecases.policy.policy_objects import policy_of
 

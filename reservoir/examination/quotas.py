@@ -7,8 +7,8 @@ its start, used or not; a Capacity Block does not count.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.examination.finding import Finding, Severity
+from reservoir.stack.connection import Connection
 from shared.core.capacity.unavailable_offerings import Market, quota_group
 from shared.core.model.capacity_reservation import ACTIVE, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.console import fail
 from reservoir.nouns.noun import Facts, Noun, Selection, ahead, span
 from reservoir.output import Column, Listing
-from shared.manifests.listed import BlockOfferingRow, BlockOfferingSpec, Named
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.listed import BlockOfferingRow, BlockOfferingSpec, Named
 from shared.ports.capacity_blocks import BlockOffering
 
 # EC2 answers for one type, count and duration at a time, and only a few times a minute: so they have to be said.

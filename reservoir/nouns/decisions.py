@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection, age
 from reservoir.output import Column, Listing
-from shared.manifests.listed import DecisionRow
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.listed import DecisionRow
 from shared.usecases.listing.list_decisions import ListDecisions
 
 

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reservoir.commands.see.events import LISTING
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection
 from reservoir.output import Listing
+from reservoir.stack.connection import Connection
 from shared.core.history.past_event import PastEvent
 
 _LATELY: Final = timedelta(hours=1)

@@ -6,11 +6,11 @@ from typing import Any
 
 import typer
 
-from reservoir.connection import Connection
 from reservoir.console import FAILED, messages
 from reservoir.nouns.noun import Noun, Selection
 from reservoir.output import printable
 from reservoir.policy import attempt
+from reservoir.stack.connection import Connection
 from shared.core.scheduling_terms.labels import closest
 
 

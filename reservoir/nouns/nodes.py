@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age, ahead, price
 from reservoir.output import Column, Listing
+from reservoir.stack.connection import Connection
 from shared.core.model.node_claim import ClaimState
-from shared.manifests.listed import NodeRow
+from shared.manifests.answers.listed import NodeRow
 from shared.usecases.listing.list_nodes import ListNodes
 
 _STYLES: Final = {

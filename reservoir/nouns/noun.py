@@ -7,8 +7,8 @@ from enum import Enum
 from itertools import pairwise
 from typing import Final, Generic, TypeVar
 
-from reservoir.connection import Connection
 from reservoir.output import Listing
+from reservoir.stack.connection import Connection
 from shared.core.model.workload import LabelSelector
 
 T = TypeVar("T")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.console import fail
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, ahead, price
 from reservoir.output import Column, Listing
-from shared.manifests.listed import OfferingRow, OfferingState
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.listed import OfferingRow, OfferingState
 from shared.usecases.listing.list_offerings import ForPool, ListOfferings
 from shared.usecases.policy.stored_policy import StoredPolicy
 

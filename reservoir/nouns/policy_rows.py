@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Selection
+from reservoir.stack.connection import Connection
 from shared.ports.policy import PolicyKind
 from shared.usecases.policy.show_policy import ShowPolicy
 

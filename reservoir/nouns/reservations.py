@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
 from reservoir.nouns.offerings import offered
 from reservoir.output import Column, Listing
-from shared.manifests.listed import ReservationRow
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.listed import ReservationRow
 from shared.usecases.listing.list_reservations import ListReservations
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.connection import Connection
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age, ahead
 from reservoir.output import Column, Listing
-from shared.manifests.listed import WorkloadRow, WorkloadState
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.listed import WorkloadRow, WorkloadState
 from shared.usecases.listing.list_workloads import ListWorkloads
 
 DEFAULT_NAMESPACE: Final = "default"

@@ -6,13 +6,13 @@ launches and refusals, not with the number of replicas.
 
 from datetime import datetime
 
+from shared.core.checking.constraints.spread import topology_violations
+from shared.core.checking.constraints.topology import Topology
 from shared.core.checking.dear_spot import dear_spot_violations
-from shared.core.checking.facts import Facts
+from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.launches import node_violations
-from shared.core.checking.residual_check import ResidualCheck
-from shared.core.checking.spread import topology_violations
+from shared.core.checking.residual.residual_check import ResidualCheck
 from shared.core.checking.team_shares import TeamShares
-from shared.core.checking.topology import Topology
 from shared.core.checking.totals import total_violations
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.plan import Plan

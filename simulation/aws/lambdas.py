@@ -18,7 +18,7 @@ from infra.config import FUNCTIONS
 from shared.names import Function
 from shared.ports.errors import ThrottledError, UnknownOutcomeError
 from shared.ports.state import ConflictError
-from shared.runtime.composition.outside import Process, running_in
+from shared.runtime.composition.parts.outside import Process, running_in
 from simulation.faults import Faults
 from simulation.kernel import SECOND, Chance, Kernel, moment
 

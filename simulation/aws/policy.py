@@ -3,7 +3,7 @@
 from typing import Any
 
 from shared.ports.policy import PolicyKind, PolicyObject
-from tests.fakes.policy_store import MemoryPolicyStore
+from tests.fakes.stores.policy_store import MemoryPolicyStore
 
 
 class SharedPolicyStore(MemoryPolicyStore):

@@ -9,7 +9,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
 from simulation.faults import Faults
 from simulation.kernel import SECOND, Chance, Kernel
-from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
+from tests.fakes.stores.state import MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
 
 Row = TypeVar("Row")
 LAG_MAX: Final = 20 * SECOND  # AWS says: usually within a fraction of a second, and promises nothing

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.adapters import ministack
-from tests.adapters.stores import Stores, dynamodb_stores, memory_stores
+from tests.adapters.dynamodb.stores import Stores, dynamodb_stores, memory_stores
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, LeaseState
 from shared.names import LISTING_INDEX, LISTING_KEY
 from tests.adapters import ministack
-from tests.adapters.stores import Stores, dynamodb_stores
+from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
 from tests.fakes.values import workload_record
-from tests.usecases.launch_world import CATALOGUE
-from tests.usecases.live_world import LiveWorld
+from tests.usecases.worlds.launch_world import CATALOGUE
+from tests.usecases.worlds.live_world import LiveWorld
 
 pytestmark = pytest.mark.embedded
 

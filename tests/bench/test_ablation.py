@@ -2,16 +2,16 @@
 
 import pytest
 
-from bench.ablation import MECHANISMS, cases, lines
 from bench.harness import fresh
+from bench.scheduling.ablation import MECHANISMS, cases, lines
 
 
 def test_each_mechanism_can_be_taken_out() -> None:
-    assert fresh("bench.ablation:take_out_all") == {"taken_out": len(MECHANISMS)}
+    assert fresh("bench.scheduling.ablation:take_out_all") == {"taken_out": len(MECHANISMS)}
 
 
 def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does() -> None:
-    without = fresh("bench.ablation:measure", "column-generation", "few")
+    without = fresh("bench.scheduling.ablation:measure", "column-generation", "few")
 
     assert without["polished_cost"] == without["first_cost"]
 

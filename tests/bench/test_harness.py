@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import scheduler
 from bench.__main__ import benches, main
 from bench.harness import Figures, fresh, in_calibrations, medians
+from bench.scheduling import scheduler
 from bench.worlds.catalogue import GPU, ec2_catalogue
 from bench.worlds.ladder import price_micro_usd
 from bench.worlds.mix import Mix, mix_snapshot

@@ -17,9 +17,9 @@ from reservoir.commands.see.explanation_text import workload_lines
 from reservoir.commands.see.status_text import lines as status_lines
 from reservoir.nouns.registry import noun_of
 from shared.core.model.plan import ReasonCode
+from shared.manifests.answers.explanations import WaitingReplicas, WorkloadExplanation
+from shared.manifests.answers.what_if import WhatIfAnswer, WhatIfOutcome, WhatIfWorkload
 from shared.manifests.event_parts import WorkloadRef
-from shared.manifests.explanations import WaitingReplicas, WorkloadExplanation
-from shared.manifests.what_if import WhatIfAnswer, WhatIfOutcome, WhatIfWorkload
 from shared.usecases.history.see_status import Status, Unknown
 
 ROOT = FOLDER.parents[1]

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 from embedded.reservoir import DeployedReservoir, Settings
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 from tests.once import MakeOnce, make_once
 
 __all__ = ["make_once"]

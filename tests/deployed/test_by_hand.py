@@ -8,12 +8,12 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError
 
-from reservoir.operating import signed
-from shared.manifests.operations import OperationRequest, Verb
+from reservoir.stack.operating import signed
+from shared.manifests.answers.operations import OperationRequest, Verb
 from shared.names import Function, function_name
-from tests.deployed.people import Person, refusal
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.people import Person, refusal
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -17,8 +17,8 @@ from embedded.reservoir import ROOT
 from embedded.reservoir.example import EXAMPLES as DEMO
 from reservoir.client import Client, GenerationConflictError, Subscription, SubscriptionError
 from shared.names import EVENT_BUS, Queue
-from tests.deployed.people import Person, refusal
-from tests.deployed.world import World
+from tests.deployed.story.people import Person, refusal
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -15,8 +15,8 @@ from demo.observer import Observed
 from infra.naming import function_name
 from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
-from tests.deployed.policies import one_type_pool, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
 from tests.fakes.system import InTurn
 
 pytestmark = pytest.mark.embedded

@@ -22,7 +22,7 @@ from shared.names import (
     Function,
     Queue,
 )
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

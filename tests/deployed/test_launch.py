@@ -16,8 +16,8 @@ from embedded.reservoir import IMAGE_PARAMETER
 from infra.naming import function_name
 from shared import names
 from shared.names import DEPLOYMENT, Function
-from tests.deployed.policies import one_type_pool, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -21,8 +21,8 @@ from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID, CAPACITY_TYPE, RESERVATION_LABELS
 from shared.core.serialisation.json_codec import loads
 from shared.names import DEPLOYMENT, Function, Queue, Table
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

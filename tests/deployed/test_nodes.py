@@ -21,10 +21,10 @@ from shared.names import (
     Queue,
     Table,
 )
-from tests.deployed.nodes import Inside, let_nodes_in
-from tests.deployed.people import Person, all_refused
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.nodes import Inside, let_nodes_in
+from tests.deployed.story.people import Person, all_refused
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 ZONE = "us-east-1a"

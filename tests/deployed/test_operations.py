@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 from infra.config import FUNCTIONS
 from infra.naming import function_name
 from shared.names import DEMAND_DEAD_LETTER_QUEUE, OWNER_TAG, Function, Queue, Table, key_attributes
-from tests.deployed.people import Person, all_refused, refusal
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.people import Person, all_refused, refusal
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -14,8 +14,8 @@ import pytest
 from demo.observer import Observed
 from embedded.reservoir.example import EXAMPLES
 from shared.names import Table
-from tests.deployed.people import Person
-from tests.deployed.world import World
+from tests.deployed.story.people import Person
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from shared.names import ENDINGS_ROW_PREFIX, MARK_ROW, Function, Table
-from tests.deployed.people import Person
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.people import Person
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

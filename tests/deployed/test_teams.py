@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 
 from shared.names import DEMAND_DEAD_LETTER_QUEUE, DEPLOYMENT, Function, Queue, Table, function_name
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 

@@ -18,8 +18,8 @@ import pytest
 from infra.assets.bundle import CODE
 from infra.naming import function_name
 from shared.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table
-from tests.deployed.policies import one_type_pool, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import previous
 

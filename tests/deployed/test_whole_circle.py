@@ -14,9 +14,9 @@ import pytest
 
 from embedded.reservoir import ROOT
 from shared.names import Function
-from tests.deployed.nodes import let_nodes_in
-from tests.deployed.policies import one_type_pool, story_workload, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.nodes import let_nodes_in
+from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = pytest.mark.embedded
 RUN_NODES = True

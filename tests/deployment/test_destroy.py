@@ -18,7 +18,7 @@ from reservoir.deployment.deploy import Deploy
 from reservoir.deployment.destroy import Destroy, DestroyRefusedError
 from shared.deployment.deployment import read
 from shared.names import OWNER_TAG, Table
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded

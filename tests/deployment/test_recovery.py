@@ -24,7 +24,7 @@ from reservoir.deployment.deploy import Deploy
 from shared.deployment.deployment import read, table_field
 from shared.manifests.parsing.problems import ManifestError
 from shared.names import LEASE_KEY, Function, Table, output_name
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 from tests.deployment.embedded_cdk import EmbeddedCdk, delete_stack
 
 pytestmark = pytest.mark.embedded

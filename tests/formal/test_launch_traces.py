@@ -14,7 +14,7 @@ from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.launching.launch import LaunchReport
 from tests.fakes.messaging import MemoryQueue
 from tests.formal.turns import Run, Stopping
-from tests.usecases.launch_world import World, reserved
+from tests.usecases.worlds.launch_world import World, reserved
 
 PLAYS = 40
 CLAIMS = (0, 1)

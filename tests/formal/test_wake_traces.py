@@ -12,10 +12,10 @@ from shared.runtime.wake_ups import WakeUps
 from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.faults import Faults
 from simulation.kernel import SECOND, Chance, Kernel
-from tests.fakes.state import MemoryWorkloads
+from tests.fakes.stores.state import MemoryWorkloads
 from tests.fakes.values import workload_record
 from tests.formal.turns import Run, Stopping, stand_before
-from tests.usecases.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
+from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
 PLAYS = 30
 NAMES = ("a", "b")

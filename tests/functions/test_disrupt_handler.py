@@ -6,7 +6,7 @@ import pytest
 
 from functions.disrupt.handler import handler
 from shared.core.model.node_claim import ClaimState
-from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 
 def metrics(text: str) -> dict[str, float]:

@@ -11,10 +11,10 @@ from shared import names
 from shared.names import Queue, Table
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import Process, adapters, running_in
+from shared.runtime.composition.parts.outside import Process, adapters, running_in
 from shared.runtime.settings import REGION, Settings
 from tests.adapters import ministack
-from tests.adapters.stores import CLAIM_INDEXES, LISTING
+from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded

@@ -16,7 +16,7 @@ from shared.core.launching.launch_outcome import LaunchError, LaunchErrorKind
 from shared.core.model.node_claim import ClaimState
 from shared.core.serialisation.json_codec import CodecError, dumps
 from tests.fakes.messaging import MemoryRedelivery
-from tests.usecases.launch_world import World, on_demand, reserved, spot
+from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 EVENTS = Path(__file__).parents[1] / "events"
 

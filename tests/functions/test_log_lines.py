@@ -23,7 +23,7 @@ from shared.usecases.claims.announce import workload_ref
 from shared.usecases.launching.launch import LaunchReport
 from shared.usecases.node_life.react import ReactReport
 from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryRedelivery
-from tests.usecases.launch_world import World, reserved
+from tests.usecases.worlds.launch_world import World, reserved
 
 EVENTS = Path(__file__).parents[1] / "events"
 INSTANCE = "i-0123456789abcdef0"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from functions.operate.handler import handler
-from shared.manifests.operations import OperationRequest, Verb
+from shared.manifests.answers.operations import OperationRequest, Verb
 from shared.ports.errors import AccessDeniedError
 
 

@@ -11,7 +11,7 @@ from functions.record.handler import handler
 from shared.core.history.sample import Sample, WaitingSample
 from shared.ports.errors import ThrottledError
 from shared.usecases.history.keep_events import KeepEvents
-from tests.fakes.history import MemoryHistory
+from tests.fakes.stores.history import MemoryHistory
 from tests.fakes.system import START
 
 

@@ -11,7 +11,7 @@ import botocore
 from embedded.reservoir import ROOT
 from infra.naming import function_name
 from shared.names import EVENT_BUS, Function, Queue
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 
 PACKAGES: Final = (
     *("annotated_types", "botocore", "dateutil", "jmespath", "pydantic", "pydantic_core", "six.py"),

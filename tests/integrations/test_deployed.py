@@ -18,8 +18,8 @@ from embedded.reservoir.example import EXAMPLES
 from integrations.worker_pool import WorkerPool
 from reservoir.client import Client, Subscription
 from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
-from tests.deployed.nodes import credentials_of
-from tests.deployed.world import World
+from tests.deployed.story.nodes import credentials_of
+from tests.deployed.story.world import World
 from tests.integrations.stacks import Deploy, deployer
 from tests.integrations.test_github_runners import SECRET, FakeGitHub, payload, request
 

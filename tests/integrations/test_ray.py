@@ -20,9 +20,9 @@ from demo.observer import Observed
 from embedded.reservoir import ROOT
 from reservoir.client import Subscription
 from shared.names import EVENT_BUS, Queue, Table
-from tests.deployed.nodes import let_nodes_in
-from tests.deployed.policies import one_type_pool, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.nodes import let_nodes_in
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
 
 RAY: Final = ROOT / ".build/ray/environment/bin"
 RUN_NODES = True

@@ -22,8 +22,8 @@ from integrations.slurm.nodes import SlurmNodes
 from integrations.slurm.slurm import Slurm, SlurmError
 from reservoir.client import Client, Subscription
 from shared.names import EVENT_BUS, Queue
-from tests.deployed.policies import one_type_pool, write_manifests
-from tests.deployed.world import World
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
 
 pytestmark = [
     pytest.mark.embedded,

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.workload import Workload
+from shared.manifests.answers.render import to_yaml, wire_form
 from shared.manifests.crosscheck import ObjectSet, cross_check
 from shared.manifests.messages import parse_demand
 from shared.manifests.parsing.load import Document, load_documents
 from shared.manifests.parsing.problems import ManifestError, Problem, Severity
 from shared.manifests.parsing.structure import check_structure
-from shared.manifests.render import to_yaml, wire_form
 from shared.manifests.validate import read_document, read_files
-from tests.manifests import valid
+from tests.manifests.kinds import valid
 
 MIB = 2**20
 VALID = [valid.node_pool, valid.node_class, valid.workload]

@@ -6,7 +6,7 @@ import pytest
 
 from shared.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, load_json, parse_demand
 from shared.manifests.parsing.problems import ManifestError
-from tests.manifests import valid
+from tests.manifests.kinds import valid
 
 GOLDEN = Path(__file__).parent / "golden"
 REFERENCE = {"metadata": {"namespace": "shop", "name": "web", "generation": 3}}

@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from shared.manifests.parsing.load import load_documents
-from tests.manifests import valid
+from tests.manifests.kinds import valid
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "docs" / "schemas"

@@ -7,7 +7,7 @@ import pytest
 
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.node_class import NodeClassStatus
-from shared.manifests.status import node_class_status
+from shared.manifests.answers.status import node_class_status
 from tests.fakes.system import START
 from tests.fakes.values import reservation
 

@@ -9,7 +9,7 @@ from shared.manifests.parsing.fields import check_duration
 from shared.manifests.parsing.load import Document
 from shared.manifests.parsing.problems import Problem
 from shared.manifests.validate import read_document
-from tests.manifests import valid
+from tests.manifests.kinds import valid
 
 KINDS = {"pool": valid.node_pool, "class": valid.node_class, "workload": valid.workload}
 POOL_SPEC = "spec.template.spec"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.adapters import ministack
-from tests.adapters.stores import Stores, dynamodb_stores
+from tests.adapters.dynamodb.stores import Stores, dynamodb_stores
 from tests.oracle import java
 
 HERE = Path(__file__).resolve().parent

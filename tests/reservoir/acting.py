@@ -8,16 +8,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from reservoir.app import app
+from shared.manifests.answers.operations import OperationRequest, OperationResult
 from shared.manifests.messages import DescribeMessage, parse_demand
-from shared.manifests.operations import OperationRequest, OperationResult
 from shared.manifests.parsing.problems import ManifestError
 from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
-from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.state import MemoryNodeClaims, MemoryReservations, MemoryWorkloads
+from tests.fakes.stores.policy_store import MemoryPolicyStore
+from tests.fakes.stores.state import MemoryNodeClaims, MemoryReservations, MemoryWorkloads
 from tests.fakes.system import ManualClock
-from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
 
@@ -37,7 +37,7 @@ class DemandInMemory:
 
 @dataclass
 class Stack:
-    """Implements what acting commands use of ``reservoir.connection.Connection``."""
+    """Implements what acting commands use of ``reservoir.stack.connection.Connection``."""
 
     world: DisruptWorld
     demand: DemandInMemory = field(default_factory=DemandInMemory)

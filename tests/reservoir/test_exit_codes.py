@@ -3,7 +3,7 @@
 import pytest
 
 from reservoir.app import EXIT_CODES
-from tests.reservoir.test_policy_commands import POLICY, Stack, run
+from tests.reservoir.policy.test_policy_commands import POLICY, Stack, run
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from shared.manifests.explanations import NodeExplanation, WorkloadExplanation
-from shared.manifests.listed import (
+from shared.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
+from shared.manifests.answers.listed import (
     BlockOfferingRow,
     DecisionRow,
     NodeRow,
@@ -16,7 +16,7 @@ from shared.manifests.listed import (
     ReservationRow,
     WorkloadRow,
 )
-from shared.manifests.what_if import ApplyAnswer, ReplayAnswer, WhatIfAnswer
+from shared.manifests.answers.what_if import ApplyAnswer, ReplayAnswer, WhatIfAnswer
 
 PROMISED = Path(__file__).with_name("printed_fields.txt")
 PRINTED: tuple[type[BaseModel], ...] = (

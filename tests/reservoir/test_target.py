@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from reservoir.options import Options, choose_aws
-from reservoir.target import Target, choose
+from reservoir.stack.target import Target, choose
 from shared.deployment.deployment import read
 
 

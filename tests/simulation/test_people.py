@@ -9,7 +9,7 @@ import pytest
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
-from shared.manifests.operations import parse_request
+from shared.manifests.answers.operations import parse_request
 from shared.manifests.reports import parse_report
 from shared.ports.errors import AccessDeniedError
 from simulation.kernel import HOUR, START, Chance, Kernel

@@ -12,7 +12,7 @@ from simulation.invariants.base import Violation
 from simulation.invariants.promises import UnknownTablesEndNothing
 from simulation.kernel import MINUTE, START
 from simulation.world import World
-from tests.fakes.safety import ROLES
+from tests.fakes.stores.safety import ROLES
 from tests.fakes.values import node_claim
 
 

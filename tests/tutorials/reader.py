@@ -20,7 +20,7 @@ from typing import Final
 
 from embedded.reservoir import ROOT
 from shared.names import Function
-from tests.deployed.world import World
+from tests.deployed.story.world import World
 
 # Commands that only read: what they show may take some schedules to come about.
 _READING: Final = (*(f"reservoir {word}" for word in ("get", "explain", "events", "plan", "replay")), "aws ")

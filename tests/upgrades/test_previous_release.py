@@ -14,7 +14,7 @@ from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.ports.state import UnreadableRowsError
 from tests.adapters import ministack
-from tests.adapters.stores import CLAIM_INDEXES, LISTING
+from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING
 from tests.fakes.system import ManualClock
 from tests.upgrades.conftest import ReleaseProcess
 

@@ -17,12 +17,12 @@ from shared.manifests.events import TeamOverBudget, TeamShareTold
 from shared.usecases.accounting.keep_accounts import KeepAccounts
 from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.accounting.tell_teams import TellTeams
-from tests.fakes.accounts import MemoryAccounts
-from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.state import MemoryState
+from tests.fakes.stores.accounts import MemoryAccounts
+from tests.fakes.stores.policy_store import MemoryPolicyStore
+from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim, workload_record
-from tests.usecases.test_apply_policy import applier
+from tests.usecases.policy.test_apply_policy import applier
 
 HOUR: Final = timedelta(hours=1)
 USD: Final = 10**6  # micro-USD

@@ -7,22 +7,22 @@ from hypothesis import given
 
 from shared.core.model.workload import Workload
 from shared.core.serialisation.json_codec import dumps, loads
+from shared.manifests.answers.render import to_yaml
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.render import to_yaml
 from shared.ports.state import ConflictError
 from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.resolve_principals import ResolvePrincipals
 from shared.usecases.policy.show_policy import ShowPolicy
-from tests.fakes.policy_store import MemoryPolicyStore
 from tests.fakes.principals import MemoryPrincipals
-from tests.fakes.state import MemoryState
+from tests.fakes.stores.policy_store import MemoryPolicyStore
+from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import ManualClock
-from tests.manifests import valid
+from tests.manifests.kinds import valid
 from tests.manifests.test_fuzz import mutated
-from tests.usecases.test_apply_policy import Bus
-from tests.usecases.test_intake import World
+from tests.usecases.demand.test_intake import World
+from tests.usecases.policy.test_apply_policy import Bus
 
 RULES = DemandRules(frozenset({"pool"}))
 

@@ -14,7 +14,7 @@ from shared.ports.safety import UnreadableRowError
 from shared.usecases.demand import describe
 from shared.usecases.demand.describe import Describe
 from tests.fakes.messaging import MemoryBus
-from tests.fakes.state import MemoryState
+from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim, workload_record
 

@@ -24,9 +24,9 @@ from shared.ports.state import ConflictError
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.launching.launch import LaunchResult
 from shared.usecases.policy.stored_policy import StoredPolicy
-from tests.fakes.safety import MemoryTallies
-from tests.usecases.disrupt_world import DisruptWorld
-from tests.usecases.launch_world import World, on_demand
+from tests.fakes.stores.safety import MemoryTallies
+from tests.usecases.worlds.disrupt_world import DisruptWorld
+from tests.usecases.worlds.launch_world import World, on_demand
 
 BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.safety.endings import Bound, Bounds, EndingKind
-from shared.manifests.operations import OperationRequest, OperationResult, Verb
+from shared.manifests.answers.operations import OperationRequest, OperationResult, Verb
 from shared.ports.errors import TransientError
 from shared.ports.policy import Pause
 from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
@@ -19,7 +19,7 @@ from tests.fakes.effects import Effects, Killed
 from tests.fakes.system import START
 from tests.fakes.values import workload
 from tests.strategies import dear
-from tests.usecases.disrupt_world import DisruptWorld
+from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ADA = "arn:aws:iam::123456789012:user/ada"
 

@@ -12,12 +12,12 @@ from shared.core.sharing.accounts import AccountLine, Amount, MeterReading
 from shared.ports.policy import PolicyKind
 from shared.ports.state import ReservationRecord
 from shared.usecases.policy.show_policy import ShowPolicy
-from tests.fakes.accounts import MemoryAccounts
-from tests.fakes.policy_store import MemoryPolicyStore
-from tests.fakes.state import MemoryState
+from tests.fakes.stores.accounts import MemoryAccounts
+from tests.fakes.stores.policy_store import MemoryPolicyStore
+from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
 from tests.fakes.values import node_claim, reservation, workload_record
-from tests.usecases.test_apply_policy import applier
+from tests.usecases.policy.test_apply_policy import applier
 
 
 def team(name: str, nominal: int) -> dict[str, Any]:

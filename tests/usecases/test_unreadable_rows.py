@@ -16,9 +16,9 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.ports.policy import PolicyKind
 from shared.usecases.launching.launch import LaunchResult
 from tests.fakes.values import reservation
-from tests.usecases.disrupt_world import TYPES, DisruptWorld
-from tests.usecases.launch_world import World, on_demand, reserved, spot
-from tests.usecases.mishaps import FleetWorld
+from tests.usecases.worlds.disrupt_world import TYPES, DisruptWorld
+from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+from tests.usecases.worlds.mishaps import FleetWorld
 
 POOL, OTHER_POOL = (PolicyKind.NODE_POOL, "gpu"), (PolicyKind.NODE_POOL, "other")
 CLASS = (PolicyKind.NODE_CLASS, "default")

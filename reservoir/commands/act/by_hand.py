@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir.connection import Connection
 from reservoir.console import FAILED, fail, messages, output
 from reservoir.output import printable
 from reservoir.policy import attempt
+from reservoir.stack.connection import Connection
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, Verb, parse_request
+from shared.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, Verb, parse_request
 from shared.manifests.parsing.problems import ManifestError
 
 Nodes = Annotated[list[str], typer.Argument(help="NodeClaims or EC2 instances: NAME... or node/NAME...")]

@@ -6,9 +6,9 @@ from typing import Annotated, Final, TypeVar
 import typer
 
 from reservoir.console import Yes, add_group, agree, fail, messages, output
-from reservoir.dead_letters import DeadLetterQueue, Letter
 from reservoir.output import Column, Form, Listing, Output, printable, show
 from reservoir.policy import connection
+from reservoir.stack.dead_letters import DeadLetterQueue, Letter
 from shared.core.scheduling_terms.labels import closest
 
 T = TypeVar("T")

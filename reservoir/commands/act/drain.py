@@ -5,10 +5,10 @@ from typing import Annotated
 import typer
 
 from reservoir.commands.act.by_hand import Nodes, carry_out, describe, found, named, request_of, say
-from reservoir.connection import Connection
 from reservoir.console import Reason, Yes, agree, fail
 from reservoir.policy import connection
-from shared.manifests.operations import OperationRequest, Verb
+from reservoir.stack.connection import Connection
+from shared.manifests.answers.operations import OperationRequest, Verb
 
 
 def register(app: typer.Typer) -> None:

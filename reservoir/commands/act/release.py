@@ -4,10 +4,10 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir import sending
 from reservoir.commands.act.withdraw import workload_key
 from reservoir.console import Yes, agree, fail, output
 from reservoir.policy import attempt, connection
+from reservoir.stack import sending
 from reservoir.waiting import Timeout, span, until
 from shared.core.model.node_claim import NodeClaim
 from shared.core.node_life.drain import awaited_count

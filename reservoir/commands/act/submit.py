@@ -7,12 +7,13 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir import files, sending
-from reservoir.connection import Connection
+from reservoir import files
 from reservoir.console import fail, messages, output, report
 from reservoir.output import printable
 from reservoir.policy import attempt, connection
-from reservoir.sending import Outgoing
+from reservoir.stack import sending
+from reservoir.stack.connection import Connection
+from reservoir.stack.sending import Outgoing
 from reservoir.waiting import NOT_YET, Timeout, span, until
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.messages import parse_demand

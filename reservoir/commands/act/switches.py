@@ -5,7 +5,7 @@ import typer
 from reservoir.commands.act.by_hand import Nodes, Pools, Workloads, carry_out, named, request_of
 from reservoir.console import Reason
 from reservoir.policy import connection
-from shared.manifests.operations import Verb
+from shared.manifests.answers.operations import Verb
 
 
 def register(app: typer.Typer) -> None:

@@ -5,11 +5,11 @@ from typing import Annotated, Final
 
 import typer
 
-from reservoir import sending
-from reservoir.connection import Connection
 from reservoir.console import Yes, agree, fail, messages, output
 from reservoir.policy import attempt, connection
-from reservoir.sending import DEFAULT_NAMESPACE
+from reservoir.stack import sending
+from reservoir.stack.connection import Connection
+from reservoir.stack.sending import DEFAULT_NAMESPACE
 from reservoir.waiting import Timeout, span, until
 from shared.ports.state import WorkloadRecord
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from reservoir.console import output
 from reservoir.output import API_VERSION
-from shared.manifests.render import to_yaml
+from shared.manifests.answers.render import to_yaml
 
 if TYPE_CHECKING:
     from rich.text import Text

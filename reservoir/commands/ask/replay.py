@@ -10,7 +10,7 @@ from reservoir.commands.ask.what_if_text import replay_lines
 from reservoir.console import fail
 from reservoir.policy import attempt, connection
 from shared.core.what_if.added_capacity import EditError
-from shared.runtime.composition.planning import solve_in_full
+from shared.runtime.composition.parts.planning import solve_in_full
 from shared.usecases.what_if.describe import replay_described
 from shared.usecases.what_if.replay import Replay, ReplayError
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from reservoir.output import Column, lines_of, printable, terminal_width
 from shared.core.scheduling_terms.money import usd
-from shared.manifests.event_parts import OfferingDetail, WorkloadRef
-from shared.manifests.explanations import WaitingReplicas
-from shared.manifests.what_if import (
+from shared.manifests.answers.explanations import WaitingReplicas
+from shared.manifests.answers.what_if import (
     DisplacedWorkload,
     ReplayAnswer,
     WhatIfAnswer,
@@ -17,6 +16,7 @@ from shared.manifests.what_if import (
     WhatIfPlace,
     WhatIfWorkload,
 )
+from shared.manifests.event_parts import OfferingDetail, WorkloadRef
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -12,7 +12,7 @@ import typer
 
 from reservoir.console import FAILED, Yes, add_group, fail, messages, output, report
 from reservoir.options import Options
-from reservoir.target import choose
+from reservoir.stack.target import choose
 from shared.manifests.parsing.problems import ManifestError
 
 if TYPE_CHECKING:

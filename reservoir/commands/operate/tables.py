@@ -2,9 +2,9 @@
 
 import typer
 
-from reservoir.connection import Connection
 from reservoir.console import Reason, Yes, add_group, fail, output
 from reservoir.policy import attempt, connection
+from reservoir.stack.connection import Connection
 from shared.core.safety.table_mark import MarkedTable, recognise
 from shared.usecases.safety.tables import AdoptTables, OwnTables
 

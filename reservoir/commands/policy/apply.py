@@ -9,7 +9,7 @@ from reservoir.commands.ask.answers import Format, Output, print_answer
 from reservoir.console import fail, report
 from reservoir.impact import impact_of, print_impact
 from reservoir.policy import apply_policy, attempt, print_outcome
-from shared.manifests.what_if import AppliedObject, ApplyAnswer
+from shared.manifests.answers.what_if import AppliedObject, ApplyAnswer
 from shared.usecases.policy.apply_policy import Outcome
 from shared.usecases.what_if.describe import impact_described
 

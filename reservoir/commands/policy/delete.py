@@ -8,10 +8,10 @@ import typer
 from reservoir import files
 from reservoir.commands.act.by_hand import is_node
 from reservoir.commands.act.drain import delete_nodes
-from reservoir.connection import Connection
 from reservoir.console import Yes, fail, messages
 from reservoir.objects import does_not_exist, names_of
 from reservoir.policy import apply_policy, attempt, connection, print_outcome
+from reservoir.stack.connection import Connection
 from shared.core.model.node_pool import Disruption
 from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files

@@ -9,15 +9,15 @@ from typing import Any, Final
 import typer
 
 from reservoir.commands.see.events import LISTING as EVENTS
-from reservoir.connection import Connection
 from reservoir.console import messages, output
 from reservoir.nouns import selection
 from reservoir.nouns.found import Found, end_with_missing
 from reservoir.nouns.noun import Noun
 from reservoir.output import as_table, printable
 from reservoir.policy import attempt, connection
+from reservoir.stack.connection import Connection
 from shared.core.history.past_event import PastEvent
-from shared.manifests.render import to_yaml
+from shared.manifests.answers.render import to_yaml
 
 _EVENTS_SHOWN: Final = 20
 _EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
-from reservoir.connection import Connection
 from reservoir.console import fail, output
 from reservoir.output import Column, Form, Listing, Output, as_data, printable, show
 from reservoir.policy import attempt, connection
+from reservoir.stack.connection import Connection
 from shared.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
 from shared.core.history.summary import subject, summary
 from shared.ports.history import HistoryStore

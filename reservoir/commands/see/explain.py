@@ -10,7 +10,7 @@ import typer
 from reservoir.commands.see.explanation_text import node_lines, workload_lines
 from reservoir.console import add_group, fail, output
 from reservoir.policy import attempt, connection
-from shared.manifests.explanations import NodeExplanation, WorkloadExplanation
+from shared.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
 from shared.usecases.explaining.explain_node import ExplainNode
 from shared.usecases.explaining.explain_workload import ExplainWorkload
 from shared.usecases.what_if.explain_alternatives import ExplainAlternatives

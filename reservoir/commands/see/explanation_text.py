@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from shared.core.scheduling_terms.money import usd
-from shared.manifests.explanations import AlternativePlace, DecisionAlternatives, NodeExplanation, WorkloadExplanation
+from shared.manifests.answers.explanations import (
+    AlternativePlace,
+    DecisionAlternatives,
+    NodeExplanation,
+    WorkloadExplanation,
+)
 
 
 def node_lines(found: NodeExplanation) -> Iterator[str]:

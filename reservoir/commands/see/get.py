@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from reservoir.commands.see.watch import watch
-from reservoir.connection import Connection
 from reservoir.console import fail
 from reservoir.nouns import selection
 from reservoir.nouns.found import Found, end_with_missing
 from reservoir.nouns.noun import Selection, Selector
 from reservoir.output import Form, Output, show_all
 from reservoir.policy import connection
+from reservoir.stack.connection import Connection
 
 _WITHOUT_NOUN = ("pools,classes,teams",)
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from reservoir.commands.see.status_text import lines
-from reservoir.connection import Connection
 from reservoir.console import output
 from reservoir.policy import connection
+from reservoir.stack.connection import Connection
 from shared.core.history.summary import subject, summary
 from shared.core.serialisation.json_codec import dumps
 from shared.usecases.history.see_status import SeeStatus, Status, Unknown

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from shared.core.checking.facts import Facts, Host, LaunchClass, tallied
-from shared.core.checking.offering_facts import in_words
-from shared.core.checking.place_facts import place_of
-from shared.core.checking.topology import Topology
+from shared.core.checking.constraints.topology import Topology
+from shared.core.checking.final_state.facts import Facts, Host, LaunchClass, tallied
+from shared.core.checking.final_state.offering_facts import in_words
+from shared.core.checking.final_state.place_facts import place_of
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import NodePool

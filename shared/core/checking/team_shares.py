@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from shared.core.checking.facts import Facts, Host
+from shared.core.checking.final_state.facts import Facts, Host
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_class import CapacityReservationSelectorTerm

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Final
 
-from shared.core.checking.facts import Facts
-from shared.core.checking.topology import Topology
+from shared.core.checking.constraints.topology import Topology
+from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey, PlannedNodes

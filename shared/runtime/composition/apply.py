@@ -3,7 +3,7 @@
 import time
 
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.policy.apply_policy import ApplyPolicy
 from shared.usecases.policy.deploy_policy import DeployPolicy
 from shared.usecases.policy.resolve_principals import ResolvePrincipals

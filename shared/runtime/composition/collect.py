@@ -1,8 +1,8 @@
 """The collect function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters, once
-from shared.runtime.composition.safety import envelope_from
+from shared.runtime.composition.parts.outside import adapters, once
+from shared.runtime.composition.parts.safety import envelope_from
 from shared.usecases.node_life.collect import Collect
 
 

@@ -1,6 +1,6 @@
 """The discover_offerings function."""
 
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.discover_offerings import DiscoverOfferings
 
 

@@ -1,7 +1,7 @@
 """The discover_reservations function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.discover_on_event import DiscoverOnEvent
 from shared.usecases.discovery.discover_reservations import DiscoverReservations
 from shared.usecases.discovery.observe_reservation import ReservationObserver

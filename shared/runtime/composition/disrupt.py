@@ -1,10 +1,10 @@
 """The disrupt function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters, once
-from shared.runtime.composition.planning import snapshot_gatherer_from, solve_within
-from shared.runtime.composition.safety import envelope_from
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.outside import adapters, once
+from shared.runtime.composition.parts.planning import snapshot_gatherer_from, solve_within
+from shared.runtime.composition.parts.safety import envelope_from
 from shared.usecases.disruption.disrupt import Disrupt
 from shared.usecases.disruption.move_units import MoveUnits
 from shared.usecases.disruption.replace_nodes import ReplaceNodes

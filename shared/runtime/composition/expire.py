@@ -1,9 +1,9 @@
 """The expire function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.node_life import block_drains_from, broken_capacity_from, node_life_from
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.node_life import block_drains_from, broken_capacity_from, node_life_from
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.drain_deadlines import DrainDeadlines

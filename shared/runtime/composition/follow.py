@@ -1,8 +1,8 @@
 """The follow function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.node_life.follow_replicas import FollowReplicas
 
 

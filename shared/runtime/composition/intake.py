@@ -3,8 +3,8 @@
 from shared.core.model.team import by_namespace
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.demand.authorise_demand import DemandRules
 from shared.usecases.demand.describe import Describe
 from shared.usecases.demand.intake import Intake

@@ -3,7 +3,7 @@
 from shared.core.launching.user_data import NODE_CLAIMS_TABLE, REPORTS_QUEUE_URL
 from shared.names import Queue, Table
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.launching.apply_outcome import ApplyOutcome
 from shared.usecases.launching.gangs import LaunchGangs
 from shared.usecases.launching.launch import Launch

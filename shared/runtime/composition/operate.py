@@ -2,8 +2,8 @@
 
 from shared.ports.system import Identities
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.operating.operate import Operate
 from shared.usecases.operating.operate_nodes import OperateNodes
 from shared.usecases.operating.pause_pools import PausePools

@@ -1,9 +1,9 @@
 """The provision function."""
 
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.outside import adapters, once
-from shared.runtime.composition.planning import check, planner_policy, snapshot_gatherer_from, solve_within
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.outside import adapters, once
+from shared.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
 from shared.usecases.provisioning.commit_plan import PlanCommitter
 from shared.usecases.provisioning.provision import Provision
 from shared.usecases.provisioning.solver import Solve

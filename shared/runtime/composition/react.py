@@ -2,9 +2,9 @@
 
 from shared.ports.messaging import Redelivery
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.draining import draining_from
-from shared.runtime.composition.node_life import block_drains_from, node_life_from
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.node_life import block_drains_from, node_life_from
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.node_life.react import React

@@ -6,7 +6,7 @@ from dataclasses import replace
 from shared.core.model.team import Team
 from shared.ports.policy import PolicyKind
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.outside import adapters, once
+from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.accounting.keep_accounts import KeepAccounts
 from shared.usecases.accounting.tell_teams import TellTeams
 from shared.usecases.history.keep_events import KeepEvents

@@ -9,9 +9,9 @@ from shared.core.model.plan import ReasonCode
 from shared.core.model.team import Ceiling, Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.sharing.accounts import NOBODY, month_of
+from shared.manifests.answers.status import QuotaUse
 from shared.manifests.event_parts import Event
 from shared.manifests.events import BudgetPeriod, QuotaShare, TeamOverBudget, TeamShareTold
-from shared.manifests.status import QuotaUse
 from shared.ports.accounts import AccountStore
 from shared.ports.messaging import EventPublisher
 from shared.ports.policy import PolicyKind, PolicyStore

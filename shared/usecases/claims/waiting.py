@@ -1,7 +1,7 @@
 """Why replicas wait, in the form that people and programs read."""
 
 from shared.core.model.plan import UnplacedReplicas
-from shared.manifests.explanations import WaitingReplicas
+from shared.manifests.answers.explanations import WaitingReplicas
 from shared.usecases.claims.announce import offering_detail
 
 

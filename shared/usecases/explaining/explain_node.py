@@ -10,7 +10,7 @@ from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan, PlannedNodes
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.serialisation.json_codec import loads
-from shared.manifests.explanations import NodeExplanation, Origin, Standing
+from shared.manifests.answers.explanations import NodeExplanation, Origin, Standing
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore
 from shared.usecases.claims.announce import node_detail, placed_workloads
 from shared.usecases.disruption.commit_command import decision_id

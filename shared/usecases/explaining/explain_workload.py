@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.explanations import HostingNode, WorkloadExplanation
+from shared.manifests.answers.explanations import HostingNode, WorkloadExplanation
 from shared.ports.state import NodeClaimStore, WorkloadStore
 from shared.usecases.claims.announce import stored_ref
 from shared.usecases.claims.waiting import waiting

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.listed import DecisionRow, DecisionRowStatus, Named
+from shared.manifests.answers.listed import DecisionRow, DecisionRowStatus, Named
 from shared.ports.state import DecisionStore, NodeClaimStore
 from shared.usecases.disruption.commit_command import decision_id
 from shared.usecases.disruption.disrupt import LATEST_DECISION

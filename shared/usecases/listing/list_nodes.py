@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
-from shared.manifests.listed import Named, NodeRow, NodeRowSpec, NodeRowStatus
+from shared.manifests.answers.listed import Named, NodeRow, NodeRowSpec, NodeRowStatus
 from shared.ports.state import NodeClaimStore
 from shared.usecases.claims.announce import node_detail, placed_workloads
 

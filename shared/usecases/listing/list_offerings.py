@@ -12,7 +12,7 @@ from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.manifests.listed import Named, OfferingRow, OfferingRowSpec, OfferingRowStatus, OfferingState
+from shared.manifests.answers.listed import Named, OfferingRow, OfferingRowSpec, OfferingRowStatus, OfferingState
 from shared.ports.state import OfferingStore, ReservationStore
 from shared.ports.system import Clock
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from shared.manifests.listed import Named, ReservationRow, ReservationRowSpec, ReservationRowStatus
+from shared.manifests.answers.listed import Named, ReservationRow, ReservationRowSpec, ReservationRowStatus
 from shared.ports.state import NodeClaimStore, ReservationRecord, ReservationStore
 
 

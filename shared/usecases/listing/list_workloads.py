@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.workload import Workload
-from shared.manifests.listed import Named, WorkloadRow, WorkloadRowSpec, WorkloadRowStatus, WorkloadState
+from shared.manifests.answers.listed import Named, WorkloadRow, WorkloadRowSpec, WorkloadRowStatus, WorkloadState
 from shared.ports.state import NodeClaimStore, WorkloadRecord, WorkloadStore
 from shared.usecases.claims.waiting import waiting
 

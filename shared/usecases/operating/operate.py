@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.core.model.node_claim import Operation
+from shared.manifests.answers.operations import OperationRequest, OperationResult, Verb
 from shared.manifests.events import OperationRequested
-from shared.manifests.operations import OperationRequest, OperationResult, Verb
 from shared.manifests.parsing.fields import optional_seconds
 from shared.ports.messaging import EventPublisher
 from shared.ports.system import Clock

@@ -18,7 +18,7 @@ from shared.core.model.node_claim import (
     with_operation,
 )
 from shared.core.node_life.drain import is_over
-from shared.manifests.operations import OperationResult
+from shared.manifests.answers.operations import OperationResult
 from shared.ports.state import ConflictError, NodeClaimStore
 from shared.usecases.claims.claim_moves import save_claim
 from shared.usecases.draining.draining import Draining, DrainWish, Moves

@@ -10,7 +10,7 @@ from typing import Final
 
 from shared.core.model.node_claim import Operation, with_operation
 from shared.core.scheduling_terms.labels import closest
-from shared.manifests.operations import OperationResult
+from shared.manifests.answers.operations import OperationResult
 from shared.ports.messaging import WorkQueue
 from shared.ports.policy import Pause, PolicyKind, PolicyStore
 from shared.ports.state import ConflictError

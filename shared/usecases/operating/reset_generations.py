@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from shared.core.model.node_claim import Operation
-from shared.manifests.operations import OperationResult
+from shared.manifests.answers.operations import OperationResult
 from shared.ports.state import ConflictError, UnreadableRowsError, WorkloadStore
 
 _TRIES: Final = 6

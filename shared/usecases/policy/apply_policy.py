@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shared.core.model.capacity_reservation import CapacityReservation
+from shared.manifests.answers.render import says_the_same, wire_form
 from shared.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
@@ -12,7 +13,6 @@ from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
-from shared.manifests.render import says_the_same, wire_form
 from shared.manifests.validate import Manifest, Read, read_files
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import (

@@ -9,8 +9,8 @@ from shared.core.model.conditions import not_yet_looked_at
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.sharing.accounts import NOBODY
-from shared.manifests.render import in_field_order
-from shared.manifests.status import QuotaUse, TeamSpending, node_class_status, node_pool_status, team_status
+from shared.manifests.answers.render import in_field_order
+from shared.manifests.answers.status import QuotaUse, TeamSpending, node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
 from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore

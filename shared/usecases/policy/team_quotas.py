@@ -9,7 +9,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
 from shared.core.sharing.quota_groups import loan_ends, quota_groups, users_of
-from shared.manifests.status import QuotaUse
+from shared.manifests.answers.status import QuotaUse
 from shared.ports.state import WorkloadStore
 from shared.usecases.claims import unreadable
 

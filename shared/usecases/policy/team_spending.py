@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.sharing.accounts import AccountLine, Amount, TeamOf, added_up, charges, left_of_month, month_of, rates
-from shared.manifests.status import TeamSpending
+from shared.manifests.answers.status import TeamSpending
 from shared.ports.accounts import AccountStore
 
 

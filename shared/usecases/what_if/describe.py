@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from shared.core.model.workload import Workload
 from shared.core.what_if.outcome import DemandOutcome, Displaced, PlannedPlace
-from shared.manifests.explanations import WaitingReplicas
-from shared.manifests.what_if import (
+from shared.manifests.answers.explanations import WaitingReplicas
+from shared.manifests.answers.what_if import (
     DisplacedWorkload,
     DriftingNodeDetail,
     ImpactDetail,

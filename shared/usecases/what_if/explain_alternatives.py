@@ -6,7 +6,7 @@ from typing import Final
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.alternatives import Alternative, alternatives
-from shared.manifests.explanations import AlternativePlace, DecisionAlternatives
+from shared.manifests.answers.explanations import AlternativePlace, DecisionAlternatives
 from shared.ports.state import DecisionStore, NodeClaimStore
 from shared.usecases.claims.announce import offering_detail
 from shared.usecases.disruption.disrupt import DECISION_PREFIX

@@ -17,9 +17,9 @@ from itertools import product
 import pytest
 
 from shared.core.checker import check
-from shared.core.checking.facts import Facts
-from shared.core.checking.spread import is_bound as bound
-from shared.core.checking.topology import Topology
+from shared.core.checking.constraints.spread import is_bound as bound
+from shared.core.checking.constraints.topology import Topology
+from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.totals import placed_counts
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy

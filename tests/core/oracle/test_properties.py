@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from shared.core.checker import check
-from shared.core.checking.facts import Facts
+from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.totals import placed_counts, used_units
 from shared.core.model.plan import Plan
 from shared.core.model.policy import NoDurationPolicy, PreferencePolicy, SchedulingPolicy

@@ -8,7 +8,7 @@ import pytest
 from bench.worlds.common import NOW as BENCH_NOW
 from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
-from shared.core.checking.facts import Facts
+from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.totals import placed_counts
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy

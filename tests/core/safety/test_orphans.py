@@ -9,7 +9,7 @@ from shared.core.model.node_claim import ClaimState
 from shared.core.safety.orphans import Traces, is_proven, is_wanted
 from tests.fakes.system import START
 from tests.fakes.values import node_claim
-from tests.usecases.launch_world import ZONES, World, on_demand
+from tests.usecases.worlds.launch_world import ZONES, World, on_demand
 
 INSTANCE = Instance(
     "i-1", "running", "m5.large", *ZONES[0], START, owner="test", batch_id="b-1", launch_template_id="lt-1"

@@ -1,3 +1,3 @@
 """The suite of `tests/adapters`, on DynamoDB Local."""
 
-from tests.adapters.test_discovery_turns import *  # noqa: F403 # its tests and fixtures
+from tests.adapters.dynamodb.test_discovery_turns import *  # noqa: F403 # its tests and fixtures

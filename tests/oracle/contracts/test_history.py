@@ -1,3 +1,3 @@
 """The suite of `tests/adapters`, on DynamoDB Local."""
 
-from tests.adapters.test_history import *  # noqa: F403 # its tests and fixtures
+from tests.adapters.dynamodb.test_history import *  # noqa: F403 # its tests and fixtures

@@ -17,7 +17,7 @@ from shared.usecases.demand.describe import Describe
 from shared.usecases.demand.intake import Intake
 from shared.usecases.demand.reject_demand import RejectDemand
 from tests.fakes.messaging import MemoryBus, MemoryDeadLetters, MemoryQueue
-from tests.fakes.state import MemoryState
+from tests.fakes.stores.state import MemoryState
 from tests.fakes.system import START, ManualClock
 
 HIDDEN_S = 120.0

@@ -1,0 +1,1 @@
+"""What the embedded AWS itself costs."""

@@ -1,0 +1,1 @@
+"""What single functions cost: their start, their handling of events, their calls."""

@@ -1,0 +1,1 @@
+"""What people and nodes run: the command line, the report's page, the agent."""

@@ -1,0 +1,262 @@
+"""What each mechanism of the scheduler buys: without it, worlds that nothing was tuned with are solved again.
+
+A mechanism is taken out by putting an idle one in its place, in a process of its own. What remains is compared with
+the whole: cost of first and of polished plans, replicas left over, the bound, processor time. A mechanism that saves
+less than 0.2 % needs another reason to stay (docs/scheduler.md).
+"""
+
+import importlib
+import inspect
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from operator import attrgetter
+from types import ModuleType
+from typing import Any, Final
+
+from bench.harness import Figures, fresh
+from bench.worlds import ladder
+from bench.worlds.cases import reserved_ladder
+from bench.worlds.common import NOW, counted
+from bench.worlds.mix import Mix, mix_snapshot
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduler import solve
+from shared.core.scheduling_terms.resources import Resources
+
+_ROOT: Final = "shared.core.solver."
+_BOUGHT: Final = (CapacityType.SPOT, CapacityType.ON_DEMAND)
+
+
+def _mix(replicas: int, shapes: int, seed: int, percent: int = 100) -> Snapshot:
+    return mix_snapshot(Mix(replicas, shapes, seed, reserved_percent=percent))
+
+
+def _bought(seed: int) -> Snapshot:
+    return mix_snapshot(Mix(2000, 100, seed, markets=_BOUGHT))
+
+
+def _tight(seed: int) -> Snapshot:
+    """Sixty replicas of the diverse mix on few small types, with limits that leave some of them over."""
+    world = ladder.snapshot(counted(ladder.diverse(60, seed), "pod"), types=8)
+    limits = Resources.of({"cpu": 12_000 + 2000 * (seed % 5), "nodes": 6 + seed % 3})
+    pools = tuple(replace(pool, limits=limits) for pool in world.node_pools)
+    return replace(world, node_pools=pools)
+
+
+# Seeds that the scheduler bench does not use, and that no constant was chosen with.
+WORLDS: Final[dict[str, Sequence[Callable[[], Snapshot]]]] = {
+    "mix": [partial(_mix, 10_000, 200, seed) for seed in range(200, 204)],
+    "small_mix": [partial(_mix, 1000, 100, seed, 15) for seed in range(204, 210)],
+    "bought": [partial(_bought, seed) for seed in range(210, 214)],
+    "ladder": [partial(ladder.diverse_snapshot, count) for count in (500, 1000, 2000)],
+    "hosts": [partial(reserved_ladder, percent, 1000, 0) for percent in (2, 3, 5, 8)],
+    "few": [partial(_mix, 200, 20, seed, 10) for seed in range(216, 220)],
+    "tight": [partial(_tight, seed) for seed in range(220, 232)],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A part of the solver. ``idle`` takes it out; ``code`` is what its lines are counted of (``module:name``)."""
+
+    idle: Callable[[], None]
+    code: tuple[str, ...]
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(name if name == "shared.core.scheduler" else _ROOT + name)
+
+
+def _set(module: str, **parts: object) -> None:
+    """Put something else in the place of names of a module (``Class.method`` for a method)."""
+    for path, value in parts.items():
+        owner: Any = _module(module)
+        *outer, name = path.split(".")
+        for each in outer:
+            owner = getattr(owner, each)
+        assert hasattr(owner, name), f"{module} has no {path}"
+        setattr(owner, name, value)
+
+
+def _nothing(*_: object) -> None:
+    """Stand for a step that is left out."""
+
+
+def _weights(**changes: object) -> None:
+    knapsack = _module("packing.knapsack")
+    for name in ("_MANY", "_FEW"):
+        _set("packing.knapsack", **{name: getattr(knapsack, name)._replace(**changes)})
+
+
+def _one_exponent() -> None:
+    few = _module("packing.knapsack")._FEW
+    _set("packing.knapsack", _FEW=few._replace(exponents=(0.2,)))
+
+
+def _biases(*chosen: int, exponent: float | None = None) -> None:
+    biases = [_module("packing.reserved_units")._PRICE_BIASES[index] for index in chosen]
+    if exponent is not None:
+        biases = [bias._replace(exponent=exponent) for bias in biases]
+    _set("packing.reserved_units", _PRICE_BIASES=tuple(biases))
+
+
+def _no_refills() -> None:
+    _set("column_generation.improve", _REFILLS=0)
+    _set("column_generation.diving", _DIVING_REFILLS=0)
+
+
+class _NoPricing:
+    """Stands for the pricing problem while diving: it finds nothing."""
+
+    def add(self, *_: object) -> int:
+        return 0
+
+
+def _no_pricing_while_diving() -> None:
+    improve = _module("column_generation.improve")
+    whole = improve.rounded
+    _set("column_generation.improve", rounded=lambda master, _pricing, *rest: whole(master, _NoPricing(), *rest))
+
+
+class _NoSearch:
+    def __init__(self, _insertion: object) -> None:
+        """Need nothing."""
+
+    def serve(self, _groups: object) -> None:
+        """Leave over who is left over."""
+
+
+_IMPROVE: Final = "column_generation.improve"
+_DIVING: Final = "column_generation.diving"
+_MASTER: Final = "column_generation.restricted_master"
+MECHANISMS: Final = {
+    "column-generation": Mechanism(
+        lambda: _set(_IMPROVE, improved=_nothing),
+        (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
+    ),
+    "dual-smoothing": Mechanism(
+        lambda: _set(_IMPROVE, _SMOOTHING=0.0),
+        (f"{_MASTER}:RestrictedMaster.smoothed", "column_generation.lower_bound:relaxation_duals"),
+    ),
+    "refilling-in-pricing": Mechanism(
+        _no_refills,
+        ("column_generation.pricing:_Nodes.take_out", "column_generation.pricing:_Nodes.accept"),
+    ),
+    "accelerated-nodes-first": Mechanism(
+        lambda: _set(_DIVING, _fix_accelerated=_nothing), (f"{_DIVING}:_fix_accelerated",)
+    ),
+    "dives": Mechanism(lambda: _set(_DIVING, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
+    "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
+    "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),
+    "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
+    "thinning-sizes": Mechanism(
+        lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
+        ("packing.item_types:_thinned",),
+    ),
+    "several-price-biases": Mechanism(partial(_biases, 0), ("packing.reserved_units:PriceBias",)),
+    "price-bias": Mechanism(partial(_biases, 0, exponent=0.0), ("packing.reserved_units:_preferring",)),
+    "reserved-units-for-one-per-node": Mechanism(
+        lambda: _set("packing.reserved_units", has_one_per_node=lambda _packing: False),
+        ("packing.one_per_node:reserve_one_per_node",),
+    ),
+    "second-scarcity-exponent": Mechanism(_one_exponent, ()),
+    "balance-in-score": Mechanism(partial(_weights, own_balance=0.0), ()),
+    "size-in-score": Mechanism(partial(_weights, own_size=0.0), ()),
+    "averaged-rates": Mechanism(lambda: _set("packing.item_values", _NEARLY=1.0), ()),
+    "value-of-a-slot": Mechanism(
+        lambda: _set("pattern_packing", add_slot_value=_nothing), ("packing.item_values:add_slot_value",)
+    ),
+    "node-elimination": Mechanism(
+        lambda: _set("shared.core.scheduler", empty_paid_nodes=_nothing), ("insertion.node_elimination",)
+    ),
+    "neighbourhood-search": Mechanism(
+        lambda: _set("shared.core.scheduler", NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
+    ),
+    "other-strategies": Mechanism(
+        lambda: _set("shared.core.scheduler", _STRATEGIES=_module("shared.core.scheduler")._STRATEGIES[:1]),
+        ("shared.core.scheduler:_best",),
+    ),
+    "knapsack-bound": Mechanism(
+        lambda: _set("column_generation.lower_bound", **{"_Program._lower_to_whole_patterns": _nothing}),
+        ("column_generation.knapsack_bound", "column_generation.lower_bound:_Program._lower_to_whole_patterns"),
+    ),
+    "whole-nodes-in-bound": Mechanism(lambda: _set("column_generation.lower_bound", _WHOLE_UNIT_MAX=0), ()),
+}
+
+
+def cases() -> Sequence[str]:
+    """Name the mechanisms."""
+    return [f"without-{name}" for name in MECHANISMS]
+
+
+def run(case: str) -> Figures:
+    """Compare the scheduler without a mechanism with the whole one."""
+    name = case.removeprefix("without-")
+    found: Figures = {"lines": lines(name)}
+    for world in WORLDS:
+        whole, less = _measured("", world), fresh("bench.scheduling.ablation:measure", name, world)
+        for figure in ("first_cost", "polished_cost", "bound"):
+            found[f"{world}_{figure}_change_percent"] = _change(less[figure], whole[figure])
+        found[f"{world}_unplaced_change"] = sum(_numbers(less["unplaced"])) - sum(_numbers(whole["unplaced"]))
+        for figure in ("first_cpu_s", "polished_cpu_s"):
+            found[f"{world}_{figure}_ratio"] = round(sum(_numbers(less[figure])) / sum(_numbers(whole[figure])), 2)
+    return found
+
+
+@cache
+def _measured(name: str, world: str) -> Figures:
+    return fresh("bench.scheduling.ablation:measure", name, world)
+
+
+def measure(name: str, world: str) -> Figures:
+    """Solve every seed of a world without a mechanism (with an empty name: with all), at once and polished."""
+    if name:
+        MECHANISMS[name].idle()
+    found: dict[str, list[float]] = {}
+    for make in WORLDS[world]:
+        snapshot = make()
+        unplaced = 0
+        for form in ("first", "polished"):
+            started = time.process_time()
+            plan = solve(snapshot, now=NOW, policy=SchedulingPolicy(with_certificate=form == "polished"))
+            found.setdefault(f"{form}_cpu_s", []).append(time.process_time() - started)
+            found.setdefault(f"{form}_cost", []).append(plan.cost_atto_usd_per_hour / 10**18)
+            unplaced += sum(item.count for item in plan.unplaced)
+        found.setdefault("unplaced", []).append(unplaced)
+        found.setdefault("bound", []).append((plan.lower_bound_atto_usd_per_hour or 0) / 10**18)
+    return dict(found)
+
+
+def take_out_all() -> Figures:
+    """Take every mechanism out of this process, one after the other; each fails if a name has changed."""
+    for mechanism in MECHANISMS.values():
+        mechanism.idle()
+    return {"taken_out": len(MECHANISMS)}
+
+
+def _numbers(values: object) -> list[float]:
+    assert isinstance(values, list)
+    return [float(value) for value in values]
+
+
+def _change(less: object, whole: object) -> float:
+    """Return the mean over the seeds of how much more it is without the mechanism, in per cent."""
+    pairs = zip(_numbers(less), _numbers(whole), strict=True)
+    return round(statistics.mean(100 * (mine / other - 1) if other else 0.0 for mine, other in pairs), 2)
+
+
+def lines(name: str) -> int:
+    """Count the lines that a mechanism takes, as far as they are apart from others."""
+    return sum(len(inspect.getsource(_found(place)).splitlines()) for place in MECHANISMS[name].code)
+
+
+def _found(place: str) -> Any:
+    module, _, path = place.partition(":")
+    found: Any = _module(module)
+    for part in path.split(".") if path else ():
+        found = getattr(found, part)
+    return found

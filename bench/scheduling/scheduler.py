@@ -1,0 +1,265 @@
+"""The scheduler: time, cost over a lower bound, memory, reserved units, and the same of Karpenter's loop."""
+
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.harness import Figures, fresh, medians, peak_rss_mib
+from bench.karpenter.port import Outcome, provision
+from bench.worlds.cases import WORLDS
+from bench.worlds.catalogue import ec2_catalogue
+from bench.worlds.common import NOW
+from bench.worlds.ladder import price_micro_usd
+from bench.worlds.mix import Mix, mix_snapshot
+from shared.core.checker import check
+from shared.core.model.plan import Plan
+from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduler import solve
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.serialisation.json_codec import dumps, loads
+from shared.runtime.garbage import collection_paused
+
+RUNS = 3
+POLISHING_S = 10.0  # the deadline of one pass; of processor time, so that a busy machine changes no plan
+_USD_ATTO = 10**18
+_REPLICAS = (1000, 10_000, 100_000)
+_SHAPES = (100, 300, 1000)
+
+
+def cases() -> Sequence[str]:
+    """Return the cases by name; ``scaling`` and ``cold-start`` are not single worlds."""
+    return (*WORLDS, "scaling", "cold-start")
+
+
+def run(case: str) -> Figures:
+    """Measure one case."""
+    if case == "cold-start":
+        return _cold_start()
+    if case == "scaling":
+        return _scaling()
+    world = WORLDS[case]
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        if world.seeds == 1:
+            return _one(case, 0, folder, RUNS)
+        return _over_seeds([_one(case, seed, folder, 1) for seed in range(world.seeds)])
+
+
+# -- what runs in processes of its own
+
+
+def prepare(case: str, seed: str, path: str) -> Figures:
+    """Write the snapshot of a case as JSON, so that what is measured starts from text, as in production."""
+    snapshot = WORLDS[case].make(int(seed))
+    Path(path).write_text(dumps(snapshot))
+    return {"prices": ec2_catalogue().prices if WORLDS[case].markets else "Karpenter's made-up prices"}
+
+
+def prepare_mix(replicas: str, shapes: str, path: str) -> Figures:
+    """Write the snapshot of a mix as JSON."""
+    Path(path).write_text(dumps(mix_snapshot(Mix(int(replicas), int(shapes), reserved_percent=300))))
+    return {}
+
+
+def ours(path: str, preferences: str, form: str) -> Figures:
+    """Parse, solve, check and write one snapshot, without the collector of cyclic garbage, as the planner does."""
+    text = Path(path).read_text()
+    with collection_paused():
+        return _pass(text, preferences, is_polished=form == "polished")
+
+
+def _pass(text: str, preferences: str, *, is_polished: bool) -> Figures:
+    started, started_cpu = time.perf_counter(), time.process_time()
+    snapshot = loads(Snapshot, text)
+    parsed, parsed_cpu = time.perf_counter(), time.process_time()
+    policy = SchedulingPolicy(
+        preference_policy=PreferencePolicy(preferences),
+        with_certificate=is_polished,
+        expired=lambda: time.process_time() - started_cpu > POLISHING_S,
+    )
+    plan = solve(snapshot, now=NOW, policy=policy)
+    solved, solved_cpu = time.perf_counter(), time.process_time()
+    violations = check(snapshot, plan, now=NOW, policy=policy)
+    checked, checked_cpu = time.perf_counter(), time.process_time()
+    written = dumps(plan)
+    finished = time.perf_counter()
+    bound = plan.lower_bound_atto_usd_per_hour
+    return {
+        "parse_s": parsed - started,
+        "solve_s": solved - parsed,
+        "solve_cpu_s": solved_cpu - parsed_cpu,
+        "check_s": checked - solved,
+        "plan_s": checked - started,
+        "plan_cpu_s": checked_cpu - started_cpu,
+        "json_in_out_s": finished - started,
+        "peak_rss_mib": peak_rss_mib(),
+        "cost_usd_per_hour": plan.cost_atto_usd_per_hour / _USD_ATTO,
+        "bought_usd_per_hour": _bought(plan) / _USD_ATTO,
+        "bound_usd_per_hour": None if bound is None else bound / _USD_ATTO,
+        "nodes": sum(launch.count for launch in plan.launches),
+        "unplaced": sum(item.count for item in plan.unplaced),
+        "reserved_units_used": _reserved(plan),
+        "violations": len(violations),
+        "first_violation": str(violations[0]) if violations else "",
+        "plan_bytes": len(written),
+    }
+
+
+def port(path: str, case: str, form: str) -> Figures:
+    """Run Karpenter's loop on the same snapshot, in its default or its well-tuned form."""
+    snapshot = loads(Snapshot, Path(path).read_text())
+    outcome = provision(snapshot, NOW, WORLDS[case].tuned() if form == "tuned" else None)
+    return {
+        "s": outcome.seconds,
+        "cost_usd_per_hour": _port_cost(outcome) / _USD_ATTO,
+        "bought_usd_per_hour": outcome.bought_atto_usd / _USD_ATTO,
+        "nodes": outcome.nodes,
+        "loops": outcome.loops,
+        "unplaced": outcome.unplaced,
+        "reserved_units_used": outcome.reserved_units,
+        "over_commitments": outcome.over_commitments,
+    }
+
+
+def linear_bound(path: str) -> Figures:
+    """Bound the ladder's cost: prices are linear in size, and host anti-affinity asks for a number of nodes."""
+    snapshot = loads(Snapshot, Path(path).read_text())
+    counts = [(item.workload.requests, item.pending_count) for item in snapshot.demands]
+    nodes = sum(item.pending_count for item in snapshot.demands if item.workload.anti_affinity)
+    nodes = max(1, nodes)
+    cpu = sum(size["cpu"] * count for size, count in counts) + 100 * nodes
+    memory = sum(size["memory"] * count for size, count in counts) + 10 * 2**20 * nodes
+    rungs = max(cpu / 1000, memory / 2**31, sum(count for _, count in counts) / 10)
+    overhead = SchedulingPolicy().node_overhead_micro_usd_per_hour * nodes
+    return {"bound_usd_per_hour": (rungs * price_micro_usd(1, 2**31) + overhead) / 10**6}
+
+
+# -- putting it together
+
+
+def _reserved(plan: Plan) -> int:
+    return sum(launch.count for launch in plan.launches if launch.offering.reservation_id is not None)
+
+
+def _bought(plan: Plan) -> int:
+    """Sum what is paid to EC2 beside reservations, without the overhead of nodes."""
+    return sum(item.price_atto_usd_per_hour * item.count for item in plan.launches if not item.offering.reservation_id)
+
+
+def _port_cost(outcome: Outcome) -> int:
+    overhead = SchedulingPolicy().node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
+    return outcome.price_atto_usd + overhead * outcome.nodes
+
+
+def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
+    """Measure one world: ours at once and polished, the port in its forms, all against one bound."""
+    world = WORLDS[case]
+    path = str(Path(folder) / f"{seed}.json")
+    figures = fresh("bench.scheduling.scheduler:prepare", case, str(seed), path)
+    first = medians([fresh("bench.scheduling.scheduler:ours", path, world.preferences, "first") for _ in range(runs)])
+    renamed = {"plan_s": "first_plan_s", "plan_cpu_s": "first_plan_cpu_s"}
+    renamed |= {"solve_s": "first_solve_s", "solve_cpu_s": "first_solve_cpu_s"}
+    figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
+    bound = _number(first["bound_usd_per_hour"])
+    if world.is_polished:
+        polished = fresh("bench.scheduling.scheduler:ours", path, world.preferences, "polished")
+        bound = _number(polished["bound_usd_per_hour"])
+        figures |= {
+            "polished_plan_s": polished["plan_s"],
+            "polished_plan_cpu_s": polished["plan_cpu_s"],
+            "polished_json_in_out_s": polished["json_in_out_s"],
+            "polished_cost_usd_per_hour": polished["cost_usd_per_hour"],
+            "polished_peak_rss_mib": polished["peak_rss_mib"],
+            "polished_violations": polished["violations"],
+        }
+    if world.has_linear_prices:
+        bound = _number(fresh("bench.scheduling.scheduler:linear_bound", path)["bound_usd_per_hour"])
+    figures["bound_usd_per_hour"] = bound
+    for form in ("default", "tuned") if world.tuned() else ("default",):
+        prefix = "port" if form == "default" else "port_tuned"
+        peer = fresh("bench.scheduling.scheduler:port", path, case, form)
+        figures |= {f"{prefix}_{name}": value for name, value in peer.items()}
+    return _rounded(figures | _ratios(figures, bound))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _ratios(figures: Figures, bound: float | None) -> Figures:
+    """Return each cost over the bound, and the port's over ours."""
+    found: Figures = {}
+    names = {
+        "cost_usd_per_hour": "cost_over_bound",
+        "polished_cost_usd_per_hour": "polished_cost_over_bound",
+        "port_cost_usd_per_hour": "port_cost_over_bound",
+        "port_tuned_cost_usd_per_hour": "port_tuned_cost_over_bound",
+    }
+    for name, ratio in names.items():
+        cost = _number(figures.get(name))
+        if cost is not None and bound:
+            found[ratio] = cost / bound
+    ours_cost = _number(figures["cost_usd_per_hour"])
+    for prefix in ("port", "port_tuned"):
+        cost = _number(figures.get(f"{prefix}_cost_usd_per_hour"))
+        if cost is not None and ours_cost:
+            found[f"{prefix}_cost_over_ours"] = cost / ours_cost
+    return found
+
+
+def _rounded(figures: Figures) -> Figures:
+    return {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+
+
+def _over_seeds(runs: Sequence[Figures]) -> Figures:
+    """Report the median over the seeds, and the worst of times, ratios and sizes; say where a seed lacks a figure."""
+    found: Figures = {"seeds": len(runs)}
+    for name in dict.fromkeys(name for run in runs for name in run):
+        values = [value for run in runs if (value := _number(run.get(name))) is not None]
+        if not values:
+            found[name] = next((run[name] for run in runs if run.get(name)), None)
+            continue
+        found[name] = statistics.median(values)
+        if name.endswith(("_s", "_mib", "_over_bound", "violations", "unplaced")):
+            found[f"{name}_worst"] = max(values)
+        if len(values) < len(runs):
+            found[f"{name}_seeds"] = len(values)
+    return _rounded(found)
+
+
+def _scaling() -> Figures:
+    """Fit exponents of the processor time to solve: in replicas beyond 1,000 and in shapes."""
+    found: Figures = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = str(Path(folder) / "world.json")
+        for name, sizes in (("replicas", _REPLICAS), ("shapes", _SHAPES)):
+            times = []
+            for size in sizes:
+                replicas, shapes = (size, 200) if name == "replicas" else (10_000, size)
+                fresh("bench.scheduling.scheduler:prepare_mix", str(replicas), str(shapes), path)
+                runs = [fresh("bench.scheduling.scheduler:ours", path, "Respect", "first") for _ in range(RUNS)]
+                times.append(float(str(medians(runs)["solve_cpu_s"])))
+                found[f"solve_cpu_{size}_{name}_s"] = times[-1]
+            found[f"exponent_in_{name}"] = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+    return _rounded(found)
+
+
+def _cold_start() -> Figures:
+    """Import the core and solve a small world in processes that know nothing yet, with and without bytecode."""
+    found: Figures = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        path = str(Path(folder) / "world.json")
+        fresh("bench.scheduling.scheduler:prepare", "diverse-50", "0", path)
+        for name in ("with_bytecode", "without_bytecode"):
+            runs = []
+            for index in range(RUNS + 1):
+                cache = Path(folder) / (name if name == "with_bytecode" else f"{name}-{index}")
+                environment = {"PYTHONPYCACHEPREFIX": str(cache), "PYTHONDONTWRITEBYTECODE": ""}
+                runs.append(fresh("bench.scheduling.cold:import_and_solve", path, environment=environment))
+            # The first run wrote the bytecode that the others then have.
+            for key, value in medians(runs[1:]).items():
+                found[f"{key.removesuffix('_s')}_{name}_s" if key.endswith("_s") else key] = value
+    return found

@@ -1,0 +1,1 @@
+"""Topology rules in the final state: spread, affinity, anti-affinity."""

@@ -1,0 +1,1 @@
+"""What a plan leaves over, and whether it may."""

@@ -1,0 +1,399 @@
+"""What the plan leaves over, and whether it may: rule 3, priorities on reserved units, and the truth of every refusal.
+
+These checks only speak up when nobody can object: requirements, taints, limits and topology are read strictly here, and
+what cannot be told from what is left alone (a gang bound by topology, for instance) is let pass.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from shared.core.checking.constraints.spread import admits, domains_of, is_bound
+from shared.core.checking.constraints.topology import Topology
+from shared.core.checking.final_state.facts import Facts, Host
+from shared.core.checking.final_state.offering_facts import in_words
+from shared.core.checking.final_state.place_facts import place_of
+from shared.core.checking.residual.open_nodes import OpenNodes, wants_many
+from shared.core.checking.residual.reasons import reason_problem
+from shared.core.checking.residual.splitting import can_split, copies_that_fit
+from shared.core.checking.team_shares import TeamShares
+from shared.core.checking.totals import pool_use, used_units
+from shared.core.checking.violation import Violation, ViolationCode
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
+from shared.core.model.policy import NoDurationPolicy
+from shared.core.model.workload import Workload
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
+
+_UNLIMITED = 10**9
+
+
+class ResidualCheck:
+    """The final state's free room, and who could use it."""
+
+    def __init__(self, facts: Facts, topology: Topology) -> None:
+        self._facts, self._topology = facts, topology
+        used = used_units(facts)
+        self._free_units = {item.id: max(0, item.free_units - used[item.id]) for item in facts.snapshot.reservations}
+        self._uses: dict[str, Counter[str]] = {}
+        self._open: dict[str, tuple[OfferingKey, ...]] = {}
+        self._rooms_found: dict[object, str | None] = {}
+        self._bound: dict[str, bool] = {}
+        self._free: list[tuple[Host, Resources]] | None = None
+        self._shares = TeamShares(facts)
+
+    def violations(self) -> Iterator[Violation]:
+        """Check rule 3, priority inversion, what teams are owed, and every refusal."""
+        yield from self._paid_while_free()
+        yield from self._owed()
+        yield from self._priority_inversions()
+        for refusal in self._facts.plan.unplaced:
+            if refusal.workload_key in self._facts.workloads:
+                yield from self._refused(refusal, self._facts.workloads[refusal.workload_key])
+
+    # -- small questions
+
+    def _is_bound(self, workload: Workload) -> bool:
+        known = self._bound.get(workload.key)
+        if known is None:
+            known = self._bound[workload.key] = is_bound(self._topology, workload)
+        return known
+
+    def _within_limits(self, pool: NodePool, key: OfferingKey, freed: Counter[str]) -> bool:
+        """Whether one more such node stays within the pool's limits, once ``freed`` is given back."""
+        if pool.limits is None:
+            return True
+        if pool.name not in self._uses:
+            self._uses[pool.name] = pool_use(self._facts, pool.name, with_deleting=True)
+        use, capacity = self._uses[pool.name], self._facts.types[key.instance_type].capacity
+        return all(
+            use[name] - freed[name] + (1 if name == NODES else capacity[name]) <= limit
+            for name, limit in pool.limits.items()
+        )
+
+    def _may_run(self, workload: Workload, room: OpenNodes) -> bool:
+        """Whether one replica may be in the room, size and topology apart."""
+        facts = self._facts
+        reservation = None if room.key is None else facts.reservations.get(room.key.reservation_id or "")
+        drain_at = None if reservation is None else reservation.drain_at()
+        if drain_at is not None and facts.policy.no_duration_policy is NoDurationPolicy.AVOID:
+            return False
+        return (
+            room.capacity_type in facts.markets(workload)
+            and not facts.outlasts(workload, drain_at)
+            and facts.together(room.description, room.undefined, (*room.carried, workload.key))
+        )
+
+    def _tolerates(self, workload: Workload, pool: NodePool) -> bool:
+        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
+        return tolerates_all(taints, workload.tolerations) is None
+
+    # -- nodes with room
+
+    def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[OpenNodes]:
+        """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
+        facts, needs = self._facts, self._facts.needs(workload)
+        for pool in facts.snapshot.node_pools:
+            may_use = self._tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
+            for key in self._still_open(pool) if may_use else ():
+                if (key.capacity_type is CapacityType.RESERVED) is not reserved:
+                    continue
+                name = key.instance_type
+                if needs.fits_in(facts.types[name].allocatable) and facts.accepts(
+                    pool, name, (place_of(key),), workload
+                ):
+                    units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
+                    units = min(units, self._shares.open_units(workload.key, key.reservation_id))
+                    if units > 0:
+                        yield self._new_room(pool, key, units if pool.limits is None else 1)
+
+    def _still_open(self, pool: NodePool) -> tuple[OfferingKey, ...]:
+        """Return what limits and units still let be launched for the pool."""
+        if pool.name not in self._open:
+            self._open[pool.name] = tuple(
+                key
+                for key in self._facts.open_offerings(pool)
+                if (key.reservation_id is None or self._free_units[key.reservation_id] > 0)
+                and self._within_limits(pool, key, Counter())
+            )
+        return self._open[pool.name]
+
+    def _new_room(self, pool: NodePool, key: OfferingKey, units: int) -> OpenNodes:
+        description = self._facts.description(pool, key)
+        assert description is not None
+        return OpenNodes(
+            subject=in_words(key),
+            units=units,
+            free=self._facts.types[key.instance_type].allocatable,
+            description=description,
+            undefined=labels.WELL_KNOWN,
+            carried=(),
+            capacity_type=key.capacity_type,
+            domains=domains_of(description.labels(), "a new node"),
+            pool=pool,
+            key=key,
+        )
+
+    def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
+        """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
+        facts, needs = self._facts, self._facts.needs(workload)
+        for host, free in self._free_on_hosts():
+            pool_name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
+            if not self._shares.may_use(workload.key, pool_name):
+                continue
+            if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
+                continue
+            node, launch = host.node, host.planned
+            if wants_many(host.pool) if node is None else node.drain_at is not None or host.pool is None:
+                continue  # whether it may join a node that will drain depends on more than what is left
+            if tolerates_all(facts.site(host).taints, workload.tolerations) is None:
+                yield OpenNodes(
+                    subject=host.subject,
+                    units=host.nodes,
+                    free=free,
+                    description=facts.site(host).description,
+                    undefined=facts.site(host).undefined,
+                    carried=tuple(sorted(host.placed)),
+                    capacity_type=node.capacity_type if node is not None else _market(host),
+                    domains=domains_of(host.labels, host.name),
+                    key=None if launch is None else launch.offering,
+                )
+
+    def _free_on_hosts(self) -> list[tuple[Host, Resources]]:
+        if self._free is None:
+            facts = self._facts
+            self._free = [(host, host.allocatable - host.used - facts.load(host.placed)) for host in facts.hosts]
+        return self._free
+
+    def _rooms(self, workload: Workload) -> Iterator[OpenNodes]:
+        """Yield everything that could still take a replica of the workload, topology apart."""
+        yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
+        for room in self._launchable(reserved=True, workload=workload):
+            if not wants_many(room.pool) and self._may_run(workload, room):
+                yield room
+        if workload.max_price_micro_usd_per_hour is not None or self._shares.has_budget(workload.key):
+            return
+        for room in self._launchable(reserved=False, workload=workload):
+            is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
+            if not is_shared and not wants_many(room.pool) and self._may_run(workload, room):
+                yield room
+
+    # -- rule 7
+
+    def _refused(self, refusal: UnplacedReplicas, workload: Workload) -> Iterator[Violation]:
+        if refusal.code is ReasonCode.OUT_OF_TIME:
+            return  # says itself that nobody looked
+        problem = reason_problem(self._facts, refusal, workload, is_bound=self._is_bound(workload))
+        if problem is not None:
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, problem, (workload.key,))
+        where = self._gang_room(workload) if workload.gang is not None else self._room_for_alike(workload)
+        if where is not None:
+            message = f"refused with {refusal.code} although it fits: {where}"
+            yield Violation(ViolationCode.UNPLACED_WITHOUT_CAUSE, workload.key, message, (workload.key,))
+
+    def _room_for_alike(self, workload: Workload) -> str | None:
+        """Say where one more replica would fit; what is the same for equal workloads is looked up once."""
+        rules = (workload.topology_spread, workload.affinity, workload.anti_affinity, self._is_bound(workload))
+        labels_seen = tuple(sorted(workload.labels.items())) if any(rules) else ()
+        is_capped = workload.max_price_micro_usd_per_hour is not None
+        manner, needs = self._facts.manner(workload), self._facts.needs(workload)
+        alike = (manner, needs, is_capped, workload.namespace, labels_seen, rules)
+        if alike not in self._rooms_found:
+            self._rooms_found[alike] = self._room(workload)
+        return self._rooms_found[alike]
+
+    def _room(self, workload: Workload) -> str | None:
+        bound = self._is_bound(workload)
+        for room in self._rooms(workload):
+            if not bound or admits(self._topology, workload, room.domains):
+                return room.subject
+        return None
+
+    def _gang_room(self, workload: Workload) -> str | None:
+        """Say where all replicas of a gang would fit; a gang bound by topology is let pass."""
+        assert workload.gang is not None
+        if self._is_bound(workload):
+            return None
+        key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
+        total: Counter[str] = Counter()
+        taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
+        for room in self._once_where_limited(self._rooms(workload)):
+            domain = room.domains.get(key, "") if key is not None else "all"
+            units = room.units
+            if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
+                about = domain, room.key.reservation_id
+                units = min(units, self._free_units[room.key.reservation_id] - taken[about])
+                taken[about] += units
+            total[domain] += units * copies_that_fit(room.free, needs) if domain else 0
+            if total[domain] >= self._facts.pending[workload.key]:
+                return f"{total[domain]} replicas, the last on {room.subject}"
+        return None
+
+    @staticmethod
+    def _once_where_limited(rooms: Iterable[OpenNodes]) -> Iterator[OpenNodes]:
+        """Yield one new node of each pool with limits: the first may have used them up."""
+        limited: set[str] = set()
+        for room in rooms:
+            if room.pool is None or room.pool.limits is None:
+                yield room
+            elif room.pool.name not in limited:
+                limited.add(room.pool.name)
+                yield room
+
+    # -- rule 3
+
+    def _paid_while_free(self) -> Iterator[Violation]:
+        facts = self._facts
+        units = list(self._units_left())
+        able: dict[str, frozenset[int]] = {}
+        for host in facts.changed if units else ():
+            if not _is_bought(host) or not host.placed:
+                continue
+            for key in host.placed:
+                if key not in able:
+                    able[key] = frozenset(self._able(facts.workloads[key], units))
+            if all(able[key] for key in host.placed):
+                yield from self._paid(host, units, able)
+
+    def _units_left(self) -> Iterator[OpenNodes]:
+        """Yield the free units of reservations, once for each pool that may launch into them."""
+        for pool in self._facts.snapshot.node_pools:
+            for key in self._facts.open_reserved(pool):
+                free_units = self._free_units[key.reservation_id or ""]
+                if free_units > 0:
+                    yield self._new_room(pool, key, free_units)
+
+    def _able(self, workload: Workload, units: Sequence[OpenNodes]) -> Iterator[int]:
+        """Yield the indices of the units on which one replica could run alone."""
+        needs = self._facts.needs(workload)
+        for index, unit in enumerate(units):
+            assert unit.pool is not None
+            if (
+                needs.fits_in(unit.free)
+                and self._tolerates(workload, unit.pool)
+                and not wants_many(unit.pool)
+                and self._may_run(workload, unit)
+                and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
+            ):
+                yield index
+
+    def _paid(self, host: Host, units: Sequence[OpenNodes], able: Mapping[str, frozenset[int]]) -> Iterator[Violation]:
+        """Report a paid node whose replicas could all run on one free unit, or be split over several."""
+        common = frozenset.intersection(*(able[key] for key in host.placed))
+        for index in sorted(common):
+            if self._takes_over(host, units[index]):
+                message = f"could run on free {units[index].subject}"
+                yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
+                return
+        is_free = not any(self._is_held(self._facts.workloads[key]) for key in host.placed)
+        if is_free and can_split(self._facts, host, units, able, self._free_units):
+            message = "could be split over units left free"
+            yield Violation(ViolationCode.PAID_WHILE_FREE, host.subject, message, tuple(host.placed))
+
+    def _takes_over(self, host: Host, unit: OpenNodes) -> bool:
+        facts = self._facts
+        assert unit.pool is not None
+        assert unit.key is not None
+        load = facts.load(host.placed)
+        if not load.fits_in(unit.free) or self._below_floor(load, unit.free):
+            return False
+        if not facts.together(unit.description, unit.undefined, tuple(sorted(host.placed))):
+            return False
+        if any(self._is_held(facts.workloads[key]) for key in host.placed) and not self._same_place(host, unit):
+            return False
+        return self._within_limits(unit.pool, unit.key, self._freed(host, unit.pool))
+
+    def _is_held(self, workload: Workload) -> bool:
+        return self._is_bound(workload) or workload.gang is not None
+
+    def _same_place(self, host: Host, unit: OpenNodes) -> bool:
+        """Whether moving a whole node there changes no count by zone or host, and no other topology key is in play."""
+        facts = self._facts
+        keys: set[str] = set()
+        for workload in facts.workloads.values():
+            keys.update(item.topology_key for item in workload.topology_spread)
+            keys.update(term.topology_key for term in (*workload.affinity, *workload.anti_affinity))
+            keys.add("" if workload.gang is None else workload.gang.single_topology_key or "")
+        is_plain = keys <= {labels.ZONE, labels.ZONE_ID, labels.HOSTNAME, ""}
+        return is_plain and host.labels.get(labels.ZONE_ID) == unit.domains.get(labels.ZONE_ID)
+
+    def _freed(self, host: Host, pool: NodePool) -> Counter[str]:
+        launch = host.planned
+        if launch is None or launch.node_pool_name != pool.name:
+            return Counter()
+        return Counter({NODES: 1, **self._facts.types[launch.offering.instance_type].capacity})
+
+    def _below_floor(self, load: Resources, slot: Resources) -> bool:
+        floor = self._facts.policy.reserved_floor_percent
+        return floor > 0 and all(amount * 100 < floor * slot[name] for name, amount in load.items() if slot[name])
+
+    # -- priority
+
+    def _priority_inversions(self) -> Iterator[Violation]:
+        """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
+        facts = self._facts
+        pending = [alike.first for alike in facts.alike if not facts.pending.keys().isdisjoint(alike.workloads)]
+        if len({workload.priority for workload in pending}) < 2:
+            return
+        waiting = self._waiting()
+        for host in facts.changed:
+            if host.planned is None or _is_bought(host) or not host.placed:
+                continue
+            lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
+            for workload in waiting:
+                if self._shares.is_between_teams(host.placed, workload.key, host.planned.offering.reservation_id):
+                    continue
+                if workload.priority > lowest and self._would_fit(host, workload):
+                    message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
+                    yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message, tuple(host.placed))
+                    break
+
+    def _owed(self) -> Iterator[Violation]:
+        """No team borrows a unit that another one owns, which could use it now and waits."""
+        for workload in self._waiting() if self._shares.accounts else ():
+            for host in self._facts.changed:
+                if host.planned is None or host.pool is None or _is_bought(host) or not host.placed:
+                    continue
+                unit, borrower = self._new_room(host.pool, host.planned.offering, 1), min(host.placed)
+                could = self._facts.needs(workload).fits_in(unit.free) and self._tolerates(workload, host.pool)
+                owes = self._shares.owes(borrower, workload.key, host.planned.offering.reservation_id)
+                if owes and could and self._may_run(workload, unit):
+                    message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
+                    yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))
+
+    def _waiting(self) -> list[Workload]:
+        facts = self._facts
+        keys = {refusal.workload_key for refusal in facts.plan.unplaced if refusal.code is not ReasonCode.OUT_OF_TIME}
+        for host in facts.changed:
+            if _is_bought(host):
+                keys.update(host.placed)
+        found = (facts.workloads[key] for key in sorted(keys) if key in facts.workloads)
+        return [item for item in found if item.gang is None and not self._is_bound(item)]
+
+    def _would_fit(self, host: Host, workload: Workload) -> bool:
+        facts = self._facts
+        launch, pool = host.planned, host.pool
+        assert launch is not None
+        assert pool is not None
+        kept = {key: count for key, count in host.placed.items() if facts.workloads[key].priority >= workload.priority}
+        load = facts.load({**kept, workload.key: kept.get(workload.key, 0) + 1})
+        if not load.fits_in(host.allocatable) or self._below_floor(load, host.allocatable):
+            return False
+        unit = self._new_room(pool, launch.offering, 1)
+        return (
+            self._tolerates(workload, pool)
+            and self._may_run(workload, unit)
+            and facts.together(facts.site(host).description, facts.site(host).undefined, (*sorted(kept), workload.key))
+        )
+
+
+def _market(host: Host) -> CapacityType:
+    assert host.planned is not None
+    return host.planned.offering.capacity_type
+
+
+def _is_bought(host: Host) -> bool:
+    """Whether it is a new node outside all reservations."""
+    return host.planned is not None and host.planned.offering.reservation_id is None

@@ -1,0 +1,1 @@
+"""What users are answered: rows, status, explanations, what-ifs, and manifests as they see them again."""

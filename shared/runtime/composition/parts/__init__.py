@@ -1,0 +1,1 @@
+"""What several functions are composed of, made once a process."""

@@ -1,0 +1,39 @@
+"""What follows nodes through their lives."""
+
+from shared.runtime.adapters import Adapters
+from shared.runtime.composition.parts.draining import draining_from
+from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.node_life.broken_capacity import BrokenCapacity
+from shared.usecases.node_life.early_ends import EarlyEnds
+from shared.usecases.node_life.node_life import NodeLife
+
+
+def broken_capacity_from(outside: Adapters) -> BrokenCapacity:
+    """Return what suspects units of reservations."""
+    return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
+
+
+def block_drains_from(outside: Adapters) -> BlockDrains:
+    """Return the watch over the ends of Capacity Blocks."""
+    return BlockDrains(
+        claims=outside.node_claims,
+        workloads=outside.workloads,
+        reservations=outside.reservations,
+        reader=outside.reservation_reader,
+        timers=outside.timers,
+        draining=draining_from(outside),
+    )
+
+
+def node_life_from(outside: Adapters) -> NodeLife:
+    """Return what makes claims follow their instances."""
+    broken = broken_capacity_from(outside)
+    return NodeLife(
+        claims=outside.node_claims,
+        reservations=outside.reservations,
+        offerings=outside.offerings,
+        policy=outside.launch_policy,
+        draining=draining_from(outside),
+        early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken, outside.publisher),
+        publisher=outside.publisher,
+    )

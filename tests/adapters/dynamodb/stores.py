@@ -1,0 +1,72 @@
+"""The stores twice, in memory and on DynamoDB, for the contract suites."""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
+from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
+from shared.names import (
+    IDENTITY_INDEX,
+    IDENTITY_KEY,
+    INSTANCE_INDEX,
+    INSTANCE_KEY,
+    LEASE_INDEX,
+    LEASE_KEY,
+    LISTING_INDEX,
+    LISTING_KEY,
+)
+from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+from tests.adapters import ministack
+from tests.fakes.stores.state import MemoryState
+from tests.fakes.system import InTurn, ManualClock
+
+LISTING = {LISTING_INDEX: (LISTING_KEY, "ALL")}
+CLAIM_INDEXES = {
+    **LISTING,
+    INSTANCE_INDEX: (INSTANCE_KEY, "KEYS_ONLY"),
+    LEASE_INDEX: (LEASE_KEY, "KEYS_ONLY"),
+    IDENTITY_INDEX: (IDENTITY_KEY, "INCLUDE"),
+}
+_names = itertools.count()
+
+
+@dataclass
+class Stores:
+    """The stores under test with the clock that they read."""
+
+    workloads: WorkloadStore
+    reservations: ReservationStore
+    node_claims: NodeClaimStore
+    offerings: OfferingStore
+    clock: ManualClock
+
+
+def memory_stores() -> Stores:
+    clock = ManualClock()
+    state = MemoryState(clock)
+    return Stores(state.workloads, state.reservations, state.node_claims, state.offerings, clock)
+
+
+def dynamodb_stores(dynamodb: Any) -> Stores:
+    """Stores on fresh tables."""
+    suffix = next(_names)
+    names = {name: f"{name}-{suffix}" for name in ("workloads", "reservations", "node-claims", "offerings")}
+    for name, table in names.items():
+        ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
+    clock = ManualClock()
+    return Stores(
+        DynamoDbWorkloadStore(dynamodb, names["workloads"], clock),
+        DynamoDbReservationStore(dynamodb, names["reservations"], names["node-claims"], clock),
+        DynamoDbNodeClaimStore(
+            dynamodb,
+            node_claims_table=names["node-claims"],
+            reservations_table=names["reservations"],
+            workloads_table=names["workloads"],
+            clock=clock,
+        ),
+        DynamoDbOfferingStore(dynamodb, names["offerings"], clock, InTurn()),
+        clock,
+    )

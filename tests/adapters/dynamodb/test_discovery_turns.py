@@ -1,0 +1,44 @@
+"""Whose turn it is to read reservations: the same contract in memory and on DynamoDB."""
+
+import itertools
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
+from shared.core.capacity.discovery_turn import DiscoveryTurn
+from shared.names import LISTING_INDEX, LISTING_KEY
+from shared.ports.state import ConflictError, DiscoveryTurnStore, StoredTurn
+from tests.adapters import ministack
+from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
+from tests.fakes.system import START, ManualClock
+
+_names = itertools.count()
+
+
+@pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])
+def turns(request: pytest.FixtureRequest) -> DiscoveryTurnStore:
+    if request.param == "memory":
+        return MemoryDiscoveryTurns()
+    dynamodb: Any = request.getfixturevalue("dynamodb")
+    table = f"turns-{next(_names)}"
+    ministack.create_table(dynamodb, table, indexes={LISTING_INDEX: (LISTING_KEY, "ALL")})
+    return DynamoDbDiscoveryTurns(dynamodb, table, ManualClock())
+
+
+def test_nobody_has_taken_it_at_first(turns: DiscoveryTurnStore) -> None:
+    assert turns.read() == StoredTurn(None, 0)
+
+
+def test_of_two_that_read_the_same_turn_one_writes(turns: DiscoveryTurnStore) -> None:
+    mine = DiscoveryTurn(START, busy_until=START + timedelta(minutes=1))
+    turns.write(mine, expected_revision=0)
+
+    with pytest.raises(ConflictError):
+        turns.write(DiscoveryTurn(START), expected_revision=0)
+    assert turns.read() == StoredTurn(mine, 1)
+
+    later = DiscoveryTurn(START, mine.busy_until, asked_for=START + timedelta(seconds=1))
+    turns.write(later, expected_revision=1)
+    assert turns.read() == StoredTurn(later, 2)

@@ -1,0 +1,1 @@
+"""The tables' ports in memory."""

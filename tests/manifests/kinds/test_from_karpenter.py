@@ -1,0 +1,153 @@
+"""What comes out of a Karpenter cluster, and out of folders that were made for one."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from shared.manifests.parsing.problems import Severity
+from shared.manifests.validate import Reading, read_files
+from tests.manifests.kinds.valid import node_class, node_pool
+
+
+def read(*documents: Any) -> Reading:
+    return read_files([("f.yaml", yaml.safe_dump_all(documents))])
+
+
+def rules(reading: Reading) -> list[str]:
+    return [problem.rule for problem in reading.problems]
+
+
+def live(manifest: dict[str, Any]) -> dict[str, Any]:
+    """What ``kubectl get -o yaml`` prints of an object."""
+    metadata = {
+        **manifest["metadata"],
+        "annotations": {
+            "kubectl.kubernetes.io/last-applied-configuration": '{"apiVersion": "karpenter.sh/v1"}\n',
+            "karpenter.sh/nodepool-hash": "1234",
+            "team": "a",
+        },
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["karpenter.k8s.aws/termination"],
+        "generation": 3,
+        "managedFields": [{"manager": "kubectl", "operation": "Update"}],
+        "resourceVersion": "998877",
+        "uid": "6f1f6f2e-0000-0000-0000-000000000000",
+    }
+    return {**manifest, "metadata": metadata, "status": {"conditions": []}}
+
+
+def test_a_list_is_read_object_by_object_with_the_lines_of_each() -> None:
+    wrong = node_pool()
+    wrong["spec"]["wieght"] = 7
+    listed = {"apiVersion": "v1", "kind": "List", "items": [node_class(), wrong], "metadata": {"resourceVersion": ""}}
+    text = yaml.safe_dump(listed)
+    reading = read_files([("f.yaml", text)])
+    (problem,) = [item for item in reading.problems if item.rule == "unknown-field"]
+    assert problem.path == "spec.wieght"
+    assert problem.line == 1 + text.splitlines().index("    wieght: 7")
+    assert [item.identity[0] for item in reading.manifests] == ["EC2NodeClass"]
+
+
+def test_a_live_object_is_understood_and_its_version_is_not_ours() -> None:
+    reading = read({"apiVersion": "v1", "kind": "List", "items": [live(node_pool()), live(node_class())]})
+    assert {item.severity for item in reading.problems} == {Severity.IGNORED}
+    notes = [item for item in reading.problems if item.rule == "cluster-only"]
+    assert len(notes) == 2
+    assert str(notes[0]).endswith(
+        "metadata: kubectl.kubernetes.io/last-applied-configuration, karpenter.sh/nodepool-hash, resourceVersion:"
+        " a Kubernetes cluster's own, without effect here [cluster-only]"
+    )
+    for item in reading.manifests:
+        metadata: Any = item.manifest.metadata
+        assert metadata.resource_version is None
+        assert metadata.annotations == {"team": "a"}
+
+
+def test_the_version_that_reservoir_printed_counts() -> None:
+    printed = node_pool()
+    printed["metadata"] |= {"generation": 2, "resourceVersion": "17"}
+    (item,) = read(printed).manifests
+    metadata: Any = item.manifest.metadata
+    assert metadata.resource_version == "17"
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "told"),
+    [
+        ("NodeOverlay", "karpenter.sh/v1alpha1", "NodeOverlay is not served: prices and capacity are what EC2 says"),
+        ("NodeClass", "eks.amazonaws.com/v1", "Make it an EC2NodeClass of karpenter.k8s.aws/v1"),
+        ("NodeClaim", "karpenter.sh/v1", "leave it out"),
+        ("Provisioner", "karpenter.sh/v1alpha5", "convert it to a NodePool"),
+    ],
+)
+def test_what_is_not_served_says_what_to_do(kind: str, version: str, told: str) -> None:
+    reading = read({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": {"anything": 1}})
+    assert rules(reading) == ["not-served"]
+    assert told in reading.problems[0].message
+
+
+def test_a_wrong_kind_and_version_hide_nothing() -> None:
+    wrong = {**node_pool(), "apiVersion": "karpenter.sh/v1beta1", "kind": "Nodepool"}
+    wrong["spec"]["wieght"] = 7
+    assert rules(read(wrong)) == ["kind", "apiVersion", "unknown-field"]
+
+
+def test_what_is_wrong_with_the_form_hides_nothing() -> None:
+    text = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: P}
+spec:
+  weight: 7
+  weight: 8
+  limits: &limits {cpu: 10}
+  <<: *limits
+  template: {spec: {nodeClassRef: {name: c}, requirements: !Ref [], expireAfter: 30d}}
+---
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: Q}
+spec: {template: {spec: {nodeClassRef: {name: c}, requirements: []}}
+"""
+    told = [(problem.rule, problem.line) for problem in read_files([("f.yaml", text)]).problems]
+    assert told == [("duplicate", 7), ("merge-key", 9), ("tag", 10), ("yaml", 16), ("name", 4), ("duration", 10)]
+
+
+def test_documents_before_one_that_is_no_yaml_are_looked_at() -> None:
+    good = yaml.safe_dump(node_pool())
+    reading = read_files([("f.yaml", f"{good}---\n{{a: [\n")])
+    assert [item.identity[0] for item in reading.manifests] == ["NodePool"]
+    assert rules(reading) == ["yaml"]
+
+
+def test_a_thousand_equal_mistakes_are_told_a_hundred_times() -> None:
+    text = "a: 1\n" * 1000
+    assert rules(read_files([("f.yaml", text)])).count("duplicate") == 101
+
+
+def test_a_variable_that_nothing_has_replaced() -> None:
+    wrong = node_class()
+    wrong["spec"] |= {"role": "KarpenterNodeRole-${CLUSTER_NAME}", "userData": "echo ${HOME}"}
+    wrong["spec"]["subnetSelectorTerms"] = [{"tags": {"karpenter.sh/discovery": "${CLUSTER_NAME}"}}]
+    told = [(problem.path, problem.message) for problem in read(wrong).problems]
+    assert told == [
+        ("spec.role", "holds ${CLUSTER_NAME}, a variable that nothing has replaced"),
+        (
+            "spec.subnetSelectorTerms[0].tags['karpenter.sh/discovery']",
+            "holds ${CLUSTER_NAME}, a variable that nothing has replaced",
+        ),
+    ]
+
+
+def test_a_number_is_no_duration() -> None:
+    wrong = node_pool()
+    wrong["spec"]["template"]["spec"]["expireAfter"] = 10
+    (problem,) = read(wrong).problems
+    assert str(problem).endswith("expireAfter: must be a duration with its unit, such as 10s or 10m [duration]")
+
+
+@pytest.mark.parametrize("kind", ["[List]", "{List: 1}", "7", "null"])
+def test_a_kind_that_is_no_text_is_no_list_and_no_crash(kind: str) -> None:
+    reading = read_files([("odd.yaml", f"apiVersion: v1\nkind: {kind}\nitems: []\n")])
+    assert [problem.rule for problem in reading.problems] == ["kind"]

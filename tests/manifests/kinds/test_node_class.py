@@ -1,0 +1,246 @@
+from typing import Any
+
+import pytest
+
+from shared.core.model.node_class import (
+    CapacityReservationSelectorTerm,
+    FleetTargetingMode,
+    OpenReservationPreference,
+    SelectorTerm,
+)
+from shared.manifests.kinds.node_class import NodeClassManifest
+from shared.manifests.parsing.load import Document
+from shared.manifests.parsing.problems import Severity
+from shared.manifests.validate import read_document
+from tests.manifests.kinds import valid
+
+ARN = "arn:aws:resource-groups:us-west-2:123456789012:group/training"
+TERMS = "spec.capacityReservationSelectorTerms"
+
+
+def with_spec(**fields: Any) -> dict[str, Any]:
+    """The valid class with fields of its spec set, or removed for None."""
+    manifest = valid.node_class()
+    manifest["spec"].update(fields)
+    manifest["spec"] = {name: value for name, value in manifest["spec"].items() if value is not None}
+    return manifest
+
+
+def errors(manifest: dict[str, Any]) -> set[tuple[str, str]]:
+    _, problems = read_document(Document(manifest))
+    return {(problem.path, problem.rule) for problem in problems if problem.severity is Severity.ERROR}
+
+
+def test_every_field_arrives_in_the_core() -> None:
+    core = NodeClassManifest.model_validate(valid.node_class()).to_core()
+    assert core.capacity_reservation_selector_terms == (
+        CapacityReservationSelectorTerm(id="cr-12345749"),
+        CapacityReservationSelectorTerm(
+            owner_id="123456789012", tags={"purpose": "*"}, instance_match_criteria="targeted"
+        ),
+        CapacityReservationSelectorTerm(reservation_group_arn=ARN),
+    )
+    assert core.subnet_selector_terms == (SelectorTerm(id="subnet-1"), SelectorTerm(tags={"network": "private"}))
+    assert core.security_group_selector_terms[1] == SelectorTerm(name="nodes")
+    assert core.ami_selector_terms[1:3] == (
+        SelectorTerm(name="app-*", owner="self"),
+        SelectorTerm(ssm_parameter="/images/app"),
+    )
+    assert core.open_reservation_preference is OpenReservationPreference.OPEN
+    assert core.fleet_targeting_mode is FleetTargetingMode.RESERVED_CAPACITY
+    assert core.block_device_mappings == (
+        {"DeviceName": "/dev/xvda", "Ebs": {"Encrypted": True, "Iops": 3000, "VolumeSize": 20, "VolumeType": "gp3"}},
+    )
+    assert core.metadata_options == {
+        "HttpEndpoint": "enabled",
+        "HttpProtocolIpv6": "disabled",
+        "HttpPutResponseHopLimit": 2,
+        "HttpTokens": "required",
+    }
+    assert (core.role, core.placement_group, core.tags) == ("node", "together", {"cost-center": "42"})
+    assert (core.detailed_monitoring, core.associate_public_ip_address) == (True, False)
+
+
+def test_what_has_no_meaning_here_is_named_line_by_line() -> None:
+    _, problems = read_document(Document(valid.node_class()))
+    assert {(problem.path, problem.severity) for problem in problems} == {
+        ("spec.kubelet", Severity.IGNORED),
+        ("spec.amiFamily", Severity.IGNORED),
+        ("spec.blockDeviceMappings[0].rootVolume", Severity.IGNORED),
+    }
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        None,
+        [],
+        [{"tags": {"a": "b"}}],
+        [{"id": "cr-12345749"}],
+        [{"ownerID": "012345678901", "tags": {"test": "testvalue"}}],
+        [{"instanceMatchCriteria": "open"}],
+        [{"instanceMatchCriteria": "targeted"}],
+        [{"instanceMatchCriteria": "open", "tags": {"a": "b"}}],
+        [{"instanceMatchCriteria": "targeted", "ownerID": "012345678901", "tags": {"a": "*"}}],
+        [{"reservationGroupARN": ARN, "ownerID": "012345678901"}],
+    ],
+)
+def test_reservation_terms_that_are_accepted(terms: Any) -> None:  # S-41
+    assert errors(with_spec(capacityReservationSelectorTerms=terms)) == set()
+
+
+@pytest.mark.parametrize(
+    ("terms", "problem"),
+    [
+        ([{}], (f"{TERMS}[0]", "selector-term")),
+        ([{"ownerID": "012345678901"}], (f"{TERMS}[0]", "selector-term")),
+        ([{"tags": {}}], (f"{TERMS}[0].tags", "too-short")),
+        ([{"tags": {"": "b"}}], (f"{TERMS}[0].tags['']", "tag")),
+        ([{"tags": {"a": ""}}], (f"{TERMS}[0].tags.a", "tag")),
+        ([{"tags": {str(n): "x" for n in range(21)}}], (f"{TERMS}[0].tags", "too-long")),
+        ([{"id": "cr-12345749", "tags": {"a": "b"}}], (f"{TERMS}[0].id", "selector-term")),
+        # one good term does not excuse a bad one (R-90)
+        ([{"id": "cr-1"}, {"id": "cr-2", "ownerID": "012345678901"}], (f"{TERMS}[1].id", "selector-term")),
+        ([{"id": "cr-1", "instanceMatchCriteria": "open"}], (f"{TERMS}[0].id", "selector-term")),
+        ([{"id": "cr-1", "reservationGroupARN": ARN}], (f"{TERMS}[0].id", "selector-term")),
+        ([{"id": "ocr-1"}], (f"{TERMS}[0].id", "id")),
+        ([{"id": "cr-1\n"}], (f"{TERMS}[0].id", "id")),
+        ([{"tags": {"a": "b"}, "ownerID": "1234"}], (f"{TERMS}[0].ownerID", "account-id")),
+        ([{"instanceMatchCriteria": "Open"}], (f"{TERMS}[0].instanceMatchCriteria", "literal-error")),
+        ([{"reservationGroupARN": "arn:aws:ec2:x"}], (f"{TERMS}[0].reservationGroupARN", "arn")),
+        ([{"id": f"cr-{n}"} for n in range(31)], (TERMS, "too-long")),
+    ],
+)
+def test_reservation_terms_that_are_refused(terms: Any, problem: tuple[str, str]) -> None:  # R-87 to R-90
+    assert problem in errors(with_spec(capacityReservationSelectorTerms=terms))
+
+
+@pytest.mark.parametrize(
+    ("spec", "terms", "preference"),
+    [
+        ({"capacityReservationPreference": "open"}, (), OpenReservationPreference.OPEN),
+        ({"capacityReservationPreference": "none"}, (), OpenReservationPreference.NONE),
+        ({}, (), OpenReservationPreference.NONE),
+        (
+            {"capacityReservationTarget": {"capacityReservationId": "cr-1"}},
+            (CapacityReservationSelectorTerm(id="cr-1"),),
+            OpenReservationPreference.NONE,
+        ),
+        (
+            {"capacityReservationTarget": {"capacityReservationResourceGroupArn": ARN}},
+            (CapacityReservationSelectorTerm(reservation_group_arn=ARN),),
+            OpenReservationPreference.NONE,
+        ),
+    ],
+)
+def test_the_first_rfcs_capacity_reservation_spec(spec: Any, terms: Any, preference: Any) -> None:
+    manifest = with_spec(
+        capacityReservationSpec=spec, capacityReservationSelectorTerms=None, openReservationPreference=None
+    )
+    core = NodeClassManifest.model_validate(manifest).to_core()
+    assert core.capacity_reservation_selector_terms == terms
+    assert core.open_reservation_preference is preference
+
+
+@pytest.mark.parametrize(
+    ("fields", "path"),
+    [
+        (
+            {
+                "capacityReservationSpec": {
+                    "capacityReservationPreference": "open",
+                    "capacityReservationTarget": {"capacityReservationId": "cr-1"},
+                }
+            },
+            "spec.capacityReservationSpec.capacityReservationPreference",
+        ),
+        (
+            {"capacityReservationSpec": {"capacityReservationTarget": {}}},
+            "spec.capacityReservationSpec.capacityReservationTarget",
+        ),
+        (
+            {
+                "capacityReservationSpec": {
+                    "capacityReservationTarget": {
+                        "capacityReservationId": "cr-1",
+                        "capacityReservationResourceGroupArn": ARN,
+                    }
+                }
+            },
+            "spec.capacityReservationSpec.capacityReservationTarget",
+        ),
+        ({"capacityReservationSpec": {"capacityReservationPreference": "none"}}, "spec.capacityReservationSpec"),
+    ],
+)
+def test_the_first_rfcs_exclusions(fields: dict[str, Any], path: str) -> None:
+    assert (path, "capacity-reservation-spec") in errors(with_spec(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"subnetSelectorTerms": None}, ("spec.subnetSelectorTerms", "missing")),
+        ({"subnetSelectorTerms": []}, ("spec.subnetSelectorTerms", "too-short")),
+        (
+            {"subnetSelectorTerms": [{"id": "subnet-1", "tags": {"a": "b"}}]},
+            ("spec.subnetSelectorTerms[0].id", "selector-term"),
+        ),
+        (
+            {"securityGroupSelectorTerms": [{"name": "x", "id": "sg-1"}]},
+            ("spec.securityGroupSelectorTerms[0].name", "selector-term"),
+        ),
+        ({"amiSelectorTerms": [{"alias": "ubuntu@latest"}]}, ("spec.amiSelectorTerms[0].alias", "alias")),
+        (
+            {"amiSelectorTerms": [{"alias": "al2023@latest"}, {"id": "ami-1"}]},
+            ("spec.amiSelectorTerms", "selector-term"),
+        ),
+        ({"amiSelectorTerms": [{"owner": "self"}]}, ("spec.amiSelectorTerms[0]", "selector-term")),
+        ({"instanceProfile": "p"}, ("spec.instanceProfile", "role")),
+        ({"role": "arn:aws:iam::1:role/x"}, ("spec.role", "iam-name")),
+        ({"userData": "x" * 16_385}, ("spec.userData", "string-too-long")),
+        ({"userData": "ä" * 8_193}, ("spec.userData", "user-data")),
+        ({"userData": "echo {{reservoir.nodeClaim}}"}, ("spec.userData", "user-data")),
+        ({"tags": {"aws:x": "y"}}, ("spec.tags['aws:x']", "tag-restricted")),
+        ({"tags": {"reservoir:deployment": "y"}}, ("spec.tags['reservoir:deployment']", "tag-restricted")),
+        ({"tags": {"karpenter.sh/nodepool": "y"}}, ("spec.tags['karpenter.sh/nodepool']", "tag-restricted")),
+        ({"placementGroupSelector": {"name": "a", "id": "pg-1"}}, ("spec.placementGroupSelector", "placement-group")),
+        (
+            {"metadataOptions": {"httpPutResponseHopLimit": 65}},
+            ("spec.metadataOptions.httpPutResponseHopLimit", "less-than-equal"),
+        ),
+        (
+            {"blockDeviceMappings": [{"deviceName": "a", "ebs": {}}]},
+            ("spec.blockDeviceMappings[0].ebs.volumeSize", "volume"),
+        ),
+        (
+            {"blockDeviceMappings": [{"deviceName": "a", "ebs": {"volumeSize": "1Pi"}}]},
+            ("spec.blockDeviceMappings[0].ebs.volumeSize", "volume-size"),
+        ),
+        ({"fleetTargetingMode": "reserved"}, ("spec.fleetTargetingMode", "enum")),
+        ({"capacityReservationSelectorTerm": []}, ("spec.capacityReservationSelectorTerm", "unknown-field")),
+    ],
+)
+def test_what_is_wrong_is_found_at_its_place(fields: dict[str, Any], problem: tuple[str, str]) -> None:
+    assert problem in errors(with_spec(**fields))
+
+
+def test_a_volume_is_never_smaller_than_asked_for() -> None:
+    mapping = {"deviceName": "a", "ebs": {"volumeSize": "20G"}}
+    core = NodeClassManifest.model_validate(with_spec(blockDeviceMappings=[mapping])).to_core()
+    assert core.block_device_mappings[0]["Ebs"] == {"VolumeSize": 19}  # 20e9 bytes are 18.6 GiB
+
+
+def test_windows_images_make_a_windows_class() -> None:
+    manifest = with_spec(amiSelectorTerms=[{"alias": "windows2022@latest"}], platform=None)
+    assert NodeClassManifest.model_validate(manifest).to_core().platform == "Windows"
+
+
+def test_the_hash_leaves_selectors_out() -> None:  # R-154
+    def digest(**fields: Any) -> str:
+        return NodeClassManifest.model_validate(with_spec(**fields)).to_core().static_hash
+
+    same = digest()
+    assert digest(capacityReservationSelectorTerms=None, amiSelectorTerms=[{"id": "ami-2"}]) == same
+    assert digest(subnetSelectorTerms=[{"id": "subnet-2"}], kubelet=None) == same
+    assert digest(userData="other") != same
+    assert digest(tags=None) != same

@@ -1,0 +1,103 @@
+"""When the planner looks: at once when it is calm, a little later while more arrives, never at a listing that lags."""
+
+from dataclasses import replace
+
+from shared.ports.state import WorkloadRecord
+from tests.fakes.stores.state import MemoryWorkloads
+from tests.fakes.values import reservation, workload_record
+from tests.usecases.worlds.planning_world import PlanningWorld
+
+
+def world_with(units: int) -> PlanningWorld:
+    return PlanningWorld().ready(
+        reservation(total_count=units, available_count=units, tags={"team": "research"}),
+    )
+
+
+def submit_now(world: PlanningWorld, name: str) -> None:
+    record = replace(workload_record(name, replicas=1), pending_since=world.clock.now())
+    world.state.workloads.put(record, expected_revision=None)
+
+
+class LaggingListing(MemoryWorkloads):
+    """Rows can be read as soon as they are written; the index shows none of them yet."""
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        return ()
+
+
+def test_one_message_alone_is_planned_at_once() -> None:
+    world = world_with(4)
+    record = world.submit(replicas=4)
+
+    assert world.provisioner().run([record.key]).placed_count == 4
+    assert world.pauses_s == []
+
+
+def test_who_is_named_is_planned_before_the_listing_shows_them() -> None:
+    world = world_with(4)
+    record = world.submit(replicas=4)
+    world.state.workloads = LaggingListing(world.state)
+
+    assert world.provisioner().run().placed_count == 0
+    assert world.provisioner().run([record.key]).placed_count == 4
+
+
+def test_a_burst_is_planned_together() -> None:
+    world = world_with(4)
+    names = iter(["c", "d"])
+    world.submit("a", replicas=1)
+    world.submit("b", replicas=1)
+
+    def more(seconds: float) -> None:
+        world.pause(seconds)
+        name = next(names, None)
+        if name is not None:
+            submit_now(world, name)
+
+    report = world.provisioner(pause=more).run()
+
+    assert (report.placed_count, len(report.plan_ids)) == (4, 1)
+    assert sum(world.pauses_s) < 1
+
+
+def test_demand_that_never_stops_arriving_is_planned_all_the_same() -> None:
+    world = world_with(40)
+    world.submit("first", replicas=1)
+    world.submit("second", replicas=1)
+
+    def more(seconds: float) -> None:
+        world.pause(seconds)
+        assert len(world.pauses_s) < 100
+        submit_now(world, f"more-{len(world.pauses_s)}")
+
+    assert world.provisioner(pause=more).run().placed_count > 2
+    assert sum(world.pauses_s) < 1.5
+
+
+def test_what_names_nobody_waits_until_the_listings_show_what_was_written() -> None:
+    world = world_with(4)
+    world.submit(replicas=4)
+
+    world.provisioner().run(indexes_lag=True)
+
+    assert world.pauses_s == [1.0]
+
+
+class LateListing(MemoryWorkloads):
+    """A listing that shows rows once somebody has waited for it."""
+
+    def __init__(self, world: PlanningWorld) -> None:
+        super().__init__(world.state)
+        self._world = world
+
+    def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
+        return super().list_needing_planning() if self._world.pauses_s else ()
+
+
+def test_a_pass_that_was_woken_for_nobody_waits_for_a_listing_that_shows_nobody_too() -> None:
+    world = world_with(4)
+    world.submit(replicas=4)
+    world.state.workloads = LateListing(world)
+
+    assert world.provisioner().run(indexes_lag=True).placed_count == 4

@@ -1,0 +1,327 @@
+"""React: what events make of claims."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NoReturn
+
+import pytest
+
+from shared.core.capacity.offerings import reservation_labels
+from shared.core.model.capacity_reservation import ReservationKind
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from shared.core.node_life.notice import Notice, NoticeKind
+from shared.core.scheduling_terms import labels
+from shared.ports.errors import ThrottledError
+from tests.fakes.effects import Effects
+from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.add_reservation("cr-1")
+    world.add_workload(replicas=500)
+    return world
+
+
+def about(world: World, claim: NodeClaim, kind: NoticeKind, due_at: datetime | None = None) -> Notice:
+    assert claim.instance_id is not None
+    return Notice(kind, world.clock.now(), (claim.instance_id,), due_at=due_at)
+
+
+def now_of(world: World, claim: NodeClaim) -> NodeClaim:
+    return world.state.claim_rows[claim.id]
+
+
+def test_running_is_believed_when_ec2_confirms_it(world: World) -> None:
+    world.launch().run(world.plan(1, reserved()))
+    claim = world.claims()[0]
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
+    assert now_of(world, claim).state is ClaimState.LAUNCHED  # EC2 still says pending
+    world.ec2.start_all()
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
+    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert now_of(world, claim).running_at == world.clock.now()
+
+
+def test_a_terminated_instance_returns_its_replicas_once(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    world.ec2.change(claim.instance_id or "", state="terminated")
+    notice = about(world, claim, NoticeKind.STATE_CHANGED)
+    world.react().run([notice, notice])
+    world.react().run([notice])
+    assert now_of(world, claim).state is ClaimState.TERMINATED
+    assert world.placed() == 0
+    assert len(world.bus.of("Node Terminated")) == 1
+    assert world.queue.wake_ups
+
+
+def test_late_and_reordered_events_never_move_a_claim_backwards(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    world.ec2.change(claim.instance_id or "", state="terminated")
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
+    world.ec2.change(claim.instance_id or "", state="running")  # a view that lags
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
+    assert now_of(world, claim).state is ClaimState.TERMINATED
+
+
+def test_a_stopped_instance_is_terminated_and_replaced(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    world.ec2.change(claim.instance_id or "", state="stopped")
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED)])
+    assert now_of(world, claim).state is ClaimState.TERMINATING
+    assert world.ec2.terminate_calls == [(claim.instance_id,)]
+    assert world.placed() == 0
+
+
+def test_a_spot_warning_rests_the_offering_and_drains_for_two_minutes(world: World) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+    drained = now_of(world, claim)
+    assert drained.state is ClaimState.DRAINING
+    assert drained.drain is not None
+    assert drained.drain.reason is DrainReason.INTERRUPTION
+    assert drained.drain.deadline == world.clock.now() + timedelta(minutes=2)
+    assert spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())  # S-82
+    assert world.placed() == 0  # its replica is demand again, before the node is gone
+    (event,) = world.bus.of("Node Draining")
+    assert event["workloads"] == [{"namespace": "research", "name": "train", "replicas": 1}]
+
+
+def test_a_forged_spot_warning_about_an_on_demand_instance_changes_nothing(world: World) -> None:
+    (claim,) = world.running(1, on_demand("m5.large"))
+    world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert not world.state.offerings.list_unavailable(world.clock.now())
+
+
+def test_a_reservation_warning_zeroes_that_reservation_and_drains(world: World) -> None:
+    world.add_reservation("cr-int", kind=ReservationKind.INTERRUPTIBLE, total_count=10, available_count=10)
+    (claim,) = world.running(1, reserved("cr-int"))
+    world.clock.advance(seconds=5)
+    due_at = world.clock.now() + timedelta(seconds=110)
+    world.react().run([about(world, claim, NoticeKind.RESERVATION_INTERRUPTION, due_at)])
+    drain = now_of(world, claim).drain
+    assert drain is not None
+    assert drain.deadline == due_at
+    assert world.free_units("cr-int") <= 0  # S-83
+    assert world.free_units("cr-1") == 4
+
+
+def test_scheduled_maintenance_drains_with_the_usual_grace(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    due_at = world.clock.now() + timedelta(days=7)
+    world.react().run([about(world, claim, NoticeKind.SCHEDULED_CHANGE, due_at)])
+    drain = now_of(world, claim).drain
+    assert drain is not None
+    assert drain.deadline == world.clock.now() + timedelta(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("policy", "state"),
+    [(RebalancePolicy.IGNORE, ClaimState.RUNNING), (RebalancePolicy.LAUNCH_BEFORE_DRAIN, ClaimState.DRAINING)],
+)
+def test_rebalance_recommendations_follow_the_policy(world: World, policy: RebalancePolicy, state: ClaimState) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    world.react(policy).run([about(world, claim, NoticeKind.REBALANCE)])
+    assert now_of(world, claim).state is state
+
+
+def test_a_warning_that_arrives_too_late_is_dropped(world: World) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    notice = about(world, claim, NoticeKind.SPOT_INTERRUPTION)
+    world.clock.advance(minutes=16)
+    world.react().run([notice])
+    assert now_of(world, claim).state is ClaimState.RUNNING
+
+
+def test_instances_of_others_are_counted_and_left_alone(world: World) -> None:
+    report = world.react().run([Notice(NoticeKind.SPOT_INTERRUPTION, world.clock.now(), ("i-00000000ffffffff0",))])
+    assert report.foreign_count == 1
+    assert world.ec2.describe_count == 0
+
+
+def test_a_reaction_says_for_whom_the_nodes_are(world: World) -> None:
+    first, second = world.running(2, reserved(), correlation_ids={"research/train": "m-7"})
+    (other,) = world.running(1, reserved(), batch_id="b-2")
+    notices = [about(world, claim, NoticeKind.STATE_CHANGED) for claim in (first, second, other)]
+    assert world.react().run(notices).correlation_ids == ["m-7"]
+
+
+def test_a_hundred_warnings_are_one_reading(world: World) -> None:
+    world.add_reservation("cr-1", total_count=100, available_count=100)
+    claims = [c for n in range(10) for c in world.running(10, spot("m5.large"), batch_id=f"b-{n}")]
+    before = world.ec2.describe_count
+    world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in claims])
+    assert {now_of(world, claim).state for claim in claims} == {ClaimState.DRAINING}  # S-79
+    assert world.ec2.describe_count - before == 1
+
+
+def test_what_many_warnings_say_about_capacity_is_written_once_and_before_any_drain(world: World) -> None:
+    world.add_reservation("cr-int", kind=ReservationKind.INTERRUPTIBLE, total_count=10, available_count=10)
+    bought = world.running(5, spot("m5.large"), batch_id="b-1")
+    lent = world.running(5, reserved("cr-int"), batch_id="b-2")
+    world.clock.advance(seconds=5)
+    notices = [about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in bought]
+    notices += [about(world, claim, NoticeKind.RESERVATION_INTERRUPTION) for claim in lent]
+    world.effects = Effects()
+    world.react().run([*notices, *notices])
+    assert world.effects.log[:3] == ["mark_unavailable", "mark_exhausted", "publish"]
+    assert world.effects.log.count("mark_unavailable") + world.effects.log.count("mark_exhausted") == 2
+    assert {now_of(world, claim).state for claim in (*bought, *lent)} == {ClaimState.DRAINING}
+    assert world.free_units("cr-int") <= 0
+    assert spot("m5.large") in world.state.offerings.list_unavailable(world.clock.now())
+
+
+def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: World) -> None:
+    (stopped,) = world.running(1, on_demand("m5.large"), batch_id="b-1")
+    world.launch().run(world.plan(1, on_demand("m5.large"), batch_id="b-2"))
+    stuck = world.claims()[1]
+    world.clock.advance(minutes=16)
+    world.ec2.change(stopped.instance_id or "", state="stopped")
+    world.react().run([about(world, claim, NoticeKind.STATE_CHANGED) for claim in (stopped, stuck)])
+    assert [now_of(world, claim).failure for claim in (stopped, stuck)] == ["InstanceStopped", "InstanceNeverStarted"]
+    assert len(world.ec2.terminate_calls) == 1
+    assert world.ec2.live() == []
+
+
+def test_a_second_warning_shortens_the_drain_and_keeps_its_id(world: World) -> None:
+    (claim,) = world.running(1, spot("m5.large"))
+    world.drain(claim, DrainReason.CONSOLIDATION)
+    world.react().run([about(world, claim, NoticeKind.SPOT_INTERRUPTION)])
+    first, second = world.bus.of("Node Draining")
+    assert first["drainId"] == second["drainId"]
+    assert second["deadline"] < first["deadline"]
+    assert world.placed() == 0  # and not less
+
+
+def test_the_warning_that_a_block_expires_starts_its_drain(world: World) -> None:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    (claim,) = world.running(1, reserved("cr-block"))
+    world.clock.set(end - timedelta(minutes=40))
+    notice = Notice(NoticeKind.RESERVATION_CHANGED, world.clock.now(), reservation_ids=("cr-block",))
+    world.react().run([notice])
+    drain = now_of(world, claim).drain
+    assert drain is not None
+    assert drain.reason is DrainReason.CAPACITY_BLOCK_ENDING
+    assert drain.deadline == end - timedelta(minutes=32)
+
+
+def test_an_event_about_a_reservation_leaves_the_planner_to_discovery(world: World) -> None:
+    """The same event wakes discovery; a pass before that has looked would only keep the useful one waiting."""
+    world.queue.wake_ups.clear()
+    world.react().run([Notice(NoticeKind.RESERVATION_CHANGED, world.clock.now(), reservation_ids=("cr-1",))])
+    assert world.queue.wake_ups == []
+
+
+def test_an_unused_reservation_is_passed_on_while_it_is_unused(world: World) -> None:
+    notice = Notice(NoticeKind.RESERVATION_UNDERUTILIZED, world.clock.now(), reservation_ids=("cr-1", "cr-of-others"))
+    world.react().run([notice, notice])
+    (event,) = world.bus.of("Reservation Idle")
+    assert (event["capacityReservationId"], event["idleCount"], event["totalCount"]) == ("cr-1", 4, 4)
+    world.running(4, reserved())
+    world.clock.advance(minutes=1)
+    world.observe("cr-1")
+    world.react().run([notice])
+    assert len(world.bus.of("Reservation Idle")) == 1
+
+
+def test_an_instance_whose_reservation_is_gone_becomes_on_demand_with_all_its_labels(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id=None)
+    world.expire().run()
+    after = now_of(world, claim)
+    assert after.offering == on_demand("p5.48xlarge")
+    assert after.labels[labels.CAPACITY_TYPE] == "on-demand"
+    assert not labels.RESERVATION_LABELS & after.labels.keys()  # upstream forgets one (R-144)
+    assert after.price_atto_usd_per_hour == 98_320_000 * 10**12
+    (event,) = world.bus.of("Node Capacity Type Changed")
+    assert (event["previous"], event["previousCapacityReservationId"]) == ("reserved", "cr-1")
+    assert event["node"]["capacityType"] == "on-demand"
+
+
+def test_an_instance_that_ec2_put_into_a_selected_reservation_is_promoted(world: World) -> None:
+    (claim,) = world.running(1, on_demand("p5.48xlarge"))
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-1")
+    world.expire().run()
+    after = now_of(world, claim)
+    assert after.offering == reserved()
+    wanted = reservation_labels(world.state.reservation_rows["cr-1"].reservation)
+    assert wanted.keys() <= after.labels.keys()
+    assert after.labels[labels.CAPACITY_RESERVATION_ID] == "cr-1"
+    assert after.labels[labels.CAPACITY_TYPE] == "reserved"
+    assert 0 < after.price_atto_usd_per_hour < 10**12
+    (event,) = world.bus.of("Node Capacity Type Changed")
+    assert (event["previous"], event["node"]["priceMicroUsdPerHour"]) == ("on-demand", 0)
+
+
+def test_an_instance_that_slides_within_a_group_keeps_its_price_and_changes_its_labels(world: World) -> None:
+    world.add_reservation("cr-block")  # selected, and a plain reservation here
+    (claim,) = world.running(1, reserved())
+    world.expire().run()
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-block")
+    world.expire().run()
+    after = now_of(world, claim)
+    assert after.offering == reserved("cr-block")
+    assert after.labels[labels.CAPACITY_RESERVATION_ID] == "cr-block"
+    assert after.drain_at is None
+    (event,) = world.bus.of("Node Capacity Type Changed")
+    assert (event["previousCapacityReservationId"], event["node"]["capacityReservationId"]) == ("cr-1", "cr-block")
+
+
+def test_an_instance_in_an_open_reservation_that_nobody_selected_stays_on_demand(world: World) -> None:
+    (claim,) = world.running(1, on_demand("p5.48xlarge"))
+    world.ec2.change(claim.instance_id or "", capacity_reservation_id="cr-of-somebody")
+    world.expire().run()
+    assert now_of(world, claim).offering == on_demand("p5.48xlarge")  # S-61
+    assert world.bus.of("Node Capacity Type Changed") == []
+
+
+def test_a_claim_keeps_the_reservation_that_its_class_stopped_selecting(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    node_class = world.policy.classes["default"]
+    world.policy.classes["default"] = replace(node_class, status=replace(node_class.status, reservation_ids=()))
+    world.expire().run()
+    assert now_of(world, claim).offering == reserved()  # S-70: unchanged while EC2 shows it; drift decides
+    assert claim.offering.capacity_type is CapacityType.RESERVED
+
+
+def test_a_unit_that_a_node_left_is_found_at_once(world: World) -> None:
+    world.add_reservation("cr-full", total_count=1, available_count=1)
+    world.clock.advance(seconds=1)
+    (claim,) = world.running(1, reserved("cr-full"), batch_id="b-full")
+    world.clock.advance(minutes=2)
+    world.observe("cr-full")
+    assert world.free_units("cr-full") == 0
+    world.clock.advance(seconds=10)
+    world.ec2.change(claim.instance_id or "", state="terminated")
+    world.queue.wake_ups.clear()
+
+    world.react().run([Notice(NoticeKind.STATE_CHANGED, world.clock.now(), (claim.instance_id or "",))])
+
+    assert world.free_units("cr-full") == 1  # not only after the next minute's discovery
+    assert "reserved units are free again" in world.queue.wake_ups
+
+
+def test_without_an_answer_of_ec2_the_minutes_discovery_finds_freed_units(world: World) -> None:
+    class Silent:
+        def list_visible(self) -> NoReturn:
+            raise ThrottledError("RequestLimitExceeded", "DescribeCapacityReservations")
+
+    world.add_reservation("cr-full")
+    units = replace(world.freed_units(), reader=Silent())  # type: ignore[arg-type] # a fake of the one call
+    assert units.observe({"cr-full"}, world.clock.now()) == 0
+    assert units.observe({"cr-unknown"}, world.clock.now()) == 0
+
+
+def test_with_policy_report_maintenance_that_an_event_tells_of_touches_nothing(world: World) -> None:
+    (claim,) = world.running(1, reserved())
+    notice = about(world, claim, NoticeKind.SCHEDULED_CHANGE, world.clock.now() + timedelta(minutes=30))
+
+    world.react(instance_status=InstanceStatusPolicy.REPORT).run([notice])
+
+    assert now_of(world, claim).state is ClaimState.RUNNING
+    assert world.bus.of("Node Draining") == []

@@ -1,0 +1,237 @@
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import pytest
+
+from shared.core.model.conditions import Condition, ConditionStatus, ConditionType
+from shared.manifests.answers.render import to_yaml
+from shared.manifests.events import Change, PolicyChanged
+from shared.manifests.parsing.problems import ManifestError, Severity
+from shared.ports.messaging import LaunchBatch, OutboundEvent
+from shared.ports.policy import PolicyKind, PolicyStatus
+from shared.ports.state import ConflictError
+from shared.usecases.policy.apply_policy import ApplyPolicy, names_in
+from shared.usecases.policy.policy_objects import policy_of
+from shared.usecases.policy.resolve_principals import ResolvePrincipals
+from tests.fakes.principals import MemoryPrincipals
+from tests.fakes.stores.policy_store import MemoryPolicyStore
+from tests.fakes.system import START, ManualClock
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "policy"
+
+CLASS = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: CLASS}
+spec:
+  subnetSelectorTerms: [{tags: {network: private}}]
+  securityGroupSelectorTerms: [{id: sg-1}]
+  amiSelectorTerms: [{name: IMAGE}]
+"""
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: POOL}
+spec:
+  weight: 7
+  template: {spec: {nodeClassRef: {name: CLASS}, requirements: [REQUIREMENT]}}
+"""
+
+
+def node_class(name: str = "c", image: str = "app-*") -> str:
+    return CLASS.replace("CLASS", name).replace("IMAGE", image)
+
+
+def pool(name: str = "p", node_class_name: str = "c", requirement: str = "") -> str:
+    return POOL.replace("POOL", name).replace("CLASS", node_class_name).replace("REQUIREMENT", requirement)
+
+
+class Bus:
+    """The outbound bus and the planning queue."""
+
+    def __init__(self) -> None:
+        self.events: list[OutboundEvent] = []
+        self.wake_count = 0
+
+    def publish(self, events: Sequence[OutboundEvent]) -> None:
+        self.events.extend(events)
+
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+        assert reason
+        assert not workload_keys
+        self.wake_count += 1
+
+    def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
+        raise AssertionError(f"apply launches nothing: {batches}, {delay_s}")
+
+
+def applier(
+    store: MemoryPolicyStore, bus: Bus | None = None, principals: MemoryPrincipals | None = None
+) -> ApplyPolicy:
+    bus = bus or Bus()
+    resolve = ResolvePrincipals(principals or MemoryPrincipals(), ManualClock())
+    return ApplyPolicy(store, bus, bus, resolve)
+
+
+@pytest.fixture
+def store() -> MemoryPolicyStore:
+    return MemoryPolicyStore()
+
+
+def files(*texts: str) -> list[tuple[str, str]]:
+    return [(f"{index}.yaml", text) for index, text in enumerate(texts)]
+
+
+def example_files() -> list[tuple[str, str]]:
+    return [(path.name, path.read_text()) for path in sorted(EXAMPLES.glob("*.yaml"))]
+
+
+def test_the_examples_apply_without_a_doubt_and_applying_them_again_changes_nothing(store: MemoryPolicyStore) -> None:
+    bus = Bus()
+    first = applier(store, bus).apply(example_files())
+    assert {change.change for change in first.changes} == {Change.CREATED}
+    assert first.problems == ()
+    again = applier(store, bus).apply(example_files())
+    assert {change.change for change in again.changes} == {Change.UNCHANGED}
+    assert store.commit_count == 1
+    assert (len(bus.events), bus.wake_count) == (1, 1)
+
+
+def test_what_is_printed_can_be_applied_and_changes_nothing(store: MemoryPolicyStore) -> None:
+    applier(store).apply(example_files())
+    printed = to_yaml(
+        {**row.manifest, "status": {"conditions": []}, "metadata": {**row.manifest["metadata"], "resourceVersion": "1"}}
+        for row in store.list_all()
+    )
+    outcome = applier(store).apply([("printed", printed)])
+    assert outcome.effective == ()
+
+
+def test_the_event_tells_what_changed(store: MemoryPolicyStore) -> None:
+    bus = Bus()
+    applier(store).apply(files(node_class(), pool()))
+    applier(store, bus).apply(files(node_class(), pool(requirement="{key: team, operator: Exists}")))
+    (event,) = bus.events
+    assert isinstance(event, PolicyChanged)
+    assert event.detail() == {
+        "version": 1,
+        "changes": [{"kind": "NodePool", "name": "p", "change": "updated", "generation": 2}],
+    }
+
+
+def test_one_error_writes_nothing_at_all(store: MemoryPolicyStore) -> None:
+    with pytest.raises(ManifestError) as caught:
+        applier(store).apply(files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing"))
+    assert [problem.source for problem in caught.value.problems] == ["1.yaml", "2.yaml"]
+    assert store.list_all() == ()
+
+
+def test_a_dry_run_tells_the_same_and_writes_nothing(store: MemoryPolicyStore) -> None:
+    bus = Bus()
+    dry = applier(store, bus).apply(files(node_class(), pool()), dry_run=True)
+    assert store.list_all() == ()
+    assert bus.events == []
+    assert dry == applier(store, bus).apply(files(node_class(), pool()))
+
+
+def test_an_object_that_moves_on_during_an_apply_is_a_conflict_and_nothing_is_written(
+    store: MemoryPolicyStore,
+) -> None:
+    applier(store).apply(files(node_class(), pool()))
+
+    def overtake() -> None:
+        store.before_commit = lambda: None
+        applier(store).apply(files(pool().replace("weight: 7", "weight: 8")))
+
+    store.before_commit = overtake
+    with pytest.raises(ConflictError):
+        applier(store).apply(files(node_class(image="new-*"), pool().replace("weight: 7", "weight: 9")))
+    rows = {row.kind: row for row in store.list_all()}
+    assert rows[PolicyKind.NODE_POOL].manifest["spec"]["weight"] == 8
+    assert rows[PolicyKind.NODE_CLASS].manifest["spec"]["amiSelectorTerms"] == [{"name": "app-*"}]
+
+
+@pytest.mark.parametrize("version", ["7", "x"])
+def test_a_resource_version_that_is_not_the_stored_one_is_a_conflict(store: MemoryPolicyStore, version: str) -> None:
+    applier(store).apply(files(node_class(), pool()))
+    stale = pool().replace("{name: p}", f"{{name: p, resourceVersion: '{version}'}}")
+    with pytest.raises(ConflictError):
+        applier(store).apply(files(stale))
+
+
+def test_an_object_that_was_deleted_meanwhile_is_not_created_again_by_an_edit(store: MemoryPolicyStore) -> None:
+    with pytest.raises(ConflictError, match="does not exist"):
+        applier(store).apply(files(pool().replace("{name: p}", "{name: p, resourceVersion: '1'}")))
+
+
+def test_delete_names_what_it_deleted_and_warns_of_what_it_breaks(store: MemoryPolicyStore) -> None:
+    applier(store).apply(files(node_class(), pool()))
+    outcome = applier(store).delete([(PolicyKind.NODE_CLASS, "c"), (PolicyKind.NODE_CLASS, "unknown")])
+    assert [(change.name, change.change) for change in outcome.changes] == [("c", Change.DELETED)]
+    assert [problem.rule for problem in outcome.problems] == ["no-class"]
+    assert [row.name for row in store.list_all()] == ["p"]
+
+
+def test_only_what_is_named_as_removed_is_deleted(store: MemoryPolicyStore) -> None:
+    applier(store).apply(files(node_class(), pool("old"), pool("left-out"), pool("kept")))
+    removed = [(PolicyKind.NODE_POOL, "old"), (PolicyKind.NODE_POOL, "gone-already")]
+    outcome = applier(store).replace(files(node_class(), pool("kept"), pool("new")), removed)
+    assert {change.name: change.change for change in outcome.effective} == {
+        "new": Change.CREATED,
+        "old": Change.DELETED,
+    }
+    assert [row.name for row in store.list_all()] == ["c", "kept", "left-out", "new"]
+
+
+def test_what_is_removed_and_given_is_a_contradiction(store: MemoryPolicyStore) -> None:
+    with pytest.raises(
+        ManifestError, match=r"1\.yaml:4: error: NodePool/p metadata.name: is to be removed, and is given"
+    ):
+        applier(store).replace(files(node_class(), pool()), [(PolicyKind.NODE_POOL, "p")])
+    assert store.list_all() == ()
+
+
+def test_a_workload_is_not_policy(store: MemoryPolicyStore) -> None:
+    text = "{apiVersion: reservoir/v1, kind: Workload, metadata: {name: w}, spec: {}}"
+    with pytest.raises(ManifestError, match="to the demand queue"):
+        applier(store).apply(files(text))
+
+
+def test_the_same_object_twice_is_an_error_that_names_both_places(store: MemoryPolicyStore) -> None:
+    with pytest.raises(ManifestError, match=r"1\.yaml:4: error: NodePool/p .* first at 0\.yaml:4"):
+        applier(store).apply(files(pool(), pool()))
+
+
+def test_more_objects_than_one_transaction_holds_are_refused(store: MemoryPolicyStore) -> None:
+    with pytest.raises(ManifestError, match="at most 100"):
+        applier(store).apply(files(node_class(), "---".join(pool(f"p{index}") for index in range(100))))
+    assert store.list_all() == ()
+
+
+def test_a_warning_is_given_and_does_not_forbid(store: MemoryPolicyStore) -> None:
+    outcome = applier(store).apply(files(pool(node_class_name="gpus"), node_class("gpu")))
+    (problem,) = outcome.problems
+    assert (problem.severity, problem.suggestion, problem.line) == (Severity.WARNING, "gpu", 7)
+    assert "can never launch because there is no EC2NodeClass gpus" in problem.message
+    assert len(store.list_all()) == 2
+
+
+def test_a_put_keeps_the_status(store: MemoryPolicyStore) -> None:
+    applier(store).apply(files(node_class()))
+    ready = Condition(ConditionType.READY, ConditionStatus.TRUE, "Ready", "", START)
+    store.save_status(PolicyKind.NODE_CLASS, "c", PolicyStatus((ready,)))
+    applier(store).apply(files(node_class(image="other-*")))
+    (row,) = store.list_all()
+    assert row.status.conditions == (ready,)
+    assert (row.generation, row.revision) == (2, 2)
+
+
+def test_stored_policy_becomes_values_of_the_core(store: MemoryPolicyStore) -> None:
+    applier(store).apply(example_files())
+    policy = policy_of(store.list_all())
+    assert [pool.name for pool in policy.node_pools] == ["default", "gpu-training"]
+    assert [node_class.name for node_class in policy.node_classes] == ["default", "gpu-training"]
+
+
+def test_names_of_files_that_cannot_be_read_are_not_found() -> None:
+    assert names_in(files(pool(), "]", "kind: x")) == ((PolicyKind.NODE_POOL, "p"),)

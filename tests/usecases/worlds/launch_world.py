@@ -1,0 +1,314 @@
+"""A small world for launches and the life of nodes: two zones, four instance types, one pool, one class."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
+from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.node_claim import ClaimState, DrainReason, Lease, NodeClaim
+from shared.core.model.node_class import MachineImage, NodeClass, NodeClassStatus, Subnet
+from shared.core.model.node_pool import NodePool
+from shared.core.model.plan import OfferingKey
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
+from shared.core.safety.endings import Bounds
+from shared.core.scheduling_terms import labels
+from shared.core.scheduling_terms.requirement import Operator, Requirement
+from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.scheduling_terms.resources import Resources
+from shared.ports.messaging import LaunchBatch
+from shared.ports.state import PlannedCommit, WorkloadRecord
+from shared.runtime.composition.collect import collect_from
+from shared.runtime.composition.expire import expire_from
+from shared.runtime.composition.follow import follow_replicas_from
+from shared.runtime.composition.launch import launch_from
+from shared.runtime.composition.parts.draining import draining_from
+from shared.runtime.composition.parts.node_life import node_life_from
+from shared.runtime.composition.parts.safety import envelope_from
+from shared.runtime.composition.react import react_from
+from shared.usecases.discovery.freed_units import FreedUnits
+from shared.usecases.draining.draining import Draining, DrainWish
+from shared.usecases.launching.launch import Launch
+from shared.usecases.node_life.collect import Collect
+from shared.usecases.node_life.expire import Expire
+from shared.usecases.node_life.follow_replicas import FollowReplicas
+from shared.usecases.node_life.node_life import NodeLife
+from shared.usecases.node_life.react import React
+from shared.usecases.safety.envelope import Envelope
+from shared.usecases.safety.tables import OwnTables
+from tests.fakes.ec2 import FakeEc2, FakeTemplates
+from tests.fakes.effects import Effects
+from tests.fakes.messaging import MemoryBus, MemoryQueue, MemoryTimers
+from tests.fakes.outside import Outside, settings
+from tests.fakes.stores.capacity_blocks import MemoryBlocks, MemoryBootFailures
+from tests.fakes.stores.launches import MemoryLaunchAttempts, MemoryPolicy, MemoryShortageHistory
+from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
+from tests.fakes.stores.state import MemoryState
+from tests.fakes.system import ManualClock
+from tests.fakes.values import reservation, workload_record
+
+ZONES = (("us-east-1a", "use1-az1"), ("us-east-1b", "use1-az2"))
+PRICES = {"m5.large": 96_000, "m5.xlarge": 192_000, "m6g.large": 77_000, "p5.48xlarge": 98_320_000}
+DEPLOYMENT = "test"
+
+
+def instance_type(name: str, price: int, *, gpus: int = 0, arch: str = "amd64") -> InstanceType:
+    capacity = {"cpu": 192_000, "memory": 1 << 41, "pods": 110} | ({"nvidia.com/gpu": gpus} if gpus else {})
+    return InstanceType(
+        name=name,
+        requirements=Requirements.of(
+            Requirement.new(labels.INSTANCE_TYPE, Operator.IN, (name,)),
+            Requirement.new(labels.ARCH, Operator.IN, (arch,)),
+            Requirement.new(labels.INSTANCE_FAMILY, Operator.IN, (name.partition(".")[0],)),
+        ),
+        capacity=Resources.of(capacity),
+        overhead=Resources.of({}),
+        offerings=tuple(
+            Offering(zone, zone_id, capacity_type, price if capacity_type is CapacityType.ON_DEMAND else price // 3)
+            for zone, zone_id in ZONES
+            for capacity_type in (CapacityType.ON_DEMAND, CapacityType.SPOT)
+        ),
+        on_demand_price_micro_usd_per_hour=price,
+    )
+
+
+CATALOGUE = (
+    instance_type("m5.large", PRICES["m5.large"]),
+    instance_type("m5.xlarge", PRICES["m5.xlarge"]),
+    instance_type("m6g.large", PRICES["m6g.large"], arch="arm64"),
+    instance_type("p5.48xlarge", PRICES["p5.48xlarge"], gpus=8),
+)
+
+
+def node_class(name: str = "default", **changes: Any) -> NodeClass:
+    status = NodeClassStatus(
+        reservation_ids=("cr-1", "cr-block", "cr-int"),
+        subnets=(
+            Subnet("subnet-a", *ZONES[0], 2000),
+            Subnet("subnet-a2", *ZONES[0], 3000),
+            Subnet("subnet-b", *ZONES[1], 1000),
+        ),
+        security_group_ids=("sg-1",),
+        machine_images=(
+            MachineImage("ami-amd", "amd64", created_at="2026-01-01T00:00:00Z"),
+            MachineImage("ami-amd-old", "amd64", created_at="2025-01-01T00:00:00Z"),
+            MachineImage("ami-arm", "arm64", created_at="2026-01-01T00:00:00Z"),
+        ),
+        instance_profile="nodes",
+    )
+    return replace(NodeClass(name=name, static_hash="h1", status=status), **changes)
+
+
+def on_demand(name: str, zone: int = 0) -> OfferingKey:
+    return OfferingKey(name, *ZONES[zone], CapacityType.ON_DEMAND)
+
+
+def spot(name: str, zone: int = 0) -> OfferingKey:
+    return OfferingKey(name, *ZONES[zone], CapacityType.SPOT)
+
+
+def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int = 0) -> OfferingKey:
+    return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
+
+
+CLAIM_WRITES = {"commit", "save", "save_many", "settle", "return_replicas", "finish_replicas"}
+
+
+class World:
+    """All ports faked, the launch use case on top. ``effects`` counts and kills when it is set before ``launch``."""
+
+    def __init__(self, *, lag_s: int = 0, token_lifetime_s: int = 3600) -> None:
+        self.clock = ManualClock()
+        self.state = MemoryState(self.clock)
+        self.ec2 = FakeEc2(self.clock, lag_s=lag_s, token_lifetime_s=token_lifetime_s)
+        self.templates = FakeTemplates(self.ec2)
+        self.attempts = MemoryLaunchAttempts()
+        self.shortages = MemoryShortageHistory()
+        self.pool = NodePool("gpu", "default", Requirements.of())
+        self.policy = MemoryPolicy([self.pool], [node_class()])
+        self.queue = MemoryQueue()
+        self.bus = MemoryBus()
+        self.timers = MemoryTimers()
+        self.boot_failures: Any = MemoryBootFailures(self.clock)
+        self.blocks: Any = MemoryBlocks()
+        self.effects = Effects()
+        self.marks = MemoryTableMarks()
+        self.tallies = MemoryTallies()
+        self.bounds = Bounds()
+        self.state.offerings.save_catalogue(CATALOGUE)
+        OwnTables(self.marks, DEPLOYMENT).mark_if_new([], frozenset, self.clock.now())
+
+    # --- what exists
+
+    def add_reservation(self, reservation_id: str = "cr-1", **changes: Any) -> CapacityReservation:
+        created = reservation(reservation_id, **changes)
+        self.ec2.reservations[reservation_id] = created
+        self.observe(reservation_id)
+        return created
+
+    def add_block(self, end_at: datetime, reservation_id: str = "cr-block", **changes: Any) -> CapacityReservation:
+        return self.add_reservation(reservation_id, kind=ReservationKind.CAPACITY_BLOCK, end_at=end_at, **changes)
+
+    def observe(self, reservation_id: str) -> None:
+        """Discover the reservation as EC2 shows it."""
+        shown = replace(
+            self.ec2.reservations[reservation_id], available_count=max(0, self.ec2.free_units(reservation_id))
+        )
+        now = self.clock.now()
+        leased = self.state.node_claims.list_leased(reservation_id)
+        absorbed = [
+            c for c in leased if c.lease and c.lease.settled_at and (now - c.lease.settled_at).total_seconds() >= 30
+        ]
+        self.state.reservations.save_observation(
+            shown, observed_at=now, absorbed=absorbed, expected=self.state.reservations.get(reservation_id)
+        )
+
+    def add_workload(self, name: str = "train", **changes: Any) -> WorkloadRecord:
+        return self.state.workloads.put(workload_record(name, **changes), expected_revision=None)
+
+    def plan(
+        self,
+        count: int,
+        offering: OfferingKey,
+        *alternatives: OfferingKey,
+        batch_id: str = "b-1",
+        workload: str = "research/train",
+        **changes: Any,
+    ) -> LaunchBatch:
+        """Commit ``count`` claims of one replica each, as the planner does."""
+        claims = tuple(
+            NodeClaim(
+                id=f"{batch_id}-nc-{number:04d}",
+                state=ClaimState.PLANNED,
+                revision=1,
+                node_pool_name="gpu",
+                node_class_name="default",
+                batch_id=batch_id,
+                attempt=0,
+                offering=offering,
+                price_atto_usd_per_hour=PRICES[offering.instance_type] * 10**12,
+                placements=(PlacedReplicas(workload, 1),),
+                allocatable=Resources.of({"cpu": 190_000}),
+                created_at=self.clock.now(),
+                alternatives=tuple(alternatives),
+                labels=_labels(offering),
+                lease=None if offering.reservation_id is None else Lease(offering.reservation_id),
+                gang_key=changes.get("gang_key"),
+                correlation_ids=changes.get("correlation_ids", {}),
+            )
+            for number in range(count)
+        )
+        for start in range(0, count, 40):
+            self.state.node_claims.commit(PlannedCommit(claims=claims[start : start + 40]))
+        return LaunchBatch(batch_id, tuple(claim.id for claim in claims))
+
+    # --- the use cases, as the composition root wires them, what is outside watched by ``effects``
+
+    def outside(self, **chosen: Any) -> Any:
+        """Return what is outside; ``chosen`` are settings of the deployment."""
+        watch = self.effects.watch
+        ec2 = watch(self.ec2, {"launch", "terminate", "tag_claims"}, remote=True)
+        return Outside(
+            settings=settings(deployment=DEPLOYMENT, ending_bounds=self.bounds, **chosen),
+            clock=self.clock,
+            pause=lambda seconds: self.clock.advance(seconds=seconds),
+            workloads=self.state.workloads,
+            reservations=watch(self.state.reservations, {"mark_exhausted"}),
+            node_claims=watch(self.state.node_claims, CLAIM_WRITES),
+            offerings=watch(self.state.offerings, {"mark_unavailable"}),
+            launch_policy=watch(self.policy, {"block_launches"}),
+            launch_attempts=watch(self.attempts, {"begin", "resolve", "complete"}),
+            shortage_history=watch(self.shortages, {"put", "begin_probes", "forget"}),
+            boot_failures=self.boot_failures,
+            tallies=watch(self.tallies, {"put"}),
+            table_marks=self.marks,
+            queue=watch(self.queue, {"wake_planner", "send_launches"}),
+            publisher=watch(self.bus, {"publish"}),
+            timers=watch(self.timers, {"set_timer"}),
+            reservation_reader=self.ec2,
+            capacity_blocks=self.blocks,
+            instances=ec2,
+            fleet=ec2,
+            launch_templates=watch(self.templates, {"ensure", "delete"}, remote=True),
+        )
+
+    def launch(self) -> Launch:
+        return launch_from(self.outside())
+
+    def draining(self) -> Draining:
+        return draining_from(self.outside())
+
+    def envelope(self) -> Envelope:
+        return envelope_from(self.outside())
+
+    def life(self) -> NodeLife:
+        return node_life_from(self.outside())
+
+    def react(
+        self,
+        rebalance: RebalancePolicy = RebalancePolicy.IGNORE,
+        instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE,
+    ) -> React:
+        return react_from(self.outside(rebalance_policy=rebalance, instance_status_policy=instance_status))
+
+    def freed_units(self) -> FreedUnits:
+        return self.react().freed
+
+    def expire(self, instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE) -> Expire:
+        return expire_from(self.outside(instance_status_policy=instance_status))
+
+    def follow_replicas(self) -> FollowReplicas:
+        return follow_replicas_from(self.outside())
+
+    def collect(self) -> Collect:
+        return collect_from(self.outside())
+
+    # --- shorthands
+
+    def running(self, count: int, offering: OfferingKey, *alternatives: OfferingKey, **options: Any) -> list[NodeClaim]:
+        """Launch claims and bring them to running."""
+        batch = self.plan(count, offering, *alternatives, **options)
+        self.launch().run(batch)
+        self.ec2.start_all()
+        self.expire().run()
+        return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
+
+    def claims_of(self, batch: LaunchBatch) -> list[NodeClaim]:
+        return [self.state.claim_rows[claim_id] for claim_id in batch.claim_ids]
+
+    def batch_of(self, claim: NodeClaim) -> LaunchBatch:
+        return LaunchBatch(claim.batch_id, (claim.id,))
+
+    def drain(self, claim: NodeClaim, reason: DrainReason, deadline: datetime | None = None) -> NodeClaim | None:
+        """Begin a drain; None when nothing changes."""
+        moves = self.draining().begin_drains([DrainWish(claim, reason, deadline)])
+        assert moves.lost == ()
+        return moves.moved[0] if moves.moved else None
+
+    # --- what must hold
+
+    def claims(self) -> Sequence[NodeClaim]:
+        return [claim for _, claim in sorted(self.state.claim_rows.items())]
+
+    def placed(self, key: str = "research/train") -> int:
+        return self.state.workload_rows[key].placed_count
+
+    def free_units(self, reservation_id: str = "cr-1") -> int:
+        return self.state.reservation_rows[reservation_id].balance.free_units
+
+
+def _labels(offering: OfferingKey) -> dict[str, str]:
+    made = {
+        labels.NODE_POOL: "gpu",
+        labels.INSTANCE_TYPE: offering.instance_type,
+        labels.ZONE: offering.zone,
+        labels.ZONE_ID: offering.zone_id,
+        labels.CAPACITY_TYPE: offering.capacity_type.value,
+    }
+    if offering.reservation_id is not None:
+        made[labels.CAPACITY_RESERVATION_ID] = offering.reservation_id
+        made[labels.CAPACITY_RESERVATION_TYPE] = "default"
+        made[labels.CAPACITY_RESERVATION_INTERRUPTIBLE] = "false"
+    return made
