@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -16,6 +17,7 @@ import shared
 ROOT = Path(__file__).resolve().parent.parent
 FILE_LINES_MAX = 400
 HANDLER_LINES_MAX = 60
+ROOM_MODULES_MAX = 15
 FUNCTION_LINES_MAX = 70  # without the docstring
 
 # This file names what it looks for; contract tests run on a real account only when somebody agrees to pay for it.
@@ -76,6 +78,13 @@ def test_files_have_one_reason_to_exist() -> None:
     product = [path for path in tracked(".py") if not path.is_relative_to(ROOT / "tests")]
     long = {name_of(path): lines_of(path) for path in product if lines_of(path) > FILE_LINES_MAX}
     assert long == {}
+
+
+def test_rooms_can_be_taken_in_at_a_glance() -> None:
+    """What makes a folder a package or belongs to all of it counts as none of its modules."""
+    of_the_folder = {"__init__.py", "__main__.py", "conftest.py"}
+    rooms = Counter(name_of(path.parent) for path in tracked(".py") if path.name not in of_the_folder)
+    assert {room: modules for room, modules in rooms.items() if modules > ROOM_MODULES_MAX} == {}
 
 
 def test_handlers_are_thin() -> None:
