@@ -3,9 +3,10 @@
 import base64
 import json
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -15,33 +16,68 @@ from integrations.github_runners.webhook import EVENT_HEADER, SIGNATURE_HEADER, 
 from reservoir.client.facts import parse_fact
 from reservoir.client.transport import SqsOutbox, default_clients
 
+# GitHub forgets a runner that has not come for a day, and EventBridge delivers nothing that is older than that.
+_KEPT_S: Final = 2 * 24 * 60 * 60
+_BY_RUNNER: Final = "by-runner"  # an index that has keys alone
+_OVER: Final = "over"  # no instance has this ARN
+
 
 class DynamoDbConfigurations:
-    """Implements ``Configurations``: by ``instance_arn``, which IAM lets an instance query, and ``runner``."""
+    """Implements ``Configurations``: by ``instance_arn``, which IAM lets an instance query, and ``runner``.
 
-    def __init__(self, dynamodb: Any, table: str, arn_prefix: str) -> None:
+    A runner that is over has a row under ``over`` instead of an ARN. Every row expires.
+    """
+
+    def __init__(self, dynamodb: Any, table: str, arn_prefix: str, now_s: Callable[[], float]) -> None:
         self._dynamodb = dynamodb
         self._table = table
         self._arn_prefix = arn_prefix
+        self._now_s = now_s
 
     def has(self, instance_id: str, runner: str) -> bool:
         """Whether the instance has it already (consistent read)."""
-        return "Item" in self._dynamodb.get_item(
-            TableName=self._table, Key=self._key(instance_id, runner), ConsistentRead=True
-        )
+        return self._is_there(self._key(instance_id, runner))
 
     def put(self, instance_id: str, runner: str, configuration: str) -> None:
         """Hand it over."""
-        item = {**self._key(instance_id, runner), "configuration": {"S": configuration}}
-        self._dynamodb.put_item(TableName=self._table, Item=item)
+        self._put({**self._key(instance_id, runner), "configuration": {"S": configuration}})
 
     def forget(self, instance_id: str, runners: Sequence[str]) -> None:
         """Delete the rows."""
         for runner in runners:
             self._dynamodb.delete_item(TableName=self._table, Key=self._key(instance_id, runner))
 
+    def end(self, runner: str) -> None:
+        """Note it first, so that no fact that comes meanwhile hands over what nobody would take back."""
+        over = _row(_OVER, runner)
+        self._put(over)
+        found = self._dynamodb.query(
+            TableName=self._table,
+            IndexName=_BY_RUNNER,
+            KeyConditionExpression="runner = :runner",
+            ExpressionAttributeValues={":runner": {"S": runner}},
+        )
+        for key in found["Items"]:  # one, or two while a machine is replaced
+            if key != over:
+                self._dynamodb.delete_item(TableName=self._table, Key=key)
+
+    def is_over(self, runner: str) -> bool:
+        """Whether it was noted (consistent read)."""
+        return self._is_there(_row(_OVER, runner))
+
+    def _put(self, item: dict[str, Any]) -> None:
+        expires_at = {"N": str(int(self._now_s()) + _KEPT_S)}
+        self._dynamodb.put_item(TableName=self._table, Item={**item, "expires_at": expires_at})
+
+    def _is_there(self, key: dict[str, Any]) -> bool:
+        return "Item" in self._dynamodb.get_item(TableName=self._table, Key=key, ConsistentRead=True)
+
     def _key(self, instance_id: str, runner: str) -> dict[str, Any]:
-        return {"instance_arn": {"S": f"{self._arn_prefix}{instance_id}"}, "runner": {"S": runner}}
+        return _row(f"{self._arn_prefix}{instance_id}", runner)
+
+
+def _row(instance_arn: str, runner: str) -> dict[str, Any]:
+    return {"instance_arn": {"S": instance_arn}, "runner": {"S": runner}}
 
 
 @cache
@@ -56,7 +92,9 @@ def _runners() -> Runners:
     return Runners(
         SqsOutbox(clients("sqs"), os.environ["DEMAND_QUEUE_URL"]),
         GitHub(https(os.environ["GITHUB_API"], _secret("TOKEN_PARAMETER")), os.environ["GITHUB_SCOPE"]),
-        DynamoDbConfigurations(clients("dynamodb"), os.environ["RUNNERS_TABLE"], os.environ["INSTANCE_ARN_PREFIX"]),
+        DynamoDbConfigurations(
+            clients("dynamodb"), os.environ["RUNNERS_TABLE"], os.environ["INSTANCE_ARN_PREFIX"], time.time
+        ),
         os.environ["NAMESPACE"],
         json.loads(os.environ["POOLS"]),
     )

@@ -39,7 +39,10 @@ class GitHubRunners(Protocol):
 
 
 class Configurations(Protocol):
-    """What each instance starts its runners with; only the instance itself can read its own."""
+    """What each instance starts its runners with; only the instance itself can read its own.
+
+    A runner that is over stays known for longer than facts can be late, so that none of these brings it back.
+    """
 
     def has(self, instance_id: str, runner: str) -> bool:
         """Whether the instance has it already."""
@@ -51,6 +54,14 @@ class Configurations(Protocol):
 
     def forget(self, instance_id: str, runners: Sequence[str]) -> None:
         """Take back what an instance that is gone had."""
+        ...
+
+    def end(self, runner: str) -> None:
+        """Note that nobody wants the runner any more, and take back its configuration wherever it is."""
+        ...
+
+    def is_over(self, runner: str) -> bool:
+        """Whether nobody wants the runner any more."""
         ...
 
 
@@ -126,12 +137,16 @@ class Runners:
             self._withdraw(own)
 
     def _withdraw(self, name: str) -> None:
-        """Want a runner no more; before its submit this leaves a tombstone, so that the submit changes nothing."""
+        """Want a runner no more; before its submit this leaves a tombstone, so that the submit changes nothing.
+
+        No fact tells of a replica that leaves a node that stays, so its configuration is taken back here.
+        """
         self.outbox.send(outgoing.withdraw(f"{self.namespace}/{name}", _GENERATION))
+        self.configurations.end(RUNNER_PREFIX + name)
 
     def _equip(self, instance_id: str, name: str) -> None:
         runner, pool = RUNNER_PREFIX + name, self._pool_of(name)
-        if pool is None or self.configurations.has(instance_id, runner):
+        if pool is None or self.configurations.has(instance_id, runner) or self.configurations.is_over(runner):
             return
         configuration = self.github.configuration(runner, [SELF_HOSTED, pool])
         self.configurations.put(instance_id, runner, configuration)

@@ -1,12 +1,8 @@
 """Integrations against the deployed stack, each in a namespace of its own."""
 
 import json
-import ssl
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -20,12 +16,22 @@ from reservoir.client import Client, Subscription
 from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
 from tests.deployed.story.nodes import credentials_of
 from tests.deployed.story.world import World
+from tests.integrations.github import (
+    SECRET,
+    TOKEN,
+    USER,
+    FakeGitHub,
+    payload,
+    request,
+    serving,
+    starting_runners,
+    why_no_machine,
+)
 from tests.integrations.stacks import Deploy, deployer
-from tests.integrations.test_github_runners import SECRET, FakeGitHub, payload, request
 
 pytestmark = pytest.mark.embedded
 
-TOKEN: Final = "token"  # noqa: S105 - of nobody
+WORKLOAD: Final = {"apiVersion": "reservoir/v1", "kind": "Workload"}
 Connect = Callable[[str], Client]
 
 
@@ -117,79 +123,77 @@ def test_a_state_whose_workload_is_refused_fails_with_the_reason(world: World, f
     assert "is not a NodePool" in ended["cause"]
 
 
-@contextmanager
-def serving(github: FakeGitHub, world: World) -> Iterator[str]:
-    """Serve GitHub's API over TLS, with the certificate that everything on the embedded AWS trusts; yield its URL."""
+@dataclass(frozen=True)
+class Jobs:
+    """GitHub, and the template deployed for it."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def _answer(self) -> None:
-            assert self.headers["Authorization"] == f"Bearer {TOKEN}"
-            length = int(self.headers.get("Content-Length", 0))
-            status, answer = github(self.command, self.path, json.loads(self.rfile.read(length)) if length else None)
-            body = b"" if answer is None else json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    world: World
+    github: FakeGitHub
+    api: str
+    stack: Mapping[str, str]
 
-        do_GET = do_POST = do_DELETE = _answer  # noqa: N815 - as http.server calls them
+    def deliver(self, said: dict[str, Any], secret: bytes = SECRET) -> int:
+        """Deliver a webhook; return its status."""
+        called = self.world.aws.client("lambda").invoke(
+            FunctionName=self.stack["Webhook"], Payload=json.dumps(request(said, secret))
+        )
+        return int(json.load(called["Payload"])["statusCode"])
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as http.server calls it
-            """Tell nobody."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    trusted.load_cert_chain(world.aws.ca_bundle, world.aws.ca_bundle.with_name("key.pem"))
-    server.socket = trusted.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"https://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    def kept(self, runner: str) -> dict[str, set[str]]:
+        """Return the columns of the runner's rows, by instance."""
+        rows = self.world.aws.client("dynamodb").scan(TableName=self.stack["Configurations"])["Items"]
+        return {row["instance_arn"]["S"].rpartition("/")[2]: row.keys() for row in rows if row["runner"]["S"] == runner}
 
 
-def test_a_job_of_github_gets_a_machine_and_a_runner_and_both_end_with_it(
-    world: World, connect: Connect, deploy: Deploy
-) -> None:
+@pytest.fixture(scope="module")
+def jobs(world: World, deploy: Deploy) -> Iterator[Jobs]:
     for name, secret in (("/runners/secret", SECRET.decode()), ("/runners/token", TOKEN)):
         world.aws.client("ssm").put_parameter(Name=name, Value=secret, Type="SecureString")
     github = FakeGitHub()
-    with serving(github, world) as api:
-        stack = deploy(
-            "GitHubRunners",
-            "github_runners",
-            {
-                "GitHubApi": api,
-                "GitHubScope": "orgs/acme",
-                "Pools": json.dumps({"gpu": template("15")}),  # a machine of its own, which goes with it
-                "WebhookSecretParameter": "/runners/secret",
-                "TokenParameter": "/runners/token",
-            },
-        )
+    with serving(github, world.aws) as api:
+        parameters = {
+            "GitHubApi": api,
+            "GitHubScope": "orgs/acme",
+            "Pools": json.dumps({"gpu": template("2")}),
+            "WebhookSecretParameter": "/runners/secret",
+            "TokenParameter": "/runners/token",
+        }
+        yield Jobs(world, github, api, deploy("GitHubRunners", "github_runners", parameters))
 
-        def deliver(said: dict[str, Any], secret: bytes = SECRET) -> int:
-            called = world.aws.client("lambda").invoke(
-                FunctionName=stack["Webhook"], Payload=json.dumps(request(said, secret))
-            )
-            return int(json.load(called["Payload"])["statusCode"])
 
-        rows = partial(world.aws.client("dynamodb").scan, TableName=stack["Configurations"])
-        assert stack["WebhookUrl"].startswith("http")
-        assert deliver(payload("queued", 7), b"another") == 401
-        assert [deliver(payload("queued", 7)) for _ in range(2)] == [202, 202]
-        world.until("the runner has its configuration", lambda _: rows()["Count"] == 1)
-        (machine,) = connect("runners").status("runners/gpu-7").nodes
-        assert github.runners.keys() == {"reservoir-gpu-7"}
+def test_a_job_of_github_gets_a_runner_on_a_node_that_others_use_and_leaves_nothing(
+    world: World, connect: Connect, jobs: Jobs
+) -> None:
+    client = connect("runners")
+    others = client.submit({**WORKLOAD, "metadata": {"namespace": "runners", "name": "others"}, "spec": template("2")})
+    client.wait_placed(others.key, launched=True)
+    assert jobs.stack["WebhookUrl"].startswith("http")
+    assert jobs.deliver(payload("queued", 7), b"another") == 401
+    assert [jobs.deliver(payload("queued", 7)) for _ in range(2)] == [202, 202]
+    world.until("the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-7")))
+    (machine,) = client.status("runners/gpu-7").nodes
+    assert machine.node_claim in {node.node_claim for node in client.status(others.key).nodes}
+    assert jobs.github.runners.keys() == {"reservoir-gpu-7"}
+    assert own_configurations(world, jobs.stack, str(machine.instance_id)) == [("reservoir-gpu-7", "config-1")]
 
-        its_own = own_configurations(world, stack, str(machine.instance_id))
-        assert its_own == [("reservoir-gpu-7", "config-1")]
-        del github.runners["reservoir-gpu-7"]  # it has run its job, and GitHub forgets it
-        assert deliver(payload("completed", 7, "reservoir-gpu-7")) == 202
-        world.until("nobody has a configuration", lambda _: rows()["Count"] == 0)
-        assert connect("runners").status("runners/gpu-7").withdrawn
+    jobs.github.runners.clear()  # it has run its job, and GitHub forgets it
+    assert jobs.deliver(payload("completed", 7, "reservoir-gpu-7")) == 202
+    world.until("the node is only the others'", lambda _: not client.status("runners/gpu-7").nodes)
+    assert jobs.kept("reservoir-gpu-7") == {"over": {"expires_at", "instance_arn", "runner"}}
+    assert machine.node_claim not in world.look().drains
+
+
+@pytest.mark.skipif(why_no_machine() is not None, reason=str(why_no_machine()))
+def test_a_machine_starts_a_runner_once_as_somebody_who_is_not_root(world: World, connect: Connect, jobs: Jobs) -> None:
+    assert jobs.deliver(payload("queued", 8)) == 202
+    world.until("the runner has its configuration", lambda _: bool(jobs.kept("reservoir-gpu-8")))
+    (machine,) = connect("runners").status("runners/gpu-8").nodes
+    made, instance_id = jobs.github.runners["reservoir-gpu-8"], str(machine.instance_id)
+    with starting_runners(world.aws, instance_id, jobs.stack["Configurations"], jobs.api) as queries:
+        world.until("the machine has asked again", lambda _: queries() >= 2)
+        assert jobs.github.came == [{"name": "reservoir-gpu-8", "jit": f"config-{made}", "user": USER, "arguments": ""}]
+    assert jobs.deliver(payload("completed", 8, "reservoir-gpu-8")) == 202
+    world.until("it is taken back", lambda _: instance_id not in jobs.kept("reservoir-gpu-8"))
 
 
 def own_configurations(world: World, stack: Mapping[str, str], instance_id: str) -> list[tuple[str, str]]:

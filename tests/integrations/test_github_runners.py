@@ -1,10 +1,8 @@
 """Jobs of GitHub Actions: forged, doubled, late and cancelled, against a GitHub that hands jobs to any idle runner."""
 
-import hashlib
-import hmac
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,43 +17,10 @@ from shared.core.model.node_claim import DrainReason
 from shared.manifests.event_parts import Event, NodeDetail, NodePlacement, PlacedWorkload, WorkloadRef
 from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
 from tests.fakes.system import START
+from tests.integrations.github import SECRET, FakeGitHub, payload, request
 from tests.reservoir.client.world import Deployment
 
-SECRET = b"It's a Secret to Everybody"
 POOLS = {"gpu": {"resources": {"requests": {"cpu": "4"}}}}
-
-
-@dataclass
-class FakeGitHub:
-    """Implements ``Call`` as GitHub documents its API: names are taken once, and busy runners are not removed."""
-
-    runners: dict[str, int] = field(default_factory=dict)
-    busy: set[str] = field(default_factory=set)
-    over: set[int] = field(default_factory=set)
-    made: list[dict[str, Any]] = field(default_factory=list)
-
-    def __call__(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
-        if path == "/orgs/acme/actions/runners/generate-jitconfig":
-            assert method == "POST"
-            assert body is not None
-            if body["name"] in self.runners:
-                return 409, None
-            self.made.append(dict(body))
-            self.runners[body["name"]] = len(self.made)
-            return 201, {"runner": {"id": len(self.made)}, "encoded_jit_config": f"config-{len(self.made)}"}
-        if path.startswith("/orgs/acme/actions/runners?name="):
-            name = path.partition("=")[2]
-            found = [{"id": number, "name": it} for it, number in self.runners.items() if it.startswith(name)]
-            return 200, {"total_count": len(found), "runners": found}
-        if method == "DELETE":
-            number = int(path.rpartition("/")[2])
-            name = next(it for it, its in self.runners.items() if its == number)
-            if name in self.busy:
-                return 422, None
-            del self.runners[name]
-            return 204, None
-        job = int(path.rpartition("/")[2])
-        return 200, {"id": job, "status": "completed" if job in self.over else "queued"}
 
 
 @dataclass
@@ -63,6 +28,7 @@ class MemoryConfigurations:
     """Implements ``Configurations``."""
 
     rows: dict[tuple[str, str], str] = field(default_factory=dict)
+    over: set[str] = field(default_factory=set)
 
     def has(self, instance_id: str, runner: str) -> bool:
         return (instance_id, runner) in self.rows
@@ -73,6 +39,13 @@ class MemoryConfigurations:
     def forget(self, instance_id: str, runners: Sequence[str]) -> None:
         for runner in runners:
             self.rows.pop((instance_id, runner), None)
+
+    def end(self, runner: str) -> None:
+        self.over.add(runner)
+        self.rows = {key: value for key, value in self.rows.items() if key[1] != runner}
+
+    def is_over(self, runner: str) -> bool:
+        return runner in self.over
 
 
 class World:
@@ -101,32 +74,6 @@ class World:
         told = parse_fact(self.deployment.events.messages.pop().body)
         assert told is not None
         self.runners.hear(told)
-
-
-def payload(action: str, job: int, runner: str | None = None, *labels: str) -> dict[str, Any]:
-    """Return what GitHub says of a job, as it is documented."""
-    return {
-        "action": action,
-        "workflow_job": {
-            "id": job,
-            "run_id": 1,
-            "status": action,
-            "name": "build; rm -rf /",
-            "labels": list(labels or ("self-hosted", "gpu")),
-            "runner_id": None,
-            "runner_name": runner,
-        },
-        "repository": {"full_name": "acme/app"},
-        "sender": {"login": "octocat"},
-    }
-
-
-def request(said: Any, secret: bytes = SECRET, **headers: str) -> dict[str, Any]:
-    """Return a delivery as the function's URL hands it over."""
-    body = json.dumps(said)
-    signature = "sha256=" + hmac.new(secret, body.encode(), hashlib.sha256).hexdigest()
-    given = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "workflow_job", **headers}
-    return {"body": body, "isBase64Encoded": False, "headers": given}
 
 
 def node(instance: str = "i-1") -> NodeDetail:
@@ -246,6 +193,28 @@ def test_an_instance_gets_one_configuration_for_each_runner_however_often_it_is_
         "labels": ["self-hosted", "gpu"],
         "work_folder": "_work",
     }
+
+
+def test_the_configuration_of_a_job_that_ended_is_taken_back_from_a_node_that_stays() -> None:
+    world = World()
+    for job in (7, 8):
+        world.deliver("queued", job)
+        world.hear(NodeLaunched(node=node(), launched_at=START, workloads=placed(f"gpu-{job}")))
+    world.deliver("completed", 7, "reservoir-gpu-7")
+    assert world.configurations.rows.keys() == {("i-1", "reservoir-gpu-8")}
+    world.deliver("completed", 8)  # cancelled while it waited
+    assert world.configurations.rows == {}
+
+
+def test_a_fact_that_comes_after_the_end_of_a_job_registers_no_runner() -> None:
+    world = World()
+    world.deliver("queued", 7)
+    launched = NodeLaunched(node=node(), launched_at=START, workloads=placed())
+    world.hear(launched)
+    world.deliver("completed", 7, "reservoir-gpu-7")
+    world.hear(launched)
+    assert world.configurations.rows == {}
+    assert len(world.github.made) == 1
 
 
 def test_a_machine_that_is_lost_is_followed_by_one_with_a_runner_of_the_same_name() -> None:
