@@ -1,7 +1,7 @@
 """One pass of voluntary disruption (R-163): emptiness, drift, consolidation; each sees the world the last one left."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from shared.core.disruption.balanced import PoolTotals
@@ -36,12 +36,16 @@ from shared.core.model.snapshot import Node, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class DisruptionInput:
-    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow."""
+    """What a pass sees: the snapshot, the claims behind its nodes, and what budgets and the deployment allow.
+
+    ``returning``: units by reservation that were taken back for their owners, and that nobody has yet.
+    """
 
     snapshot: Snapshot
     claims: Mapping[str, NodeClaim]
     allowed: Mapping[tuple[str, DisruptionReason], int]
     spot_to_spot: bool = False  # whether spot nodes may be replaced by cheaper spot nodes
+    returning: Mapping[str, int] = field(default_factory=dict)
 
 
 def decide_disruption(
@@ -170,7 +174,7 @@ class _Pass:
         """Let nodes go whose units were lent, and whose owners wait for them; a gang goes whole."""
         if self._waiting is None or not self._waiting.unplaced:
             return
-        for found in reclaimed(self._before, self._waiting, self._reclaimable):
+        for found in reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning):
             going = found.candidates
             if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(going):
                 for candidate in going:

@@ -16,6 +16,7 @@ from shared.core.disruption.candidate import Refusal
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.methods.deleted_pool import deleted_pools
+from shared.core.disruption.methods.reclaim import units_returning
 from shared.core.launching.claim_nodes import fills_freed_slot, is_held
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.node_pool import DisruptionReason, NodePool
@@ -23,8 +24,11 @@ from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.schedule import allowed_disruptions
 from shared.core.model.snapshot import Snapshot
+from shared.core.model.team import ReclaimWithinCohort
 from shared.core.safety.endings import EndingKind, kind_of
 from shared.core.serialisation.json_codec import dumps
+from shared.ports.errors import AwsError
+from shared.ports.safety import UnreadableRowError
 from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, Decision, DecisionStore, NodeClaimStore
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.disruption.commit_command import NOMINATION, CommandCommitter, CommittedCommand, drain_reason
@@ -40,6 +44,7 @@ DECISION_PREFIX: Final = "disruption"
 LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
 # Nodes that EC2 shows: budgets are percentages of these (R-189).
 _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
+_NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
 
 _Allowed = dict[tuple[str, DisruptionReason], int]
@@ -118,8 +123,22 @@ class Disrupt:
         }
         allowed = _allowed(gathered.snapshot.node_pools, gathered.claims, now)
         ask = partial(self._ask, now)
-        given = DisruptionInput(gathered.snapshot, claims, allowed, self.policy.spot_to_spot_consolidation)
+        returning = self._returning(gathered, now)
+        given = DisruptionInput(gathered.snapshot, claims, allowed, self.policy.spot_to_spot_consolidation, returning)
         return decide_disruption(given, ask, now=now)
+
+    def _returning(self, gathered: Gathered, now: datetime) -> Mapping[str, int]:
+        """Return how many units that were taken back nobody has yet; costs two reads where something may be taken."""
+        snapshot = gathered.snapshot
+        if not snapshot.demands or all(team.reclaim_within_cohort is _NEVER for team in snapshot.teams):
+            return {}
+        try:
+            ended = self.envelope.let_pass(EndingKind.DISRUPTION) - gathered.claims.keys()
+            found = self.claims.get_many(ended)
+        except (UnreadableRowError, AwsError):
+            # What was taken back is not known: all of it may still be on its way.
+            return {reservation.id: reservation.total_count for reservation in snapshot.reservations}
+        return units_returning(found.values(), gathered.claims.values(), now)
 
     def _ask(self, now: datetime, snapshot: Snapshot) -> Plan:
         return self.solve(snapshot, now, self.policy)

@@ -17,6 +17,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from shared.core.capacity.ledger import UNIT_BACK_WITHIN
 from shared.core.disruption.candidate import protected_reason
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.ports.messaging import EventPublisher, WorkQueue
@@ -31,9 +32,6 @@ from shared.usecases.provisioning.placement_events import placed_events
 
 # Indexes lag a commit by moments: a replacement that is not listed this long after its commit is not there.
 _LISTED_WITHIN: Final = timedelta(minutes=1)
-# A slot that is freed comes back within minutes (EC2 scrubs it first). One that has not by then went to an outsider, or
-# EC2 refuses to end the node that stands in it.
-SLOT_WITHIN: Final = timedelta(minutes=30)
 _COMING: Final = frozenset({ClaimState.PLANNED, ClaimState.LAUNCHING, ClaimState.LAUNCHED, ClaimState.RUNNING})
 
 
@@ -132,7 +130,7 @@ class ReplaceNodes:
         for claim in waiting:
             old = self.claims.get_many(claim.replaces)
             in_use = any(node.is_live for node in old.values())
-            late = now - max((_left_at(node) for node in old.values()), default=claim.created_at) > SLOT_WITHIN
+            late = now - max((_left_at(node) for node in old.values()), default=claim.created_at) > UNIT_BACK_WITHIN
             if free > 0 and not in_use and not ended:
                 free -= 1
                 filled += [] if (launchable := self._open(claim, now)) is None else [launchable]

@@ -75,6 +75,10 @@ class Envelope:
             return Admission(verdict.admitted, verdict.why)
         return Admission(frozenset(), "others keep writing the tally of endings")
 
+    def let_pass(self, kind: EndingKind) -> frozenset[str]:
+        """Return the ids that were let pass of late, an hour at least. Raises UnreadableRowError, AwsError."""
+        return frozenset(key for each in self.tallies.get(kind).tally.passed for key in each.ids)
+
     def holding(self, now: datetime) -> tuple[Tally, ...]:
         """Return the tallies of what is being held back. Raises UnreadableRowError, AwsError."""
         tallies = [self.tallies.get(kind).tally for kind in EndingKind]

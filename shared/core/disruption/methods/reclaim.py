@@ -4,14 +4,17 @@ No more than is owed, less what is on its way already; from whoever borrows most
 work first. A team never loses a unit that it owns, so what was taken back is not taken again.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 
+from shared.core.capacity.ledger import UNIT_BACK_WITHIN
 from shared.core.disruption.candidate import Candidate, steady_since
 from shared.core.disruption.simulation import PassState
+from shared.core.model.node_claim import DrainReason, NodeClaim
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
@@ -39,14 +42,47 @@ class Reclaimed:
     borrower: str
 
 
-def reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Candidate]) -> Iterator[Reclaimed]:
+def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime) -> Mapping[str, int]:
+    """Count by reservation the units that were taken back and that nobody has yet.
+
+    EC2 shows a unit only once it is scrubbed, and we see it only once we look. ``ended`` are claims that are no more,
+    whatever for. A unit whose node ended has been given out again if a claim on its reservation is younger than that
+    end. Who is given another unit meanwhile makes this count one too few: then one may be asked for twice. One that
+    went to an outsider counts as returning for ``UNIT_BACK_WITHIN``.
+    """
+    given_out: dict[str, list[datetime]] = {}
+    for claim in live:
+        if claim.offering.reservation_id is not None:
+            given_out.setdefault(claim.offering.reservation_id, []).append(claim.created_at)
+    for times in given_out.values():
+        times.sort()
+    gone = [
+        (claim.terminated_at, claim.offering.reservation_id)
+        for claim in ended
+        if claim.drain is not None and claim.drain.reason is DrainReason.RECLAIMED
+    ]
+    returning: Counter[str] = Counter()
+    for ended_at, reservation_id in sorted((at, key) for at, key in gone if at is not None and key is not None):
+        times = given_out.get(reservation_id, [])
+        next_given = bisect_left(times, ended_at)
+        if next_given < len(times):
+            del times[next_given]
+        elif now - ended_at <= UNIT_BACK_WITHIN:
+            returning[reservation_id] += 1
+    return returning
+
+
+def reclaimed(
+    world: PassState, waiting: Plan, candidates: Sequence[Candidate], returning: Mapping[str, int]
+) -> Iterator[Reclaimed]:
     """Yield what to take back, the least loss first; ``waiting`` is the plan for the demand of ``world``.
 
-    What is yielded is confirmed by a plan: with these units free, the owner gets them.
+    ``returning`` are the units, by reservation, that were taken back and that nobody has yet. What is yielded is
+    confirmed by a plan: with these units free, the owner gets them.
     """
     snapshot = world.snapshot
     search = _Victims(snapshot, candidates, world.now)
-    for owed in units_owed(snapshot, waiting):
+    for owed in units_owed(snapshot, waiting, returning):
         chosen = list(search.victims(owed))
         if not chosen:
             continue
@@ -59,7 +95,7 @@ def reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Candidate]) 
             yield each
 
 
-def units_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[Owed]:
+def units_owed(snapshot: Snapshot, waiting: Plan, returning: Mapping[str, int]) -> Iterator[Owed]:
     """Yield what teams that reclaim are short of, by group and team."""
     wants, owners = UnitWants(snapshot), by_namespace(snapshot.teams)
     left = [(item.workload_key, item.count) for item in waiting.unplaced]
@@ -67,6 +103,7 @@ def units_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[Owed]:
     for group in quota_groups(snapshot):
         ids = {reservation.id for reservation in group.reservations}
         coming = sum(node.deleting and node.reservation_id in ids for node in snapshot.nodes)
+        coming += sum(returning.get(key, 0) for key in ids)
         for team in sorted(snapshot.teams, key=lambda team: team.name):
             if team.reclaim_within_cohort is ReclaimWithinCohort.NEVER or team.name not in group.quotas:
                 continue

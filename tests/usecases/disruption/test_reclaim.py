@@ -1,0 +1,101 @@
+"""A unit that was lent comes back once: nothing more is taken while it is on its way to its owner."""
+
+from datetime import timedelta
+
+from shared.core.disruption.methods.reclaim import units_returning
+from shared.core.model.node_claim import ClaimState, Drain, DrainReason, NodeClaim
+from shared.core.safety.endings import EndingKind
+from tests.fakes.system import START
+from tests.fakes.values import node_claim
+from tests.usecases.worlds.disrupt_world import DisruptWorld
+
+MINUTE = timedelta(minutes=1)
+
+
+def ended(claim_id: str, minute: int, reason: DrainReason = DrainReason.RECLAIMED) -> NodeClaim:
+    return node_claim(
+        claim_id,
+        state=ClaimState.TERMINATED,
+        drain=Drain(f"drain-{claim_id}", reason, START, START),
+        terminated_at=START + minute * MINUTE,
+    )
+
+
+def given_out(claim_id: str, minute: int) -> NodeClaim:
+    return node_claim(claim_id, created_at=START + minute * MINUTE)
+
+
+def test_a_unit_is_on_its_way_until_somebody_has_it() -> None:
+    now = START + 10 * MINUTE
+    assert units_returning([ended("a", 5)], [given_out("b", 1)], now) == {"cr-1": 1}
+    assert units_returning([ended("a", 5)], [given_out("b", 6)], now) == {}
+    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 6)], now) == {"cr-1": 1}
+    assert units_returning([ended("a", 5), ended("c", 7)], [given_out("b", 8)], now) == {"cr-1": 1}
+
+
+def test_a_unit_that_went_to_an_outsider_is_not_waited_for_for_ever() -> None:
+    assert units_returning([ended("a", 0)], [], START + 30 * MINUTE) == {"cr-1": 1}
+    assert units_returning([ended("a", 0)], [], START + 31 * MINUTE) == {}
+
+
+def test_what_was_not_taken_back_for_an_owner_is_nobody_s() -> None:
+    assert units_returning([ended("a", 0, DrainReason.EMPTY)], [], START + MINUTE) == {}
+
+
+class Cohort(DisruptWorld):
+    """Audio owns one of four units and uses all of them; vision owns two, and has work for one."""
+
+    def __init__(self) -> None:
+        super().__init__("reserved")
+        self.add_reservation(total_count=4, tags={"purpose": "lent"})
+        for name, nominal in (("audio", 1), ("vision", 2)):
+            quota = {"capacityReservationSelectorTerms": [{"tags": {"purpose": "lent"}}], "nominalQuota": nominal}
+            spec = {"namespaces": [name], "reclaimWithinCohort": "Any", "quotas": [quota]}
+            self.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+        self.submit("job", namespace="audio", replicas=4, gpus=8)
+        self.minutes(2)
+        assert self.owners() == ["audio/job"] * 4
+        self.submit("job", namespace="vision", replicas=1, gpus=8)
+
+    def owners(self) -> list[str]:
+        return sorted(placed.workload_key for claim in self.live() for placed in claim.placements)
+
+    def taken(self) -> int:
+        """Count the nodes that were told to go because their units were lent."""
+        return len({each["drainId"] for each in self.bus.of("Node Draining") if each["reason"] == "Reclaimed"})
+
+    def scrub(self, unit_count: int) -> None:
+        """Let EC2 show so many units fewer than there are, as it does while it scrubs them."""
+        self.resize("cr-1", 4 - unit_count)
+
+
+def test_nothing_more_is_taken_while_a_unit_is_scrubbed() -> None:
+    world = Cohort()
+    world.minute()
+    world.scrub(1)
+    for _ in range(10):
+        world.minute()
+    assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3), "it ended, and EC2 shows it as used"
+    world.scrub(0)
+    world.minutes(2)
+    assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3 + ["vision/job"])
+
+
+def test_an_owner_that_wants_more_gets_more() -> None:
+    world = Cohort()
+    world.minutes(3)
+    assert world.owners() == ["audio/job"] * 3 + ["vision/job"]
+    world.submit("more", namespace="vision", replicas=1, gpus=8)
+    world.minutes(3)
+    assert world.owners() == ["audio/job"] * 2 + ["vision/job", "vision/more"]
+    assert world.taken() == 2
+
+
+def test_nothing_is_taken_while_nobody_can_say_what_was() -> None:
+    world = Cohort()
+    world.tallies.unreadable.add(EndingKind.DISRUPTION)
+    world.disruption_pass()
+    assert world.taken() == 0
+    world.tallies.unreadable.clear()
+    world.minutes(3)
+    assert (world.taken(), world.owners()) == (1, ["audio/job"] * 3 + ["vision/job"])
