@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shared.core.capacity.catalogue import DiscoveredType
+from shared.core.checking.residual.splitting import copies_that_fit
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirements import Requirements
@@ -33,6 +34,19 @@ def _type(name: str, cpu: int, memory_gib: int, gpus: int) -> DiscoveredType:
 
 
 TYPES: Final = tuple(_type(name, *_SIZES[name]) for name in sorted(_SIZES))
+_ALLOCATABLE: Final = {found.instance_type.name: found.instance_type.allocatable for found in TYPES}
+
+
+def cheapest(requests: Mapping[str, Any], count: int, *, with_spot: bool) -> int:
+    """Return for how many micro-USD an hour so many replicas surely get nodes; only one is sure to be had as spot."""
+    costs = list[int]()
+    for name in ON_DEMAND:
+        copies = copies_that_fit(_ALLOCATABLE[name], Resources.parse(requests))
+        if copies >= count and with_spot:
+            costs.append(SPOT[name, ZONES[0][0]])
+        elif copies:
+            costs.append(-(-count // copies) * ON_DEMAND[name])
+    return min(costs)
 
 
 def node_class_manifest() -> dict[str, Any]:

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
-from shared.core.model.plan import ReasonCode
+from shared.core.model.team import by_namespace
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.ports.state import WorkloadRecord
 from simulation.invariants.base import Violation
 from simulation.kernel import HOUR, MINUTE
+from simulation.people.teams import spent_atto_usd
+from simulation.people.users import Wanted
 from simulation.world import World
 
 # An offering that was short rests for up to an hour, and so does a class; everything else comes within minutes.
@@ -17,7 +20,6 @@ QUIET_FOR: Final = 3 * MINUTE
 # Schedules alone make some thirty calls a minute: sweeps, discovery, disruption, and the collector's every fifth.
 CALLS_PER_HOUR_MAX: Final = 3600
 _WINDOWS: Final = 4
-_OF_TEAMS: Final = frozenset({ReasonCode.TEAM_QUOTA, ReasonCode.TEAM_BUDGET})
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 
 
@@ -33,7 +35,7 @@ def unsettled(world: World) -> Iterator[str]:
             record.pending_count
             and not wanted.reserved_only
             and not world.limits
-            and not _waits_for_team(world, record)
+            and not _waits_for_budget(world, wanted, record)
         ):
             yield f"{key} has {record.pending_count} replicas waiting: {[str(u.code) for u in record.unplaced]}"
     missing = world.events_out.count - world.kept_count() if world.keeps_history else 0
@@ -45,11 +47,15 @@ def unsettled(world: World) -> Iterator[str]:
             yield f"{stored.reservation.id} has {stored.balance.outstanding_count} open leases"
 
 
-def _waits_for_team(world: World, record: WorkloadRecord) -> bool:
-    """Whether it is not the turn of the workload's team, or its budget is spent; a gang has the reason of gangs."""
-    own = any(record.key.startswith(f"{name}/") for team in world.teams for name in team.namespaces)
-    known = _OF_TEAMS | {ReasonCode.GANG_INCOMPLETE} if own else _OF_TEAMS
-    return bool(record.unplaced) and all(waiting.code in known for waiting in record.unplaced)
+def _waits_for_budget(world: World, wanted: Wanted, record: WorkloadRecord) -> bool:
+    """Whether its team's budget leaves too little: for all that wait of a gang, else for a node for one replica."""
+    team = by_namespace(world.teams).get(wanted.namespace)
+    if team is None or team.budget_micro_usd_per_hour is None:
+        return False
+    count = record.pending_count if "gang" in wanted.spec else 1
+    spent = spent_atto_usd(world.state.claim_rows.values(), team)
+    needed = world.price_micro_usd(wanted, count) * ATTO_USD_PER_MICRO_USD
+    return spent + needed > team.budget_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
 
 def _nodes(world: World) -> Iterator[str]:

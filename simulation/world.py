@@ -28,7 +28,7 @@ from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.aws.tables import SimulatedState
-from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, node_class_manifest, node_pool_manifest
+from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, cheapest, node_class_manifest, node_pool_manifest
 from simulation.faults import NO_FAULTS, Faults, drawn
 from simulation.kernel import HOUR, MINUTE, SECOND, Chance, Kernel, moment
 from simulation.old_release import Upgrade
@@ -36,7 +36,7 @@ from simulation.people.agents import Agents
 from simulation.people.operators import ARN, Identities, Operators
 from simulation.people.outsiders import Outsiders
 from simulation.people.teams import NAMESPACES, team_manifests
-from simulation.people.users import CONTENDED, Users
+from simulation.people.users import CONTENDED, Users, Wanted
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
@@ -211,7 +211,13 @@ class World:
 
         self.limits, disruption = one_of(_LIMITS), one_of(_DISRUPTIONS)
         self.budget = disruption.get("budgets", [{"nodes": "10%"}])[0]["nodes"]
-        return node_pool_manifest(POOL, one_of(_CAPACITY_TYPES), disruption, self.limits, **one_of(_TEMPLATES))
+        self.markets = one_of(_CAPACITY_TYPES)
+        return node_pool_manifest(POOL, self.markets, disruption, self.limits, **one_of(_TEMPLATES))
+
+    def price_micro_usd(self, wanted: Wanted, count: int) -> int:
+        """Return for how much an hour so many replicas surely get nodes of the pool."""
+        with_spot = "spot" in self.markets and "fallback" not in wanted.spec
+        return cheapest(wanted.spec["resources"]["requests"], count, with_spot=with_spot)
 
     def change_policy(self) -> None:
         """Let an operator change the pool's template: its nodes drift."""

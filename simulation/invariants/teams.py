@@ -9,6 +9,7 @@ from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from simulation.aws.tables import LAG_MAX
 from simulation.invariants.base import Invariant
 from simulation.kernel import SECOND, moment
+from simulation.people.teams import spent_atto_usd
 from simulation.world import World
 
 
@@ -82,14 +83,6 @@ class TeamBudgetsAreKept(_OfTeams):
             [self.team_of(placed.workload_key) for claim in bought for placed in claim.placements]
         ):
             budget = team.budget_micro_usd_per_hour
-            if budget is not None and self._spent(team) > budget * ATTO_USD_PER_MICRO_USD:
-                self.refute(f"{team.name} spends {self._spent(team) // 10**15} m$ an hour of {budget // 1000}")
-
-    def _spent(self, team: Team) -> int:
-        total = 0
-        for claim in self.shown():
-            everyone = sum(placed.count for placed in claim.placements)
-            own = sum(placed.count for placed in claim.placements if self.team_of(placed.workload_key) == team.name)
-            if claim.lease is None and own:
-                total += claim.price_atto_usd_per_hour * own // everyone
-        return total
+            spent = spent_atto_usd(self.shown(), team)
+            if budget is not None and spent > budget * ATTO_USD_PER_MICRO_USD:
+                self.refute(f"{team.name} spends {spent // 10**15} m$ an hour of {budget // 1000}")

@@ -1,8 +1,10 @@
 """Teams that share the reservations: what they own, borrow and lend, take back, and may spend."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from shared.core.model.node_claim import NodeClaim
+from shared.core.model.team import Team
 from simulation.catalogue import TEAM
 from simulation.kernel import Chance
 from simulation.people.users import NAMESPACE
@@ -18,6 +20,17 @@ _BUDGETS: Final = (None, None, "1", "3")
 def team_manifests(chance: Chance) -> Sequence[Mapping[str, Any]]:
     """Return the teams of a seed."""
     return [_manifest(name, chance) for name in NAMES]
+
+
+def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:
+    """Return what of these nodes that were bought is a team's, an hour: its part of a node is that of its replicas."""
+    total = 0
+    for claim in claims:
+        everyone = sum(placed.count for placed in claim.placements)
+        own = sum(each.count for each in claim.placements if each.workload_key.partition("/")[0] in team.namespaces)
+        if claim.is_live and claim.lease is None and own:
+            total += claim.price_atto_usd_per_hour * own // everyone
+    return total
 
 
 def _manifest(name: str, chance: Chance) -> Mapping[str, Any]:

@@ -14,6 +14,7 @@ from shared.core.checking.violation import Violation, ViolationCode
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 from shared.core.model.team import Quota, Team
+from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 
 _UNLIMITED: Final = 10**9
@@ -56,11 +57,13 @@ class TeamShares:
         """Return the team of a workload; the empty name for none."""
         return self._team_by_namespace.get(workload_key.split("/", 1)[0], _NO_TEAM).name
 
-    def has_budget(self, workload_key: str) -> bool:
-        """Whether a budget bounds what is bought for the workload."""
+    def buys_its_own(self, workload: Workload) -> bool:
+        """Whether a price cap or a budget may hold the workload to bought nodes of its own."""
+        if workload.max_price_micro_usd_per_hour is not None:
+            return True
         if self._facts.snapshot.ceiling_micro_usd_per_hour is not None:
             return True
-        team = self._teams.get(self.team_of(workload_key))
+        team = self._teams.get(self.team_of(workload.key))
         return team is not None and team.budget_micro_usd_per_hour is not None
 
     def may_use(self, workload_key: str, node_pool_name: str) -> bool:

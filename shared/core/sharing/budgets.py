@@ -34,8 +34,11 @@ def has_budgets(snapshot: Snapshot) -> bool:
 def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
     """Return the snapshot with demand held to the budgets that ``plan`` exceeds; None: none is exceeded.
 
-    What is left of a budget goes to workloads by priority, then to those for which the plan buys the cheapest, so that
-    the dearest offerings go first, then by age: to each as much as the plan would buy for it.
+    Work that is held opens nodes of its own, which cost it more than its part of shared ones. So each may at first buy
+    for all that is left, as if it were alone: the plan then says what its own nodes cost, and buys none for a gang for
+    which all of it is not enough. Then what is left goes to workloads by priority, then to those for which the plan
+    buys the cheapest, so that the dearest offerings go first, then by age: to each as much as the plan buys for it, to
+    a gang all of that or nothing, which a part would not help.
     """
     owners, running = by_namespace(snapshot.teams), spent(snapshot)
     bought, replicas = _bought(plan)
@@ -45,15 +48,19 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
         key = demand.workload.key
         return -demand.workload.priority, Fraction(bought[key], replicas[key] or 1), demand.pending_since, key
 
-    def hold(demands: Sequence[Demand], left: int) -> None:
-        asked = {
-            demand.workload.key: capped.get(demand.workload.key, bought[demand.workload.key]) for demand in demands
-        }
-        if sum(asked.values()) <= max(0, left):
+    def hold(demands: Sequence[Demand], bound: int) -> None:
+        left = max(0, bound)
+        keys = [demand.workload.key for demand in demands]
+        asked = {key: min(bought[key], capped.get(key, bought[key])) for key in keys}
+        if sum(asked.values()) <= left:
+            return
+        if any(demand.budget_atto_usd_per_hour is None and bought[demand.workload.key] for demand in demands):
+            capped.update({key: min(left, capped.get(key, left)) for key in keys})
             return
         for demand in sorted(demands, key=order):
             key = demand.workload.key
-            capped[key] = max(0, min(left, asked[key]))
+            is_served = asked[key] <= left or demand.workload.gang is None
+            capped[key] = min(left, asked[key]) if is_served else 0
             left -= capped[key]
 
     for team in snapshot.teams:

@@ -7,13 +7,14 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared.core.checking.violation import ViolationCode
 from shared.core.model.plan import Plan, ReasonCode
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
+from shared.core.model.workload import Gang
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE
 from shared.core.scheduling_terms.requirements import Requirements
@@ -134,6 +135,40 @@ def test_near_the_ceiling_the_dearest_offerings_go_first() -> None:
     cheap = wants("audio", 4, job="cheap", requests=Resources.of({"cpu": 3_500}))
     snapshot = world((with_budget("audio", 2),), [dear, cheap], units=0, **BUYING)
     assert bought(planned(snapshot)) == {"audio/cheap": 2}
+
+
+def test_what_is_too_little_for_shared_nodes_goes_to_who_can_use_it() -> None:
+    """Unbounded, three gangs share four nodes. Shares of that would buy none of them the nodes of its own."""
+    half = Resources.of({"cpu": 3_500})
+    demands = [
+        wants("audio", 5, job="older", requests=half, gang=Gang(), waiting=timedelta(hours=2)),
+        wants("audio", 1, job="old", requests=half, gang=Gang(), waiting=timedelta(hours=1)),
+        wants("audio", 2, job="young", requests=half, gang=Gang()),
+    ]
+    snapshot = world((with_budget("audio", 2),), demands, units=0, **BUYING)
+    assert bought(planned(snapshot)) == {"audio/old": 1, "audio/young": 1}
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_budget_that_is_enough_for_somebody_is_not_left_unused(data: st.DataObject) -> None:
+    """Plans of small worlds that buy nothing: there is nobody for whom they would buy if nobody else asked."""
+    demands = [
+        wants(
+            data.draw(st.sampled_from(["audio", "of-no-team"])),
+            data.draw(st.integers(1, 5)),
+            job=f"job-{number}",
+            requests=Resources.of({"cpu": data.draw(st.sampled_from([1_500, 3_500, 7_000]))}),
+            gang=data.draw(st.sampled_from([None, Gang()])),
+            waiting=timedelta(hours=data.draw(st.integers(0, 2))),
+        )
+        for number in range(data.draw(st.integers(1, 4)))
+    ]
+    teams = (with_budget("audio", data.draw(st.integers(0, 3))),)
+    ceiling = data.draw(st.sampled_from([None, USD, 3 * USD]))
+    snapshot = world(teams, demands, units=0, **BUYING, ceiling_micro_usd_per_hour=ceiling)
+    if not planned(snapshot).launches:
+        assert not [it for it in demands if planned(replace(snapshot, demands=(it,))).launches]
 
 
 def test_the_checker_forbids_buying_beyond_the_ceiling() -> None:

@@ -138,10 +138,10 @@ class ResidualCheck:
 
     def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
-        facts, needs = self._facts, self._facts.needs(workload)
+        facts, needs, owns = self._facts, self._facts.needs(workload), self._shares.buys_its_own(workload)
         for host, free in self._free_on_hosts():
             pool_name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
-            if not self._shares.may_use(workload.key, pool_name):
+            if (owns and _is_bought(host)) or not self._shares.may_use(workload.key, pool_name):
                 continue
             if free["cpu"] < needs["cpu"] or free["memory"] < needs["memory"] or not needs.fits_in(free):
                 continue
@@ -173,7 +173,7 @@ class ResidualCheck:
         for room in self._launchable(reserved=True, workload=workload):
             if not wants_many(room.pool) and self._may_run(workload, room):
                 yield room
-        if workload.max_price_micro_usd_per_hour is not None or self._shares.has_budget(workload.key):
+        if self._shares.buys_its_own(workload):
             return
         for room in self._launchable(reserved=False, workload=workload):
             is_shared = room.capacity_type is CapacityType.SPOT and self._facts.policy.spot_pool_share_percent < 100
