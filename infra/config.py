@@ -5,6 +5,10 @@ from typing import Final
 
 from shared.names import Function, Queue
 
+# AWS waits for batches of more messages than this for a second at least.
+BATCH_WITHOUT_WINDOW_MAX: Final = 10
+LEAST_BATCHING_WINDOW_S: Final = 1
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionSettings:
@@ -25,6 +29,11 @@ class FunctionSettings:
     # Of Lambda's concurrency, kept for it where the deployment asks for that; also the most that it can then have.
     reserved_concurrency: int | None = None
 
+    @property
+    def batching_window_s(self) -> int | None:
+        """How long a message may wait for others of its batch; None: not at all."""
+        return LEAST_BATCHING_WINDOW_S if self.batch_size > BATCH_WITHOUT_WINDOW_MAX else None
+
 
 # Lambda gives CPU in proportion to memory: 1769 MiB is one core, below that start-up (imports) slows down.
 FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
@@ -37,14 +46,15 @@ FUNCTIONS: Final[dict[Function, FunctionSettings]] = {
     Function.PROVISION: FunctionSettings(90, 3008, Queue.PLANNING, batch_size=10, hidden_timeouts=1),
     # A batch is one CreateFleet call of seconds. EC2 refills five mutating calls a second.
     Function.LAUNCH: FunctionSettings(60, 1024, Queue.LAUNCHES, batch_size=2, max_concurrency=5),
-    # A spot market that collapses warns of thousands of instances within its two minutes. What fails in passing is
-    # brought back after 2, 4, 8 ... 60 s (the handler does that), and what died with its function after 30: a notice is
-    # tried for six minutes, three times as long as it is worth.
+    # A spot market that collapses warns of thousands of instances within its two minutes: a hundred are read, announced
+    # and written together (ADR 133). What fails in passing is brought back after 2, 4, 8 ... 60 s (the handler does
+    # that), and what died with its function after 30: a notice is tried for six minutes, three times as long as it is
+    # worth.
     Function.REACT: FunctionSettings(
         timeout_s=30,
         memory_mib=1024,
         queue=Queue.REACTIONS,
-        batch_size=10,
+        batch_size=100,
         max_concurrency=5,
         hidden_timeouts=1,
         max_receive_count=10,

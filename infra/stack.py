@@ -218,10 +218,12 @@ class ReservoirStack(Stack):
         """Connect each queue to the function that works it off. A failed message is retried alone, not its batch."""
         for function, settings in FUNCTIONS.items():
             if settings.queue is not None:
+                window_s = settings.batching_window_s
                 self.functions[function].add_event_source(
                     sources.SqsEventSource(
                         self.queues.by_name[settings.queue],
                         batch_size=settings.batch_size,
+                        max_batching_window=None if window_s is None else Duration.seconds(window_s),
                         max_concurrency=settings.max_concurrency,
                         report_batch_item_failures=True,
                     )

@@ -2,11 +2,12 @@
 
 The mix is that of ``bench.functions.interruption``. Instances exist in the emulated EC2 in the state that their message
 tells, claims lie in DynamoDB, a hundred nodes to a workload. As upstream, the clock runs from the moment at which the
-poller is switched on until every message is handled: SQS, the event source mapping (ten a batch, two at a time), the
-function in a process of its own with its role's permissions, DynamoDB, EC2 and the outbound bus are all in the time.
-All of AWS runs on the same machine here, so ``messages_per_s`` is a lower bound of the function's own. ``batch_p50_s``
-and ``batch_p99_s`` are Lambda's own Duration metric. EC2 tells of every instance that the function terminates, too:
-``handled`` are all messages, and what is counted a message is counted by it.
+poller is switched on until every message is handled: SQS, the event source mapping, the function in processes of its
+own with its role's permissions, DynamoDB, EC2 and the outbound bus are all in the time. All of AWS runs on the same
+machine here, so ``messages_per_s`` is a lower bound of the function's own; ``function_cpu_ms_per_message`` is the
+processor time of its processes, as the kernel counts it. ``batch_p50_s`` and ``batch_p99_s`` are Lambda's own Duration
+metric. One instance in a hundred lacks the tag that a launch gives it. EC2 tells of every instance that the function
+terminates, too: ``handled`` are all messages, and what is counted a message is counted by it.
 """
 
 import json
@@ -19,11 +20,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from bench.functions.interruption import SEED, SIZES, Warned, mix, running_claim
+from bench.functions.interruption import SEED, SIZES, Warned, claim_id, mix, running_claim
 from bench.harness import tell
 from embedded.client import EmbeddedAws
+from embedded.functions.environments import processor_s
 from embedded.reservoir import DeployedReservoir
 from embedded.settings import ACCOUNT_ID, REGION
+from infra.config import FUNCTIONS
 from infra.naming import function_name
 from shared import names
 from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
@@ -41,7 +44,8 @@ TYPE: Final = "m5.large"
 NODES_OF_A_WORKLOAD: Final = 100
 _ROWS: Final = 90  # of a transaction, which holds 100
 _LAUNCHES: Final = 500  # of one RunInstances call
-_POLLERS: Final = 2  # batches that the mapping has under way at once
+_POLLERS: Final = FUNCTIONS[Function.REACT].max_concurrency
+_UNTAGGED: Final = 100  # one in so many: its launch died before it could tag it, or the rate of CreateTags was used up
 _LIMIT_S: Final = 3_600.0
 _STALL_S: Final = 45.0  # longer than any batch takes
 _HIDDEN: Final = timedelta(minutes=5)  # longer than a message in work is hidden
@@ -87,15 +91,22 @@ class _Stage:
         self._claims(nodes, instance_ids)
         self._fill([node.body(instance_ids[node.number], self.clock.at) for node in nodes])
         self.aws.clear_requests()
-        before = self._handled()
+        before, used_s = self._handled(), self._used_s()
         began_at, started = datetime.now(tz=UTC), time.perf_counter()
         self._poll(enabled=True)
         self._until_empty(count)
-        total_s = time.perf_counter() - started
+        total_s, used_s = time.perf_counter() - started, self._used_s() - used_s
         self._check(nodes)
         handled = self._handled() - before
         assert handled >= count
-        return {"messages": count, **self._figures(handled, total_s, self._durations_s(began_at))}
+        cpu_ms = round(used_s / handled * 1000, 3)
+        figures = self._figures(handled, total_s, self._durations_s(began_at))
+        return {"messages": count, "function_cpu_ms_per_message": cpu_ms, **figures}
+
+    def _used_s(self) -> float:
+        """Return the processor time of the function's processes so far."""
+        pids = [int(each["pid"]) for each in self.aws.environments() if each["function"] == self.name]
+        return sum(processor_s(pid) or 0.0 for pid in pids)
 
     def _figures(self, handled: int, total_s: float, batch_s: Mapping[str, float]) -> dict[str, object]:
         calls = Counter(request["operation"] for request in self.aws.requests(self.name))
@@ -144,6 +155,10 @@ class _Stage:
                 launched = sorted(instance["InstanceId"] for instance in answer["Instances"])
                 found |= {node.number: instance_id for node, instance_id in zip(chunk, launched, strict=True)}
                 tell(f"{len(found)} of {len(nodes)} instances launched")
+        for number, instance_id in found.items():
+            if number % _UNTAGGED:
+                tag = {"Key": names.NODE_CLAIM_TAG, "Value": claim_id(number)}
+                self.ec2.create_tags(Resources=[instance_id], Tags=[tag])
         self.aws.clock.advance(timedelta(minutes=1))
         for early in (("stopped", "terminated"), ("stopping", "shutting-down")):
             for state in early:

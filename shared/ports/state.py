@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.core.capacity.ledger import Balance
 from shared.core.capacity.unavailable_offerings import Place, Unavailable
 from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
@@ -306,6 +305,14 @@ class NodeClaimStore(Protocol):
         """
         ...
 
+    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+        """As :meth:`return_replicas` with all replicas of claims, each at the revision that it carries (as read).
+
+        In few requests; returns the written ones by id. Each claim moves with its replicas or not at all. One that
+        moved on is left out, and so may be any other: what is missing is to be read again and returned by itself.
+        """
+        ...
+
     def finish_replicas(
         self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
     ) -> NodeClaim:
@@ -313,26 +320,6 @@ class NodeClaimStore(Protocol):
 
         Returns the claim as stored. Raises ConflictError when one of them is not at its revision any more.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class StoredTurn:
-    """The turn of discovery as stored; None at revision 0 while nobody ever took it."""
-
-    turn: DiscoveryTurn | None
-    revision: int
-
-
-class DiscoveryTurnStore(Protocol):
-    """Whose turn it is to read all reservations for the events of a moment."""
-
-    def read(self) -> StoredTurn:
-        """Return the turn (consistent read)."""
-        ...
-
-    def write(self, turn: DiscoveryTurn, *, expected_revision: int) -> None:
-        """Write the turn; raises ConflictError when it is not at that revision any more."""
         ...
 
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from shared.core.capacity.ledger import holds_open_lease
@@ -96,6 +97,11 @@ class IndexedNodeClaims(MemoryNodeClaims):
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         """Write claims, some of them perhaps not."""
         return super().save_many([claim for claim in claims if not self._simulated.leaves_out()])
+
+    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+        """Write claims and return their replicas, of some of them perhaps not."""
+        written = [claim for claim in claims if not self._simulated.leaves_out()]
+        return super().return_many(written, returned_at=returned_at)
 
 
 class IndexedWorkloads(MemoryWorkloads):

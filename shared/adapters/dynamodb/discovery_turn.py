@@ -17,7 +17,7 @@ from shared.adapters.dynamodb.table import (
 from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.core.serialisation.json_codec import dumps, loads
 from shared.names import KEY
-from shared.ports.state import StoredTurn
+from shared.ports.discovery_turns import StoredTurn
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _ROW: Final = "discovery-turn"
 
 
 class DynamoDbDiscoveryTurns:
-    """Implements ``shared.ports.state.DiscoveryTurnStore``."""
+    """Implements ``shared.ports.discovery_turns.DiscoveryTurnStore``."""
 
     def __init__(self, client: "DynamoDBClient", table: str, clock: Clock) -> None:
         self._table = DynamoDbTable(client, table)

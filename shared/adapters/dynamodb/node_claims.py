@@ -1,6 +1,7 @@
 """NodeClaims in DynamoDB, and the transactions that move claims, leases and workload counts together."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -149,19 +150,26 @@ class DynamoDbNodeClaimStore:
 
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
         """Write claims a hundred to a transaction; one round trip instead of a hundred costs twice the write units."""
-        saved: dict[str, NodeClaim] = {}
+        saved: list[NodeClaim] = []
         for start in range(0, len(claims), COMMIT_ITEMS_MAX):
-            rest = list(claims[start : start + COMMIT_ITEMS_MAX])
-            while rest:
-                try:
-                    transact(self._client, [self._write(claim, claim.revision) for claim in rest])
-                except ConflictError as error:
-                    kept = [claim for claim in rest if claim.id not in error.rows]
-                    rest = kept if len(kept) < len(rest) else []
-                else:
-                    saved |= {claim.id: replace(claim, revision=claim.revision + 1) for claim in rest}
-                    break
-        return saved
+            some = claims[start : start + COMMIT_ITEMS_MAX]
+            saved += self._as_many_as_hold(some, lambda rest: [self._write(claim, claim.revision) for claim in rest])
+        return {claim.id: replace(claim, revision=claim.revision + 1) for claim in saved}
+
+    def _as_many_as_hold(
+        self, claims: Sequence[NodeClaim], writes: Callable[[Sequence[NodeClaim]], Sequence[Write]]
+    ) -> Sequence[NodeClaim]:
+        """Write claims together, again without those that moved on; none if anything else stands in the way."""
+        rest = list(claims)
+        while rest:
+            try:
+                transact(self._client, writes(rest))
+            except ConflictError as error:
+                kept = [claim for claim in rest if claim.id not in error.rows]
+                rest = kept if len(kept) < len(rest) else []
+            else:
+                break
+        return rest
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
         """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.
@@ -215,6 +223,24 @@ class DynamoDbNodeClaimStore:
             writes.append(closed_write(self._reservations, claim.lease.reservation_id, 1))
         transact(self._client, writes)
 
+    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+        """As ``return_replicas``, as many to a transaction as it holds; a row that several touch is written once."""
+        returned: list[NodeClaim] = []
+        for some in _fitting(claims):
+            returned += self._as_many_as_hold(some, lambda rest: self._returns(rest, returned_at))
+        return {claim.id: replace(_relieved(claim), revision=claim.revision + 1) for claim in returned}
+
+    def _returns(self, claims: Sequence[NodeClaim], returned_at: datetime) -> Sequence[Write]:
+        taken = Counter[str]()
+        given_back = Counter[str]()
+        for claim in claims:
+            taken.update(_placed(claim))
+            given_back.update(_gives_back(claim))
+        writes = [self._write(_relieved(claim), claim.revision) for claim in claims]
+        writes += [returned_write(self._workloads, key, count, returned_at) for key, count in sorted(taken.items())]
+        writes += [closed_write(self._reservations, key, count) for key, count in sorted(given_back.items())]
+        return writes
+
     def _stored(self, claim_id: str, expected_revision: int) -> NodeClaim:
         stored = self.get(claim_id)
         if stored is None or stored.revision != expected_revision:
@@ -232,6 +258,40 @@ class DynamoDbNodeClaimStore:
 
     def _write(self, claim: NodeClaim, expected_revision: int) -> Write:
         return self._rows.write(claim, expected_revision)
+
+
+def _placed(claim: NodeClaim) -> Mapping[str, int]:
+    return {placed.workload_key: placed.count for placed in claim.placements}
+
+
+def _relieved(claim: NodeClaim) -> NodeClaim:
+    return ledger.relieved(claim, _placed(claim))
+
+
+def _gives_back(claim: NodeClaim) -> Sequence[str]:
+    """Return the reservation whose unit comes free with the claim's replicas, if one does."""
+    gives_back = ledger.holds_open_lease(claim) and not ledger.holds_open_lease(_relieved(claim))
+    return [claim.lease.reservation_id] if gives_back and claim.lease is not None else []
+
+
+def _fitting(claims: Sequence[NodeClaim]) -> Iterator[Sequence[NodeClaim]]:
+    """Cut claims so that each part, with the workloads and reservations that it touches, fits one transaction.
+
+    A claim that does not fit alone is left out.
+    """
+    part: list[NodeClaim] = []
+    others: set[tuple[str, str]] = set()  # rows of the other tables
+    for claim in claims:
+        own = {("workload", key) for key in _placed(claim)} | {("reservation", key) for key in _gives_back(claim)}
+        if len(own) >= COMMIT_ITEMS_MAX:
+            continue
+        if len(part) + 1 + len(others | own) > COMMIT_ITEMS_MAX:
+            yield part
+            part, others = [], set()
+        part.append(claim)
+        others |= own
+    if part:
+        yield part
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """Moves of claims that survive races: read, decide, write under the revision, and again when the row moved on."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 from shared.core.capacity.ledger import settled
@@ -14,6 +16,20 @@ Decide = Callable[[NodeClaim], NodeClaim | None]
 
 # A claim has few writers (planner, launch, react, sweeps); losing this often in a row means that something is wrong.
 _TRIES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class MovedClaims:
+    """Claims that moved, by id and as stored, and the ids of those for which every race was lost."""
+
+    moved: Mapping[str, NodeClaim]
+    lost: tuple[str, ...] = ()
+
+    def or_conflict(self) -> Mapping[str, NodeClaim]:
+        """Return those that moved; raises ConflictError if any race was lost."""
+        if self.lost:
+            raise ConflictError(self.lost)
+        return self.moved
 
 
 def save_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> NodeClaim | None:
@@ -32,27 +48,53 @@ def settle_claim(claims: NodeClaimStore, claim: NodeClaim, decide: Decide) -> No
 
 def save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
     """As :func:`save_claim` for many claims in few requests; return those that moved, by id."""
+    return try_to_save_claims(claims, given, decide).or_conflict()
+
+
+def try_to_save_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> MovedClaims:
+    """As :func:`save_claims`; one that is fought over holds back no other."""
     wanted = [after for claim in given if (after := decide(claim)) is not None]
-    return _moved_many(claims, wanted, lambda claim: save_claim(claims, claim, decide))
+    return _moved_many(claims, wanted, claims.save_many, lambda claim: save_claim(claims, claim, decide))
 
 
 def settle_claims(claims: NodeClaimStore, given: Sequence[NodeClaim], decide: Decide) -> Mapping[str, NodeClaim]:
     """As :func:`settle_claim` for many claims in few requests; return those that moved, by id."""
     wanted = [settled(after) for claim in given if (after := decide(claim)) is not None]
-    return _moved_many(claims, wanted, lambda claim: settle_claim(claims, claim, decide))
+    moved = _moved_many(claims, wanted, claims.save_many, lambda claim: settle_claim(claims, claim, decide))
+    return moved.or_conflict()
+
+
+def return_all_replicas_of(
+    claims: NodeClaimStore, given: Sequence[NodeClaim], returned_at: datetime, decide: Decide
+) -> MovedClaims:
+    """As :func:`return_all_replicas` for many claims in few requests; one that is fought over holds back no other."""
+    wanted = [after for claim in given if (after := decide(claim)) is not None]
+    return _moved_many(
+        claims,
+        wanted,
+        partial(claims.return_many, returned_at=returned_at),
+        lambda claim: return_all_replicas(claims, claim, returned_at, decide),
+    )
 
 
 def _moved_many(
-    claims: NodeClaimStore, wanted: Sequence[NodeClaim], singly: Callable[[NodeClaim], NodeClaim | None]
-) -> Mapping[str, NodeClaim]:
+    claims: NodeClaimStore,
+    wanted: Sequence[NodeClaim],
+    together: Callable[[Sequence[NodeClaim]], Mapping[str, NodeClaim]],
+    singly: Callable[[NodeClaim], NodeClaim | None],
+) -> MovedClaims:
     """Write all at once, and one by one those that somebody else moved meanwhile."""
-    moved = dict(claims.save_many(wanted))
+    moved = dict(together(wanted)) if wanted else {}
+    lost: list[str] = []
     for claim in wanted:
         current = None if claim.id in moved else claims.get(claim.id)
-        after = None if current is None else singly(current)
-        if after is not None:
-            moved[claim.id] = after
-    return moved
+        try:
+            after = None if current is None else singly(current)
+        except ConflictError:
+            lost.append(claim.id)
+        else:
+            moved |= {} if after is None else {claim.id: after}
+    return MovedClaims(moved, tuple(lost))
 
 
 def return_all_replicas(

@@ -41,6 +41,16 @@ def claims_by_instance(
     return found, frozenset(unreadable)
 
 
+def claims_named(store: NodeClaimStore, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+    """Return claims by id, without those that cannot be read."""
+    if not claim_ids:
+        return {}
+    try:
+        return store.get_many(claim_ids)
+    except UnreadableRowsError as error:
+        return store.get_many(set(claim_ids) - set(error.rows))
+
+
 def workloads(store: WorkloadStore, keys: Collection[str]) -> tuple[Mapping[str, WorkloadRecord], frozenset[str]]:
     """Return workloads by key, and the keys of those that cannot be read."""
     if not keys:

@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.capacity.discovery_turn import after_event, after_reading, is_taken
-from shared.ports.state import ConflictError, DiscoveryTurnStore
+from shared.ports.discovery_turns import DiscoveryTurnStore
+from shared.ports.state import ConflictError
 from shared.ports.system import Clock
 from shared.usecases.discovery.discover_reservations import DiscoverReservations, Discovery
 

@@ -94,10 +94,11 @@ class Disrupt:
 
     def run(self) -> DisruptReport:
         """Run one pass."""
-        if not self.claims.list_live():
+        live = self.claims.list_live()
+        if not live:
             return DisruptReport()  # nothing to decide on: the rest is not read
         now = self.clock.now()
-        gathered = self.gatherer.gather(now)
+        gathered = self.gatherer.gather(now, live=live)
         carried = self.replacing.carry_on(gathered, now)
         decision = self._decide(gathered, now)
         snapshot_json = dumps(gathered.snapshot)

@@ -8,7 +8,6 @@ safety envelope.
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from shared.core.model.instance import Instance
@@ -31,7 +30,7 @@ from shared.ports.system import Clock
 from shared.usecases.claims import unreadable
 from shared.usecases.claims.announce import node_draining, node_terminated
 from shared.usecases.claims.checkpoints import checkpoint_periods_s
-from shared.usecases.claims.claim_moves import Decide, return_all_replicas, return_some_replicas, save_claim
+from shared.usecases.claims.claim_moves import Decide, return_all_replicas_of, return_some_replicas, save_claim
 from shared.usecases.safety.envelope import Envelope
 
 # Writes what a decision makes of a claim and takes the replicas off it; None when there is nothing to do (any more).
@@ -86,17 +85,17 @@ class Draining:
         before the node is gone; withdrawn ones are simply taken off. ``hand_over`` moves them elsewhere instead.
         """
         now = self.clock.now()
-        take_off = hand_over or (lambda claim, decide: return_all_replicas(self.claims, claim, now, decide))
         begins = self._begins(wishes, now)
         found = [(wish.claim, begins[wish.claim.id](wish.claim)) for wish in wishes if wish.claim.id in begins]
         held = dict.fromkeys((wish.claim.id for wish in wishes if wish.claim.id not in begins), _UNKNOWN_WORKLOAD)
         held |= self._held([after for _, after in found if after is not None], now)
         planned = [(claim, after) for claim, after in found if claim.id not in held]
         self._notify([after for _, after in planned if after is not None])
-        moves = _each(
-            [claim for claim, after in planned if after is not None],
-            lambda claim: take_off(claim, begins[claim.id]),
-        )
+        going = [claim for claim, after in planned if after is not None]
+        if hand_over is None:
+            moves = self._return_all(going, lambda claim: begins[claim.id](claim), now)
+        else:
+            moves = _each(going, hand_over, begins)
         announced = {after.id: after.drain for _, after in planned if after is not None}
         # Replicas that arrived between the two have not been told yet.
         self._notify([claim for claim in moves.moved if _awaiting(claim.drain) != _awaiting(announced[claim.id])])
@@ -201,9 +200,7 @@ class Draining:
         """
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
-        moves = _each(
-            fresh, lambda claim: return_all_replicas(self.claims, claim, now, partial(_terminating, why.get(claim.id)))
-        )
+        moves = self._return_all(fresh, lambda claim: _terminating(why.get(claim.id), claim), now)
         again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
         asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
         receipt = self.terminator.terminate(asked) if asked else None
@@ -227,16 +224,17 @@ class Draining:
         if ending:
             told = [node_terminated(c, _why(c, why.get(c.id)), now, c.placements) for c in ending]
             self.publisher.publish(told)
-        moves = _each(
-            ending,
-            lambda claim: return_all_replicas(
-                self.claims, claim, now, partial(_terminated, now, why.get(claim.id), last.get(claim.id))
-            ),
+        moves = self._return_all(
+            ending, lambda claim: _terminated(now, why.get(claim.id), last.get(claim.id), claim), now
         )
         if claims:
             # Also when another run committed it: that one may have died before it could wake anybody.
             self.queue.wake_planner(reason="node terminated", workload_keys=_workload_keys(claims))
         return moves
+
+    def _return_all(self, claims: Sequence[NodeClaim], decide: Decide, now: datetime) -> Moves:
+        done = return_all_replicas_of(self.claims, claims, now, decide)
+        return Moves(tuple(done.moved[claim.id] for claim in claims if claim.id in done.moved), done.lost)
 
     def _release_surplus(self, claim: NodeClaim, workload_key: str, count: int | None, now: datetime) -> bool:
         record = self.workloads.get(workload_key)
@@ -326,13 +324,13 @@ def _awaiting(drained: Drain | None) -> Sequence[PlacedReplicas]:
     return () if drained is None else drained.awaiting
 
 
-def _each(claims: Sequence[NodeClaim], move: Decide) -> Moves:
+def _each(claims: Sequence[NodeClaim], take_off: TakeOff, begins: Mapping[str, Decide]) -> Moves:
     """Move claims one by one; one that is fought over does not hold back the others."""
     moved: list[NodeClaim] = []
     lost: list[str] = []
     for claim in claims:
         try:
-            after = move(claim)
+            after = take_off(claim, begins[claim.id])
         except ConflictError:
             lost.append(claim.id)
         else:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import Final
 
 from shared.core.model.instance import Instance
@@ -14,7 +13,7 @@ from shared.ports.launches import LaunchPolicy
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import ConflictError, NodeClaimStore, OfferingStore, ReservationStore, UnreadableRowsError
 from shared.usecases.claims.announce import capacity_type_changed
-from shared.usecases.claims.claim_moves import save_claim
+from shared.usecases.claims.claim_moves import save_claim, try_to_save_claims
 from shared.usecases.draining.draining import Draining
 from shared.usecases.node_life.early_ends import EarlyEnd, EarlyEndReport, EarlyEnds
 
@@ -61,11 +60,7 @@ class NodeLife:
             found.setdefault(what, []).append(claim)
             report.by_meaning[what] = report.count(what) + 1
         self.early_ends.ran(found.get(Meaning.RUNNING, ()))
-        for claim in found.get(Meaning.RUNNING, ()):
-            try:
-                save_claim(self.claims, claim, partial(_running, now, shown[claim.instance_id or ""].launched_at))
-            except ConflictError:
-                report.lost.add(claim.id)
+        report.lost.update(self._run(found.get(Meaning.RUNNING, ()), shown, now))
         gone = (claim.offering.reservation_id for claim in found.get(Meaning.ENDED, ()))
         report.freed_reservation_ids = {reservation_id for reservation_id in gone if reservation_id is not None}
         ended = (*found.get(Meaning.STUCK, ()), *found.get(Meaning.ENDED, ()))
@@ -89,6 +84,11 @@ class NodeLife:
         alive = [*found.get(Meaning.NOTHING, ()), *found.get(Meaning.RUNNING, ())]
         report.rebought_count = self._follow_purchases(alive, shown, report.lost)
         return report
+
+    def _run(self, claims: Sequence[NodeClaim], shown: Mapping[str, Instance], now: datetime) -> Sequence[str]:
+        """Note that instances run; return the claims that others kept moving."""
+        since = {claim.id: shown[claim.instance_id or ""].launched_at for claim in claims}
+        return try_to_save_claims(self.claims, claims, lambda claim: _running(now, since[claim.id], claim)).lost
 
     def _vanished_too_many(
         self,

@@ -94,17 +94,32 @@ class React:
         report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
         now = self.clock.now()
         instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
-        known, lost = unreadable.claims_by_instance(self.claims, instance_ids)
+        shown = self.instances.get_many(instance_ids) if instance_ids else {}
+        known, lost = self._claims_of(instance_ids, shown)
         report.foreign_count = len(instance_ids - known.keys() - lost)
         report.correlation_ids = sorted({each for claim in known.values() for each in claim.correlation_ids.values()})
         if known:
-            self._react_to_instances(notices, known, now, report)
+            self._react_to_instances(notices, known, {key: shown[key] for key in known if key in shown}, now, report)
         if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
             self._react_to_reservations(notices, now)
         idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
         if idle:
             self.publisher.publish(idle)
         return report
+
+    def _claims_of(
+        self, instance_ids: Set[str], shown: Mapping[str, Instance]
+    ) -> tuple[Mapping[str, NodeClaim], frozenset[str]]:
+        """Return claims by instance id, and the instances whose claims cannot be read.
+
+        Instances name their claims: those are read by the hundred, and only what is left is looked up one by one. A tag
+        is a hint, the claim itself says whose it is. Claims are read after instances, so they know at least as much.
+        """
+        tagged = {key: it.claim_id for key, it in shown.items() if it.claim_id is not None}
+        named = unreadable.claims_named(self.claims, set(tagged.values()))
+        known = {key: named[tag] for key, tag in tagged.items() if tag in named and named[tag].instance_id == key}
+        rest, lost = unreadable.claims_by_instance(self.claims, instance_ids - known.keys())
+        return {**known, **rest}, lost
 
     def _idle(self, notices: Sequence[Notice]) -> list[ReservationIdle]:
         """Pass on that AWS has seen a reservation nearly unused, where that is still so."""
@@ -126,9 +141,13 @@ class React:
         return found
 
     def _react_to_instances(
-        self, notices: Sequence[Notice], known: Mapping[str, NodeClaim], now: datetime, report: ReactReport
+        self,
+        notices: Sequence[Notice],
+        known: Mapping[str, NodeClaim],
+        shown: Mapping[str, Instance],
+        now: datetime,
+        report: ReactReport,
     ) -> None:
-        shown = self.instances.get_many(known)
         followed = self.life.apply(list(known.values()), shown, now)
         early = followed.early
         report.early_count, report.blocked_count = early.ended_count, early.blocked_count

@@ -1,6 +1,6 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -86,18 +86,23 @@ class SnapshotGatherer:
         return {**listed, **(self.workloads.get_many(unlisted) if unlisted else {})}
 
     def gather(
-        self, now: datetime, *, needing: Collection[str] | None = None, just_written: Collection[str] = ()
+        self,
+        now: datetime,
+        *,
+        needing: Collection[str] | None = None,
+        just_written: Collection[str] = (),
+        live: Sequence[NodeClaim] | None = None,
     ) -> Gathered:
         """Read everything.
 
         ``needing`` are keys of workloads that are known to need planning, None: find them; ``just_written`` are ids of
-        claims that were written moments ago.
+        claims that were written moments ago; ``live`` are the claims as they were just listed, None: list them.
         """
         submit = self.executor.submit
         objects, current = submit(self.policy.list_all), submit(self.reservations.list_current)
         remembered = submit(self.boot_failures.list_remembered)
         wanting = submit(lambda: self.needing() if needing is None else needing)
-        listing = submit(self._live, just_written)
+        listing = submit(self._live, just_written, live)
         instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in current.result()}
         keys = wanting.result()
@@ -129,8 +134,8 @@ class SnapshotGatherer:
         )
         return Gathered(snapshot, claims, records, reservations)
 
-    def _live(self, just_written: Collection[str]) -> dict[str, NodeClaim]:
-        claims = {claim.id: claim for claim in self.node_claims.list_live()}
+    def _live(self, just_written: Collection[str], listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
+        claims = {claim.id: claim for claim in (self.node_claims.list_live() if listed is None else listed)}
         unlisted = self.node_claims.get_many([key for key in just_written if key not in claims])
         return claims | {key: claim for key, claim in unlisted.items() if claim.is_live}
 

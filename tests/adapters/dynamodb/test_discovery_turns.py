@@ -9,7 +9,8 @@ import pytest
 from shared.adapters.dynamodb.discovery_turn import DynamoDbDiscoveryTurns
 from shared.core.capacity.discovery_turn import DiscoveryTurn
 from shared.names import LISTING_INDEX, LISTING_KEY
-from shared.ports.state import ConflictError, DiscoveryTurnStore, StoredTurn
+from shared.ports.discovery_turns import DiscoveryTurnStore, StoredTurn
+from shared.ports.state import ConflictError
 from tests.adapters import ministack
 from tests.fakes.stores.discovery_turns import MemoryDiscoveryTurns
 from tests.fakes.system import START, ManualClock

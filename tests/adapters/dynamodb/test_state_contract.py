@@ -8,7 +8,7 @@ import pytest
 from shared.core.capacity.ledger import COUNT_LAG, Balance
 from shared.core.capacity.unavailable_offerings import Market, SubnetKey, Unavailable
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
-from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
+from shared.core.model.node_claim import ClaimState, Lease, LeaseState, NodeClaim
 from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.scheduling_terms.requirements import Requirements
@@ -415,6 +415,36 @@ def test_many_claims_are_written_at_once_and_those_that_moved_on_are_left_out(st
     assert stored == {**saved, "nc-007": moved}
     assert {claim.revision for claim in stored.values()} == {2}
     assert stores.node_claims.save_many([]) == {}
+
+
+def test_replicas_of_many_claims_return_at_once_and_each_claims_once(stores: Stores) -> None:
+    for name in ("train", "other"):
+        submit(stores, name, replicas=250)
+    observe(stores, 4, 0)
+    claims = [
+        node_claim(
+            f"nc-{number:03}",
+            lease=Lease("cr-1") if number < 2 else None,
+            placements=(PlacedReplicas("research/train" if number % 2 else "research/other", 1),),
+        )
+        for number in range(250)
+    ]
+    for start in range(0, 250, 90):
+        stores.node_claims.commit(PlannedCommit(claims=tuple(claims[start : start + 90])))
+    moved = stores.node_claims.save(replace(claims[7], failure="moved"), expected_revision=1)
+    unknown = node_claim("nc-unknown", lease=None)
+
+    failed = [replace(claim, state=ClaimState.FAILED) for claim in (*claims, unknown)]
+    returned = stores.node_claims.return_many(failed, returned_at=NOW)
+
+    assert returned.keys() == {claim.id for claim in claims} - {"nc-007"}
+    assert stores.node_claims.get_many([claim.id for claim in claims]) == {**returned, "nc-007": moved}
+    assert {(claim.revision, claim.placements) for claim in returned.values()} == {(2, ())}
+    assert (counts(stores), counts(stores, "research/other")) == ((1, 249, 0), (0, 250, 0))
+    assert balance(stores) == Balance(4, 0)
+    assert stores.node_claims.return_many(failed, returned_at=NOW) == {}
+    assert counts(stores) == (1, 249, 0)
+    assert balance(stores) == Balance(4, 0)
 
 
 def test_an_observation_keeps_leases_that_it_cannot_contain(stores: Stores) -> None:

@@ -1,7 +1,8 @@
 """The turn of discovery in memory."""
 
 from shared.core.capacity.discovery_turn import DiscoveryTurn
-from shared.ports.state import ConflictError, StoredTurn
+from shared.ports.discovery_turns import StoredTurn
+from shared.ports.state import ConflictError
 
 
 class MemoryDiscoveryTurns:

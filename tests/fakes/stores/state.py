@@ -316,6 +316,17 @@ class MemoryNodeClaims:
                 self._state.reservations.rebalance(stored, balance, stored.observed_at)
             return written
 
+    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+        with self._state.lock:
+            rows = self._state.claim_rows
+            current = [claim for claim in claims if claim.id in rows and rows[claim.id].revision == claim.revision]
+            return {claim.id: self._returned(claim, returned_at) for claim in current}
+
+    def _returned(self, claim: NodeClaim, returned_at: datetime) -> NodeClaim:
+        placed = {placed.workload_key: placed.count for placed in claim.placements}
+        revision = claim.revision
+        return self.return_replicas(claim, expected_revision=revision, placements=placed, returned_at=returned_at)
+
     def finish_replicas(
         self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
     ) -> NodeClaim:

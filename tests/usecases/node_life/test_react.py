@@ -1,8 +1,9 @@
 """React: what events make of claims."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import pytest
 
@@ -14,7 +15,9 @@ from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.scheduling_terms import labels
 from shared.ports.errors import ThrottledError
-from tests.fakes.effects import Effects
+from shared.usecases.node_life.node_life import NodeLife
+from shared.usecases.node_life.react import React
+from tests.fakes.effects import Effects, Killed
 from tests.usecases.worlds.launch_world import World, on_demand, reserved, spot
 
 
@@ -140,7 +143,73 @@ def test_a_warning_that_arrives_too_late_is_dropped(world: World) -> None:
 def test_instances_of_others_are_counted_and_left_alone(world: World) -> None:
     report = world.react().run([Notice(NoticeKind.SPOT_INTERRUPTION, world.clock.now(), ("i-00000000ffffffff0",))])
     assert report.foreign_count == 1
-    assert world.ec2.describe_count == 0
+    assert world.ec2.describe_count == 1
+
+
+class Lookups:
+    """Claims, counting what is looked up by instance; dies after part of a batch was written when it is told to."""
+
+    def __init__(self, world: World, *, dies: bool = False) -> None:
+        self._claims = world.state.node_claims
+        self._dies = dies
+        self.by_instance: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._claims, name)
+
+    def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        self.by_instance += sorted(instance_ids)
+        return self._claims.find_by_instance(instance_ids)
+
+    def return_many(self, claims: Sequence[NodeClaim], *, returned_at: datetime) -> Mapping[str, NodeClaim]:
+        written = self._claims.return_many(claims[: len(claims) // 2 if self._dies else None], returned_at=returned_at)
+        if self._dies:
+            raise Killed("half of a batch was written")
+        return written
+
+
+def test_claims_are_read_by_the_tags_of_their_instances(world: World) -> None:
+    tagged, untagged, lying = world.running(3, spot("m5.large"))
+    world.ec2.change(untagged.instance_id or "", claim_id=None)
+    world.ec2.change(lying.instance_id or "", claim_id=tagged.id)
+    lookups = Lookups(world)
+    react = replace(world.react(), claims=cast("Any", lookups))
+    warned = (tagged, untagged, lying)
+    report = react.run([about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in warned])
+    assert [now_of(world, claim).state for claim in warned] == [ClaimState.DRAINING] * 3
+    assert (report.drained_count, report.foreign_count) == (3, 0)
+    assert set(lookups.by_instance) == {untagged.instance_id, lying.instance_id}
+
+
+def test_a_batch_that_dies_half_written_loses_and_doubles_nothing_when_it_comes_again(world: World) -> None:
+    warned = [claim for n in range(4) for claim in world.running(10, spot("m5.large"), batch_id=f"b-{n}")]
+    gone, stopped, interrupted = warned[:10], warned[10:20], warned[20:]
+    for claim in gone:
+        world.ec2.change(claim.instance_id or "", state="terminated")
+    for claim in stopped:
+        world.ec2.change(claim.instance_id or "", state="stopped")
+    notices = [about(world, claim, NoticeKind.STATE_CHANGED) for claim in (*gone, *stopped)]
+    notices += [about(world, claim, NoticeKind.SPOT_INTERRUPTION) for claim in interrupted]
+    dying = world.react()
+    claims: Any = Lookups(world, dies=True)
+    for _ in range(3):  # first among those that are gone, then further and further
+        with pytest.raises(Killed):
+            replace(dying, draining=replace(dying.draining, claims=claims), life=_with(dying, claims)).run(notices)
+    for _ in range(2):
+        assert not world.react().run(notices).failed_instance_ids
+    assert [now_of(world, claim).state for claim in gone] == [ClaimState.TERMINATED] * 10
+    assert [now_of(world, claim).state for claim in stopped] == [ClaimState.TERMINATING] * 10
+    assert [now_of(world, claim).state for claim in interrupted] == [ClaimState.DRAINING] * 20
+    assert world.placed() == 0
+    told = {event["drainId"] for event in world.bus.of("Node Draining")}
+    assert len(told) == 20
+    assert {instance_id for call in world.ec2.terminate_calls for instance_id in call} == {
+        claim.instance_id for claim in stopped
+    }
+
+
+def _with(react: React, claims: Any) -> NodeLife:
+    return replace(react.life, claims=claims, draining=replace(react.life.draining, claims=claims))
 
 
 def test_a_reaction_says_for_whom_the_nodes_are(world: World) -> None:

@@ -113,7 +113,7 @@ def reserved(reservation_id: str = "cr-1", name: str = "p5.48xlarge", zone: int 
     return OfferingKey(name, *ZONES[zone], CapacityType.RESERVED, reservation_id)
 
 
-CLAIM_WRITES = {"commit", "save", "save_many", "settle", "return_replicas", "finish_replicas"}
+CLAIM_WRITES = {"commit", "save", "save_many", "settle", "return_replicas", "return_many", "finish_replicas"}
 
 
 class World:
