@@ -1,15 +1,28 @@
 """The client in a loop of asyncio."""
 
 import asyncio
+import inspect
 from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
-from reservoir.client import AsyncClient, WithdrawnError
+from reservoir.client import AsyncClient, Client, WithdrawnError
 from shared.manifests.events import NodeDraining
 from tests.reservoir.client.test_client import KEY, draining, place, workload
 from tests.reservoir.client.world import Deployment
+
+
+def test_each_call_of_the_client_is_there_and_takes_the_same() -> None:
+    """But for ``stop``: a task is cancelled instead."""
+
+    def calls(of: type) -> dict[str, list[str]]:
+        public = {name: call for name, call in vars(of).items() if callable(call) and not name.startswith("_")}
+        return {
+            name: [it for it in inspect.signature(call).parameters if it != "stop"] for name, call in public.items()
+        }
+
+    assert calls(AsyncClient) == calls(Client)
 
 
 def test_the_whole_way() -> None:
