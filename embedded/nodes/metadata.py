@@ -14,11 +14,12 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 from embedded.ec2 import Ec2Emulation
 from embedded.ec2.account.state import Instance
+from embedded.loopback import Answer as HttpAnswer
+from embedded.loopback import LoopbackServer, Request
 from embedded.nodes.sessions import InstanceCredentials, new_credentials, role_of
 
 TOKEN_TTL_MAX_S: Final = 21_600
@@ -59,13 +60,12 @@ class MetadataService:
         self._lock = threading.Lock()
         self._tokens: dict[str, tuple[str, datetime]] = {}  # whose it is, and until when
         self._issued: dict[tuple[str, str], _Issued] = {}  # by instance and role
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
+        self._server = LoopbackServer(0, self._served)
 
     @property
     def url(self) -> str:
         """Where it answers; an instance's id follows."""
-        return f"http://127.0.0.1:{self._server.server_port}/"
+        return f"{self._server.url}/"
 
     def serve(self) -> None:
         """Serve for ever."""
@@ -87,6 +87,10 @@ class MetadataService:
         if not self._is_let_in(instance_id, options, headers.get("x-aws-ec2-metadata-token")):
             return 401, "Unauthorized"
         return self._read(instance, options, rest)
+
+    def _served(self, request: Request) -> HttpAnswer:
+        status, text = self.answer(request.method, request.target, request.headers)
+        return HttpAnswer(status, "text/plain", text.encode())
 
     def _token(self, instance_id: str, headers: Mapping[str, str]) -> Answer:
         ttl_s = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
@@ -173,36 +177,6 @@ class MetadataService:
         if not key:
             return 200, "\n".join(sorted(tags))
         return (200, tags[key]) if key in tags else NOT_FOUND
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        service = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            wbufsize = -1
-            disable_nagle_algorithm = True
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-                """Keep requests out of stderr."""
-
-            def do_GET(self) -> None:
-                self._serve()
-
-            def do_PUT(self) -> None:
-                self._serve()
-
-            def _serve(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                status, text = service.answer(self.command, self.path, headers)
-                content = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "text/plain")
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-        return Handler
 
 
 def _values(instance: Instance, region: str) -> Mapping[str, str]:

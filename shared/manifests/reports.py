@@ -7,15 +7,12 @@ node it is about is nobody's to say: the function knows it from who AWS says has
 from ipaddress import ip_address
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field
 
-from shared.core.scheduling_terms.labels import closest
 from shared.manifests.kinds.workload import MOST_REPLICAS
-from shared.manifests.messages import SchemaVersion, check_version, load_object, refuse
-from shared.manifests.parsing.errors import problems_of
 from shared.manifests.parsing.fields import Namespace, ObjectName, broken
+from shared.manifests.parsing.message import SchemaVersion, read_message
 from shared.manifests.parsing.model import Model
-from shared.manifests.parsing.problems import ManifestError, shown
 
 LOG_TAIL_MAX: Final = 4_096  # characters
 _RESTARTS_MAX: Final = 1_000_000
@@ -112,14 +109,4 @@ def parse_report(body: str | bytes) -> NodeReport:
     ManifestError
         The body is not a report; with everything that is wrong, as far as it can be told.
     """
-    data = load_object(body)
-    check_version(data)
-    report = data.get("report")
-    model = REPORTS.get(report) if isinstance(report, str) else None
-    if model is None:
-        hint = closest(report, REPORTS) if isinstance(report, str) else None
-        refuse("report", "report", f"{shown(report)} is not one of {', '.join(REPORTS)}", hint)
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise ManifestError(problems_of(error, model, line_of=lambda _: None)) from None
+    return read_message(body, "report", REPORTS)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from shared.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, load_json, parse_demand
+from shared.manifests.messages import ReleaseMessage, SubmitMessage, WithdrawMessage, parse_demand
+from shared.manifests.parsing.message import load_json
 from shared.manifests.parsing.problems import ManifestError
 from tests.manifests.kinds import valid
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from shared.manifests.messages import SchemaVersion
 from shared.manifests.parsing.errors import problems_of
 from shared.manifests.parsing.fields import LONGEST_NAME, NAME_PATTERN, NAMESPACE_PATTERN, Duration, broken, matching
+from shared.manifests.parsing.message import SchemaVersion
 from shared.manifests.parsing.model import Model
 from shared.manifests.parsing.problems import ManifestError
 
