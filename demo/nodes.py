@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from embedded.client import EmbeddedAws
-from embedded.reservoir import NODE_ROLE, ROOT
+from embedded.reservoir import NODE_ROLE
+from embedded.reservoir.user_data import AGENT, agent_user_data
 
 TUNING: Final = "research/tuning"
 INSTANCE_TYPE: Final = "p5.48xlarge"
@@ -25,21 +26,11 @@ fi
 echo $n >> begun
 while :; do n=$((n+1)); echo $n > progress.new; mv progress.new progress; sleep 0.5; done
 """
-_USER_DATA: Final = """\
-#!/bin/sh
-cat > agent.toml <<'END'
-node_claims_table = "{{{{reservoir.nodeClaimsTable}}}}"
-reports_queue_url = "{{{{reservoir.reportsQueueUrl}}}}"
-poll_s = 5
-log_folder = "logs"
-
+_RUN: Final = """
 [[run]]
 workload = "{workload}"
 command = ["sh", "-c", "cd {shared} && exec sh work.sh"]
 checkpoint = ["cp", "{shared}/progress", "{shared}/checkpoint"]
-END
-export PYTHONPATH="$PYTHONPATH:{root}"
-exec nice -n 5 python -m reservoir.agent agent.toml
 """
 
 
@@ -52,7 +43,8 @@ class Nodes:
     def prepare(self) -> Path:
         """Write what the nodes run; return the file of their policy."""
         (self.folder / "work.sh").write_text(_WORK, encoding="utf-8")
-        user_data = _USER_DATA.format(workload=TUNING, shared=self.folder, root=ROOT)
+        run = _RUN.format(workload=TUNING, shared=self.folder)
+        user_data = agent_user_data(run, log_folder="logs", poll_s=5, start=f"exec nice -n 5 {AGENT}")
         policy = self.folder / "policy.yaml"
         policy.write_text("\n---\n".join(map(json.dumps, _policy(user_data))), encoding="utf-8")  # JSON is YAML
         return policy

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from embedded.reservoir import ROOT
+from embedded.reservoir.user_data import AGENT, agent_user_data
 from shared.names import Function
 from tests.deployed.story.nodes import let_nodes_in
 from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
@@ -35,13 +35,7 @@ echo "for $RESERVOIR_CORRELATION_ID"
 while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
 echo "is done at $n"
 """
-USER_DATA = """#!/bin/sh
-cat > agent.toml <<'END'
-node_claims_table = "{{{{reservoir.nodeClaimsTable}}}}"
-reports_queue_url = "{{{{reservoir.reportsQueueUrl}}}}"
-poll_s = 2
-log_folder = "{shared}/logs"
-
+RUNS = """
 [[run]]
 workload = "story/gang"
 command = ["sh", "-c", "echo $RANK $WORLD_SIZE $MASTER_ADDR $RESERVOIR_GANG_ADDRESSES > {shared}/$RANK; exec sleep 600"]
@@ -53,11 +47,11 @@ workload = "story/*"
 command = ["sh", "{shared}/work.sh"]
 checkpoint = ["cp", "{shared}/progress", "{shared}/checkpoint"]
 ready_after_s = 1
-END
-echo $$ >> {shared}/agents
-export PYTHONPATH="$PYTHONPATH:{root}"
-python -m reservoir.agent --identity agent.toml > {shared}/{{{{reservoir.nodePool}}}}.json
-exec python -m reservoir.agent agent.toml
+"""
+START = f"""
+echo $$ >> {{shared}}/agents
+{AGENT} --identity > {{shared}}/{{{{{{{{reservoir.nodePool}}}}}}}}.json
+exec {AGENT}
 """
 
 
@@ -71,7 +65,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     let_nodes_in(world)
     (shared / "work.sh").write_text(WORK.format(shared=shared))
-    user_data = USER_DATA.format(shared=shared, root=ROOT)
+    start = START.format(shared=shared)
+    user_data = agent_user_data(RUNS.format(shared=shared), log_folder=shared / "logs", start=start)
     world.buy_block("block", "p5.48xlarge", ZONE, 1, "circle", end_in_s=timedelta(hours=3).total_seconds())
     pool = one_type_pool("circle", "p5.48xlarge", ("reserved", "on-demand"), userData=user_data)
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pool))

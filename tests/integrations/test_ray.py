@@ -18,8 +18,9 @@ import yaml
 
 from demo.observer import Observed
 from embedded.reservoir import ROOT
+from embedded.reservoir.user_data import AGENT, agent_user_data
 from reservoir.client import Subscription
-from shared.names import EVENT_BUS, Queue, Table
+from shared.names import EVENT_BUS, Queue
 from tests.deployed.story.nodes import let_nodes_in
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
@@ -36,20 +37,11 @@ pytestmark = [
 
 TYPE: Final = "m5.large"
 # Ray's processes keep the true time: the half of them that is not Python would, whatever is done.
-USER_DATA: Final = """#!/bin/sh
-cat > agent.toml <<'END'
-node_claims_table = "{table}"
-reports_queue_url = "{queue}"
-poll_s = 2
-log_folder = "{folder}/logs"
-
+RUN: Final = """
 [[run]]
 workload = "ray/*"
 command = ["env", "--unset=PYTHONPATH", "{root}/integrations/ray/node.sh", {arguments}]
 ready_after_s = 1
-END
-PATH="$PATH:{ray}"
-PYTHONPATH="$PYTHONPATH:{root}" exec python -m reservoir.agent agent.toml
 """
 # Two tasks that each need one of a worker's two processors; the second is asked for when the file `second` is there.
 PROGRAM: Final = """
@@ -98,14 +90,10 @@ OPTIONS: Final = ("--node-ip-address=127.0.0.1", "--object-store-memory=80000000
 def make_room(world: World, folder: Path, address: str) -> None:
     """Have a block for one machine, and on-demand after it."""
     let_nodes_in(world)
-    user_data = USER_DATA.format(
-        table=world.output(Table.NODE_CLAIMS.value),
-        queue=world.output(Queue.REPORTS.value),
-        folder=folder,
-        root=ROOT,
-        ray=RAY,
-        arguments=", ".join(f'"{it}"' for it in [address, "--num-cpus=2", *OPTIONS]),
-    )
+    arguments = ", ".join(f'"{it}"' for it in [address, "--num-cpus=2", *OPTIONS])
+    run = RUN.format(root=ROOT, arguments=arguments)
+    start = f'PATH="$PATH:{RAY}"\nexec {AGENT}'
+    user_data = agent_user_data(run, log_folder=folder / "logs", start=start)
     world.buy_block("block", TYPE, "us-east-1a", 1, "ray", end_in_s=2 * 3600)
     world.apply(write_manifests(folder, one_type_pool("ray", TYPE, ["reserved", "on-demand"], userData=user_data)))
     world.discover()

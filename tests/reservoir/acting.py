@@ -15,8 +15,7 @@ from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
 from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.fakes.stores.state import MemoryNodeClaims, MemoryReservations, MemoryWorkloads
-from tests.fakes.system import ManualClock
+from tests.reservoir.world_stack import WorldStack
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
@@ -36,32 +35,15 @@ class DemandInMemory:
 
 
 @dataclass
-class Stack:
+class Stack(WorldStack[DisruptWorld]):
     """Implements what acting commands use of ``reservoir.stack.connection.Connection``."""
 
-    world: DisruptWorld
     demand: DemandInMemory = field(default_factory=DemandInMemory)
     is_stuck: bool = False  # no function runs
 
     @property
-    def node_claims(self) -> MemoryNodeClaims:
-        return self.world.state.node_claims
-
-    @property
-    def workloads(self) -> MemoryWorkloads:
-        return self.world.state.workloads
-
-    @property
     def policy(self) -> MemoryPolicyStore:
         return self.world.store
-
-    @property
-    def reservations(self) -> MemoryReservations:
-        return self.world.state.reservations
-
-    @property
-    def clock(self) -> ManualClock:
-        return self.world.clock
 
     def caller(self) -> str:
         return ME

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,8 @@ from shared.runtime.composition.parts.planning import check, snapshot_gatherer_f
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.solver import Solver
 from tests.core.scheduler.world import NOW
-from tests.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryWorkloads
-from tests.fakes.system import ManualClock
 from tests.fakes.values import reservation
+from tests.reservoir.world_stack import WorldStack
 from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
 
 DEMAND: dict[str, Any] = {
@@ -36,11 +34,8 @@ DEMAND: dict[str, Any] = {
 }
 
 
-@dataclass
-class Stack:
+class Stack(WorldStack[PlanningWorld]):
     """The part of ``reservoir.stack.connection.Connection`` that asking needs."""
-
-    world: PlanningWorld
 
     @property
     def snapshots(self) -> SnapshotGatherer:
@@ -49,22 +44,6 @@ class Stack:
     @property
     def solver(self) -> Solver:
         return Solver(SchedulingPolicy(), self.world.solve, check)
-
-    @property
-    def decisions(self) -> MemoryDecisions:
-        return self.world.state.decisions
-
-    @property
-    def node_claims(self) -> MemoryNodeClaims:
-        return self.world.state.node_claims
-
-    @property
-    def workloads(self) -> MemoryWorkloads:
-        return self.world.state.workloads
-
-    @property
-    def clock(self) -> ManualClock:
-        return self.world.clock
 
 
 @pytest.fixture

@@ -5,47 +5,35 @@ from typer.testing import CliRunner, Result
 
 from reservoir.app import app
 from shared.core.safety.endings import EndingKind
-from shared.ports.state import NodeClaimStore
 from tests.fakes.ec2 import FakeEc2
 from tests.fakes.messaging import MemoryBus
 from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
-from tests.fakes.system import ManualClock
+from tests.reservoir.world_stack import WorldStack
 from tests.usecases.worlds.launch_world import DEPLOYMENT, World, on_demand
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
 
 
-class Stack:
+class Stack(WorldStack[World]):
     """Implements what these commands use of ``reservoir.stack.connection.Connection``."""
 
     deployment = DEPLOYMENT
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-
     @property
     def tallies(self) -> MemoryTallies:
-        return self._world.tallies
+        return self.world.tallies
 
     @property
     def table_marks(self) -> MemoryTableMarks:
-        return self._world.marks
+        return self.world.marks
 
     @property
     def publisher(self) -> MemoryBus:
-        return self._world.bus
+        return self.world.bus
 
     @property
     def instances(self) -> FakeEc2:
-        return self._world.ec2
-
-    @property
-    def node_claims(self) -> NodeClaimStore:
-        return self._world.state.node_claims
-
-    @property
-    def clock(self) -> ManualClock:
-        return self._world.clock
+        return self.world.ec2
 
     def caller(self) -> str:
         return ME

@@ -1,7 +1,6 @@
 """``reservoir explain`` on a world in which things have happened."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,31 +8,14 @@ from typer.testing import CliRunner, Result
 
 from reservoir.app import app
 from shared.core.model.node_claim import NodeClaim
-from tests.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryWorkloads
+from tests.reservoir.world_stack import WorldStack
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 
-@dataclass
-class Stack:
-    """The part of ``reservoir.stack.connection.Connection`` that explaining needs."""
-
-    world: DisruptWorld
-
-    @property
-    def node_claims(self) -> MemoryNodeClaims:
-        return self.world.state.node_claims
-
-    @property
-    def workloads(self) -> MemoryWorkloads:
-        return self.world.state.workloads
-
-    @property
-    def decisions(self) -> MemoryDecisions:
-        return self.world.state.decisions
-
-
 def explain(world: DisruptWorld, *arguments: str) -> Result:
-    return CliRunner().invoke(app, ["explain", *arguments], obj=Stack(world), env={"COLUMNS": "200", "NO_COLOR": "1"})
+    return CliRunner().invoke(
+        app, ["explain", *arguments], obj=WorldStack(world), env={"COLUMNS": "200", "NO_COLOR": "1"}
+    )
 
 
 def explained(world: DisruptWorld, *arguments: str) -> Any:
