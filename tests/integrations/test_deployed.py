@@ -1,5 +1,6 @@
 """Integrations against the deployed stack, each in a namespace of its own."""
 
+import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from embedded.reservoir.example import EXAMPLES
 from integrations.worker_pool import WorkerPool
 from reservoir.client import Client, Subscription
 from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
-from tests.deployed.story.nodes import credentials_of
+from tests.deployed.story.nodes import Inside, credentials_of, let_nodes_in
 from tests.deployed.story.world import World
 from tests.integrations.github import (
     SECRET,
@@ -86,28 +87,32 @@ def function_arn(deploy: Deploy) -> str:
     return deploy("StepFunctions", "step_functions", {"Namespace": "executions"})["FunctionArn"]
 
 
-def executed(world: World, function_arn: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """Run the sample state machine to its end; return how it ended."""
+def execute(world: World, function_arn: str, name: str, spec: dict[str, Any], until: str = "launched") -> str:
+    """Start the sample state machine, waiting ``until`` that; return the execution."""
     states = world.aws.client("stepfunctions")
-    definition = (ROOT / "integrations" / "step_functions" / "state_machine.asl.json").read_text()
+    sample = (ROOT / "integrations" / "step_functions" / "state_machine.asl.json").read_text()
+    assert sample.count('"until": "launched"') == 1
+    definition = sample.replace('"until": "launched"', f'"until": "{until}"').replace("${FunctionArn}", function_arn)
     role = world.aws.client("iam").create_role(RoleName=f"execution-{name}", AssumeRolePolicyDocument="{}")["Role"]
-    machine = states.create_state_machine(
-        name=name, definition=definition.replace("${FunctionArn}", function_arn), roleArn=role["Arn"]
-    )["stateMachineArn"]
+    machine = states.create_state_machine(name=name, definition=definition, roleArn=role["Arn"])["stateMachineArn"]
     asked = {"namespace": "executions", "name": name, "spec": spec}
-    execution = states.start_execution(stateMachineArn=machine, input=json.dumps(asked))["executionArn"]
+    return str(states.start_execution(stateMachineArn=machine, input=json.dumps(asked))["executionArn"])
+
+
+def end_of(world: World, execution: str) -> dict[str, Any]:
+    """Wait for the end of an execution; return how it ended."""
     ended: dict[str, Any] = {}
 
     def is_over(_: Observed) -> bool:
-        ended.update(states.describe_execution(executionArn=execution))
+        ended.update(world.aws.client("stepfunctions").describe_execution(executionArn=execution))
         return str(ended["status"]) != "RUNNING"
 
-    world.until(f"the execution {name} ends", is_over)
+    world.until(f"{execution} ends", is_over)
     return ended
 
 
 def test_a_state_waits_for_machines_and_gives_them_back(world: World, connect: Connect, function_arn: str) -> None:
-    ended = executed(world, function_arn, "train", {"replicas": 2, **template("2")})
+    ended = end_of(world, execute(world, function_arn, "train", {"replicas": 2, **template("2")}))
     assert ended["status"] == "SUCCEEDED", ended
     nodes = json.loads(ended["output"])["machines"]["nodes"]
     assert sum(node["replicas"] for node in nodes) == 2
@@ -117,10 +122,55 @@ def test_a_state_waits_for_machines_and_gives_them_back(world: World, connect: C
 
 def test_a_state_whose_workload_is_refused_fails_with_the_reason(world: World, function_arn: str) -> None:
     spec = {"replicas": 1, "nodeSelector": {"karpenter.sh/nodepool": "nobodys"}, **template("2")}
-    ended = executed(world, function_arn, "wrong", spec)
+    ended = end_of(world, execute(world, function_arn, "wrong", spec))
     assert ended["status"] == "FAILED"
     assert ended["error"] == "Reservoir.Rejected"
     assert "is not a NodePool" in ended["cause"]
+
+
+FAILED: Final = {"exitCode": 3, "nextStartInS": 40}
+
+
+@pytest.mark.parametrize(
+    ("name", "until", "reports", "too_early", "ends"),
+    [
+        ("runs", "ready", [("ready", {"replicas": 1})], 1, ("SUCCEEDED", None)),
+        ("ends", "finished", [("ready", {"replicas": 1}), ("finished", {"replicas": 1})], 3, ("SUCCEEDED", None)),
+        (
+            *("crashes", "finished"),
+            [("failed", {"restarts": 0, **FAILED}), ("failed", {"restarts": 3, **FAILED})],
+            *(2, ("FAILED", "Reservoir.CrashLoop")),
+        ),
+    ],
+)
+def test_a_state_waits_for_what_nodes_report(
+    world: World,
+    connect: Connect,
+    function_arn: str,
+    name: str,
+    until: str,
+    reports: list[tuple[str, dict[str, int]]],
+    too_early: int,
+    ends: tuple[str, str | None],
+) -> None:
+    """Two replicas have a machine each, which say each report in turn; the first ``too_early`` do not end the state."""
+    let_nodes_in(world)
+    known = functools.partial(connect("executions").status, f"executions/{name}")
+    a_machine_each = {"replicas": 2, "nodeSelector": {"node.kubernetes.io/instance-type": "m7i.4xlarge"}}
+    execution = execute(world, function_arn, name, {**a_machine_each, **template("9")}, until)
+    world.until("both have a machine", lambda _: sum(bool(it.instance_id) for it in known().nodes) == 2)
+    nodes = [Inside(world, str(node.instance_id)) for node in known().nodes]
+    said = [(node, kind, fields) for kind, fields in reports for node in nodes]
+    for node, kind, fields in said[:too_early]:
+        node.report(kind, f"executions/{name}", **fields)
+    world.aws.clock.settle()
+    describe = world.aws.client("stepfunctions").describe_execution
+    assert describe(executionArn=execution)["status"] == "RUNNING"
+    for node, kind, fields in said[too_early:]:
+        node.report(kind, f"executions/{name}", **fields)
+    ended = end_of(world, execution)
+    assert (ended["status"], ended.get("error")) == ends
+    world.until("it is given back", lambda _: known().withdrawn)
 
 
 @dataclass(frozen=True)
