@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from datetime import datetime
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any, Final
 
 from botocore.auth import SigV4Auth
@@ -47,7 +48,7 @@ class _Metadata:
                 if error.code == HTTPStatus.NOT_FOUND:
                     return None
                 raise UnreachableError(f"metadata {path}: {error.code}") from error
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise UnreachableError(f"metadata {path}: {error}") from error
 
     def _ask(self, path: str, method: str, headers: Mapping[str, str]) -> str:
@@ -140,14 +141,22 @@ class Instance:
             SigV4Auth(self._credentials, service, region).add_auth(request)
             headers = {name: _text(value) for name, value in request.headers.items()}
             signed = urllib.request.Request(url, body, headers)  # noqa: S310 - https, or what a test says
-            with urllib.request.urlopen(signed, timeout=TIMEOUT_S) as answer:  # noqa: S310 - as above
-                found: dict[str, Any] = json.load(answer)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise UnreachableError(f"{target}: {error.code} {error.read(500)!r}") from error
-        except (OSError, ValueError, BotoCoreError) as error:
+            return _answer(signed)
+        # An answer may break off at any place, which is no OSError: also where it says what was wrong.
+        except (OSError, ValueError, HTTPException, BotoCoreError) as error:
             raise UnreachableError(f"{target}: {error}") from error
-        return found
+
+
+def _answer(request: urllib.request.Request) -> dict[str, Any]:
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - https, or what a test says
+            found = json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise UnreachableError(f"{request.get_header('X-amz-target')}: {error.code} {error.read(500)!r}") from error
+    if not isinstance(found, dict):
+        raise ValueError("the answer is no object")
+    return found
 
 
 def _text(value: Any) -> str:
