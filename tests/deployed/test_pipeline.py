@@ -183,7 +183,7 @@ def test_what_happened_to_a_workload_and_its_nodes_is_told_afterwards(world: Wor
 
 def test_the_status_shows_what_there_is(world: World) -> None:
     told = json.loads(world.command("status", "-o", "json").stdout)
-    units = {it["id"]: it["total_count"] for it in told["there"]["reservations"]}
+    units = {it["id"]: it["total"] for it in told["there"]["reservations"]}
     assert units == {reservation.id: 2 for reservation in world.look().reservations}
     assert told["refused"] == [] or {"at", "type", "object", "what"} <= told["refused"][0].keys()
     assert told["queues"]["planning"]["messages"] >= 0

@@ -16,6 +16,7 @@ from shared.manifests.answers.listed import (
     ReservationRow,
     WorkloadRow,
 )
+from shared.manifests.answers.overview import StatusAnswer
 from shared.manifests.answers.what_if import ApplyAnswer, ReplayAnswer, WhatIfAnswer
 
 PROMISED = Path(__file__).with_name("printed_fields.txt")
@@ -28,6 +29,7 @@ PRINTED: tuple[type[BaseModel], ...] = (
     OfferingRow,
     ReplayAnswer,
     ReservationRow,
+    StatusAnswer,
     WhatIfAnswer,
     WorkloadExplanation,
     WorkloadRow,

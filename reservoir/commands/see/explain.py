@@ -1,32 +1,19 @@
 """``reservoir explain node`` and ``reservoir explain workload``."""
 
-import json
-from collections.abc import Iterator
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+from reservoir.commands.ask.answers import Format, Output, print_answer
 from reservoir.commands.see.explanation_text import node_lines, workload_lines
-from reservoir.console import add_group, fail, output
+from reservoir.console import add_group, fail
 from reservoir.policy import attempt, connection
-from shared.manifests.answers.explanations import NodeExplanation, WorkloadExplanation
 from shared.usecases.explaining.explain_node import ExplainNode
 from shared.usecases.explaining.explain_workload import ExplainWorkload
 from shared.usecases.what_if.explain_alternatives import ExplainAlternatives
 from shared.usecases.what_if.replay import ReplayError
 
 _DEFAULT_NAMESPACE = "default"
-
-
-class Format(StrEnum):
-    """How to print."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Output = Annotated[Format, typer.Option("--output", "-o", help="What to print.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +31,7 @@ def node(
     found = attempt(lambda: ExplainNode(stack.node_claims, stack.decisions).explain(name))
     if found is None:
         fail(f"node {name} is not known (nodes that ended are forgotten after a week)")
-    _print(found, node_lines(found), form)
+    print_answer("NodeExplanation", found, node_lines(found), form)
 
 
 def workload(
@@ -67,13 +54,4 @@ def workload(
             found = found.model_copy(update={"alternatives": attempt(lambda: question.explain(key))})
         except ReplayError as error:
             fail(str(error))
-    _print(found, workload_lines(found), form)
-
-
-def _print(found: NodeExplanation | WorkloadExplanation, lines: Iterator[str], form: Format) -> None:
-    console = output()
-    if form is Format.JSON:
-        console.print(json.dumps(found.model_dump(mode="json", exclude_none=True), indent=2))
-        return
-    for line in lines:
-        console.print(line)
+    print_answer("WorkloadExplanation", found, workload_lines(found), form)
