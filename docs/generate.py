@@ -76,6 +76,11 @@ nor have one are found by name only, and so are nodes and reservations that have
 node goes back; events are those of the last hour (`reservoir events` has more). All that is listed is read by an index
 or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
 
+A decision is chosen by the live nodes that go back to it: one of them must have the labels, the pool, the state, and a
+workload of the namespace. An event is chosen by what it is about: a workload's namespace, the pool of a node or a pool
+itself, the labels of workloads, nodes and reservations that are there. Its state is what became of its object:
+`--state draining` is `Node Draining`. `reservoir events` takes the same selectors, and `-f` with them.
+
 Blocks are Capacity Blocks that EC2 would sell now ([ADR 116](adr/0116-ask-ec2-for-blocks-when-somebody-looks.md)). EC2
 wants to know how many units of which type for how long: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` adds
 how to ask what a block would change (`reservoir plan --with`), and the AWS CLI's command that buys it.

@@ -1,34 +1,42 @@
-"""Decisions of the planner and of disruption."""
+"""Decisions of the planner and of disruption. They are chosen by the live nodes that go back to them."""
 
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from reservoir.nouns.noun import Facts, Noun, Selection, age
+from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age
 from reservoir.output import Column, Listing
 from reservoir.stack.connection import Connection
+from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.manifests.answers.listed import DecisionRow
-from shared.usecases.listing.list_decisions import ListDecisions
+from shared.usecases.listing.list_decisions import ListDecisions, ListedDecision
 
 
-def _read(stack: Connection, selection: Selection) -> Sequence[DecisionRow]:
+def _read(stack: Connection, selection: Selection) -> Sequence[ListedDecision]:
     return ListDecisions(stack.decisions, stack.node_claims).list(selection.names)
 
 
-def _facts(row: DecisionRow) -> Facts:
-    return Facts(frozenset({row.metadata.name}))
+def _facts(listed: ListedDecision) -> Facts:
+    names = frozenset({listed.row.metadata.name})
+    by_node = tuple(_facts_of(names, claim) for claim in listed.nodes)
+    return Facts(names, namespaces=(), labels={}, pools=(), through=by_node)
 
 
-def _listing(now: datetime) -> Listing[DecisionRow]:
+def _facts_of(names: frozenset[str], claim: NodeClaim) -> Facts:
+    namespaces = {placed.workload_key.partition("/")[0] for placed in claim.placements}
+    return Facts(names, namespaces, claim.labels, (claim.node_pool_name,), claim.state.value)
+
+
+def _listing(now: datetime) -> Listing[ListedDecision]:
     return Listing(
         (
-            Column("NAME", lambda row: row.metadata.name),
-            Column("AGE", lambda row: age(row.status.made_at, now)),
-            Column("NODES", lambda row: str(len(row.status.nodes)), is_number=True),
-            Column("SUMMARY", _summary, gives_way=True),
+            Column("NAME", lambda listed: listed.row.metadata.name),
+            Column("AGE", lambda listed: age(listed.row.status.made_at, now)),
+            Column("NODES", lambda listed: str(len(listed.row.status.nodes)), is_number=True),
+            Column("SUMMARY", lambda listed: _summary(listed.row), gives_way=True),
         ),
-        lambda row: f"decision/{row.metadata.name}",
-        lambda row: row.model_dump(mode="json", exclude_none=True),
+        lambda listed: f"decision/{listed.row.metadata.name}",
+        lambda listed: listed.row.model_dump(mode="json", exclude_none=True),
     )
 
 
@@ -36,4 +44,4 @@ def _summary(row: DecisionRow) -> str:
     return ", ".join(f"{count} {what}" for what, count in sorted(row.status.summary.items()) if count) or "-"
 
 
-NOUN: Final = Noun("decisions", "decision", frozenset(), _read, _facts, _listing)
+NOUN: Final = Noun("decisions", "decision", frozenset(Selector), _read, _facts, _listing, states=tuple(ClaimState))

@@ -1,7 +1,7 @@
 """Rows that were asked for, and names to which none answers."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import typer
@@ -21,27 +21,33 @@ class Found:
     noun: Noun[Any]
     rows: list[Any]
     unknown: tuple[str, ...]
+    namespace: str = ""  # where was looked
 
     @classmethod
     def of(cls, stack: Connection, noun: Noun[Any], chosen: Selection) -> "Found":
         """Read the rows; ends the command when they cannot be read."""
+        if not chosen.namespace and not chosen.all_namespaces:
+            chosen = replace(chosen, namespace=noun.home)
         facts = [(row, noun.facts(row)) for row in attempt(lambda: noun.read(stack, chosen))]
         known = {name for _, fact in facts for name in fact.names}
         unknown = tuple(name for name in chosen.names if name not in known)
-        return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown)
+        return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown, chosen.namespace)
 
     def missing(self, stack: Connection) -> list[str]:
         """Say of each unknown name that there is none, and which one may have been meant."""
         if not self.unknown:
             return []
-        rows = attempt(lambda: self.noun.read(stack, Selection()))
-        others = {name for row in rows for name in self.noun.facts(row).names}
-        # What a selector of the noun's own reading left out is there.
-        hints = [(name, closest(name, others)) for name in self.unknown if name not in others]
-        return [
-            f"{self.noun.kind}/{name} does not exist" + (f"; did you mean {hint}?" if hint else "")
-            for name, hint in hints
-        ]
+        rows = attempt(lambda: self.noun.read(stack, Selection(all_namespaces=True)))
+        name_of = self.noun.listing(stack.clock.now()).name
+        others = {name: name_of(row).partition("/")[2] for row in rows for name in self.noun.facts(row).names}
+        # Without namespaces, what the noun's own reading left out by a selector is there.
+        missing = [name for name in self.unknown if self.noun.home or name not in others]
+        return [self._does_not_exist(name, others) for name in missing]
+
+    def _does_not_exist(self, name: str, others: Mapping[str, str]) -> str:
+        where = f" in the namespace {self.namespace}" if self.noun.home and "/" not in name else ""
+        hint = others.get(name) or others.get(closest(name, others) or "")
+        return f"{self.noun.kind}/{name} does not exist{where}" + (f"; did you mean {hint}?" if hint else "")
 
 
 def end_with_missing(stack: Connection, found: Sequence[Found]) -> None:

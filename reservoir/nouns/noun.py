@@ -27,13 +27,17 @@ class Selector(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What selectors look at in a row; None: not a thing that rows of its noun have, or looked at when it was read."""
+    """What selectors look at in a row; None: not a thing that rows of its noun have, or looked at when it was read.
+
+    ``through``: the row is chosen by any of these instead, as a decision is by its nodes.
+    """
 
     names: frozenset[str]  # what it answers to
-    namespace: str | None = None
+    namespaces: Collection[str] | None = None
     labels: Mapping[str, str] | None = None
     pools: Collection[str] | None = None
     state: str = ""
+    through: "tuple[Facts, ...]" = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +45,27 @@ class Selection:
     """Which rows are meant; what is left empty selects all.
 
     ``names`` are for a noun's ``read``; those of workloads without a namespace are in ``namespace``, or in the default
-    one.
+    one. ``all_namespaces``: that was said; else a noun that has a home is looked for there.
     """
 
     names: tuple[str, ...] = ()
     namespace: str = ""
+    all_namespaces: bool = False
     labels: LabelSelector = EVERYTHING
     pool: str | None = None
     state: str | None = None
 
     def has(self, facts: Facts) -> bool:
         """Whether a row that was read is meant."""
+        return any(self._has(each) for each in facts.through or (facts,))
+
+    def _has(self, facts: Facts) -> bool:
+        is_here = not self.namespace or bool(self.names) or facts.namespaces is None
         return (
-            (not self.namespace or bool(self.names) or facts.namespace in (None, self.namespace))
+            (is_here or self.namespace in (facts.namespaces or ()))
             and (self.pool is None or facts.pools is None or self.pool in facts.pools)
             and (self.state is None or self.state.lower() == facts.state.lower())
-            and self.labels.matches(facts.labels or {})
+            and (facts.labels is None or self.labels.matches(facts.labels))
         )
 
 
@@ -66,7 +75,7 @@ class Noun(Generic[T]):
 
     ``read`` returns the rows of these names, or all that are worth listing; it reads indexes or keys, and never scans
     a table. ``states`` are the words that ``--state`` takes; empty: AWS may invent some. ``details`` are lines that
-    ``describe`` prints before a row's document.
+    ``describe`` prints before a row's document. ``home``: the namespace that is meant where none is said.
     """
 
     plural: str
@@ -77,6 +86,7 @@ class Noun(Generic[T]):
     listing: Callable[[datetime], Listing[T]]
     states: Collection[str] = ()
     details: Callable[[Connection, T], Iterable[str]] = lambda _stack, _row: ()
+    home: str = ""
 
 
 _UNITS: Final = (

@@ -9,7 +9,6 @@ import typer
 from reservoir.console import fail
 from reservoir.nouns.noun import Noun, Selection, Selector
 from reservoir.nouns.registry import NOUNS, noun_of
-from reservoir.nouns.workloads import DEFAULT_NAMESPACE
 from shared.core.model.workload import LabelSelector, LabelSelectorExpression, LabelSelectorOperator
 from shared.core.scheduling_terms.labels import closest
 
@@ -34,7 +33,9 @@ Labels = Annotated[
     str | None,
     typer.Option("--selector", "-l", metavar="LABELS", help="By labels, as in kubectl: team=research,stage!=test."),
 ]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Of workloads; default: default.")]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", help="Of workloads (default: default), events, decisions.")
+]
 AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Workloads of all namespaces.")]
 Pool = Annotated[str | None, typer.Option(help="By NodePool.")]
 State = Annotated[str | None, typer.Option(help="By state, as the column STATE shows it.")]
@@ -96,8 +97,7 @@ def selection(
             hint = closest(state.lower(), noun.states)
             known = ", ".join(sorted(noun.states))
             fail(f"{noun.plural} are never {state!a}" + (f"; did you mean {hint}?" if hint else f"; they are {known}"))
-    home = "" if all_namespaces else namespace or DEFAULT_NAMESPACE
-    return Selection((), home, label_selector(labels or ""), pool, state)
+    return Selection((), namespace or "", all_namespaces, label_selector(labels or ""), pool, state)
 
 
 def label_selector(text: str) -> LabelSelector:

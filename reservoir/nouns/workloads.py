@@ -24,7 +24,7 @@ def _facts(row: WorkloadRow) -> Facts:
     namespace = str(row.metadata.namespace)
     return Facts(
         frozenset({row.metadata.name, f"{namespace}/{row.metadata.name}"}),
-        namespace,
+        (namespace,),
         row.metadata.labels,
         row.status.node_pools,
         row.status.state,
@@ -72,4 +72,5 @@ NOUN: Final = Noun(
     _listing,
     states=tuple(WorkloadState),
     details=_details,
+    home=DEFAULT_NAMESPACE,
 )

@@ -15,7 +15,7 @@ from shared.core.model.capacity_reservation import ReservationKind
 from shared.runtime.observability import logger
 from shared.usecases.history.keep_events import KeepEvents
 from shared.usecases.history.see_status import REFUSALS
-from tests.fakes.history import MemoryHistory
+from tests.fakes.stores.history import MemoryHistory
 from tests.infra.insights import Row, answer
 from tests.infra.reading import Resources, of_type
 

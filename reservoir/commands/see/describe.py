@@ -3,14 +3,15 @@
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import typer
 
-from reservoir.commands.see.events import LISTING as EVENTS
 from reservoir.console import messages, output
 from reservoir.nouns import selection
+from reservoir.nouns.events import LATE
+from reservoir.nouns.events import LISTING as EVENTS
 from reservoir.nouns.found import Found, end_with_missing
 from reservoir.nouns.noun import Noun
 from reservoir.output import as_table, printable
@@ -21,7 +22,6 @@ from shared.manifests.answers.render import to_yaml
 
 _EVENTS_SHOWN: Final = 20
 _EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_LATE: Final = timedelta(minutes=2)  # an event may carry a time a little ahead of ours
 
 
 def register(app: typer.Typer) -> None:
@@ -80,4 +80,4 @@ def _print(stack: Connection, noun: Noun[Any], row: Any) -> None:
 
 def _last_events(stack: Connection, name: str) -> Iterator[PastEvent]:
     """Yield the last that happened, oldest first; what is kept of one object is read page by page."""
-    yield from deque(stack.history.of_object(name, _EVER, stack.clock.now() + _LATE), maxlen=_EVENTS_SHOWN)
+    yield from deque(stack.history.of_object(name, _EVER, stack.clock.now() + LATE), maxlen=_EVENTS_SHOWN)

@@ -3,18 +3,20 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from reservoir.console import fail, output
-from reservoir.output import Column, Form, Listing, Output, as_data, printable, show
+from reservoir.nouns import selection
+from reservoir.nouns.events import LATE, LISTING, NOUN, labelled
+from reservoir.nouns.noun import Selection
+from reservoir.output import Form, Output, as_data, printable, show
 from reservoir.policy import attempt, connection
 from reservoir.stack.connection import Connection
 from shared.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
-from shared.core.history.summary import subject, summary
-from shared.ports.history import HistoryStore
 from shared.ports.system import Clock
 
 _DEFAULT_NAMESPACE: Final = "default"
@@ -25,26 +27,6 @@ _KINDS: Final = (WORKLOAD, NODE, RESERVATION, "nodepool", "ec2nodeclass")
 _EVER: Final = datetime(2000, 1, 1, tzinfo=UTC)
 # How often to look for more, and how far back each time: an event is kept seconds after it was told, and rarely later.
 _EVERY_S: Final = 2.0
-_LATE: Final = timedelta(minutes=2)
-
-LISTING: Final = Listing[PastEvent](
-    columns=(
-        Column("TIME", lambda event: f"{event.at:%Y-%m-%d %H:%M:%S}"),
-        Column("EVENT", lambda event: event.detail_type),
-        Column("OBJECT", subject, gives_way=True),
-        Column("WHAT", summary, gives_way=True),
-        Column("ID", lambda event: event.id, is_wide=True),
-    ),
-    name=lambda event: f"event/{event.id}",
-    document=lambda event: {
-        "kind": "Event",
-        "id": event.id,
-        "at": f"{event.at:%Y-%m-%dT%H:%M:%SZ}",
-        "type": event.detail_type,
-        "objects": list(event.objects()),
-        "detail": dict(event.detail),
-    },
-)
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +43,10 @@ def events(
     since: Annotated[
         str | None, typer.Option(help="How far back: 30m, 6h, 7d. Default: 1h, or with --for all that is kept.")
     ] = None,
+    labels: selection.Labels = None,
+    namespace: selection.Namespace = None,
+    pool: selection.Pool = None,
+    state: selection.State = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as more happens, until Ctrl-C.")] = False,
     form: Output = Form.TABLE,
 ) -> None:
@@ -69,10 +55,36 @@ def events(
     name = None if wanted is None else attempt(lambda: _object_of(wanted, stack))
     now = stack.clock.now()
     start = _EVER if since is None and name is not None else now - span(since or _DEFAULT_SINCE)
-    told = attempt(lambda: list(_told(stack.history, name, start, now + _LATE)))
-    show(told, LISTING, form, nothing=f"nothing happened{'' if name is None else f' to {name}'} that is kept")
+    chosen = selection.selection(
+        [NOUN], labels=labels, namespace=namespace, all_namespaces=False, pool=pool, state=state
+    )
+    look = Look(stack, name, chosen)
+    told = attempt(lambda: list(look(start, now + LATE)))
+    show(told, LISTING, form, nothing=_nothing(name, chosen))
     if follow:
-        _follow(Tail(stack.history, stack.clock, name, told), form)
+        _follow(Tail(look, stack.clock, told), form)
+
+
+def _nothing(name: str | None, chosen: Selection) -> str:
+    """Say what did not happen."""
+    left = "" if chosen == Selection() else " and that the selectors leave"
+    return f"nothing happened{'' if name is None else f' to {name}'} that is kept{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Looks for what happened within a time: to everything or one object, as far as it is meant."""
+
+    stack: Connection
+    name: str | None
+    chosen: Selection
+
+    def __call__(self, since: datetime, until: datetime) -> Iterator[PastEvent]:
+        """Yield it, the oldest first."""
+        history = self.stack.history
+        told = history.timeline(since, until) if self.name is None else history.of_object(self.name, since, until)
+        meant = labelled(self.stack, self.chosen.labels, told)
+        yield from (event for event in meant if self.chosen.has(NOUN.facts(event)))
 
 
 def span(text: str) -> timedelta:
@@ -86,16 +98,17 @@ def span(text: str) -> timedelta:
 class Tail:
     """What happens next, each event once."""
 
-    def __init__(self, history: HistoryStore, clock: Clock, name: str | None, told: list[PastEvent]) -> None:
-        self._history = history
+    def __init__(
+        self, look: Callable[[datetime, datetime], Iterator[PastEvent]], clock: Clock, told: list[PastEvent]
+    ) -> None:
+        self._look = look
         self._clock = clock
-        self._name = name
         self._told = {event.id: event.at for event in told}
 
     def more(self) -> list[PastEvent]:
         """Return what was kept since the last time."""
         now = self._clock.now()
-        found = list(_told(self._history, self._name, now - _LATE, now + _LATE))
+        found = list(self._look(now - LATE, now + LATE))
         new = [event for event in found if event.id not in self._told]
         self._told = {event.id: event.at for event in found}  # all that the next look can bring again
         return new
@@ -112,10 +125,6 @@ def _follow(tail: Tail, form: Form, sleep: Callable[[float], None] = time.sleep)
 
 def _line(event: PastEvent) -> str:
     return "  ".join(printable(column.text(event)) for column in LISTING.columns if not column.is_wide)
-
-
-def _told(history: HistoryStore, name: str | None, since: datetime, until: datetime) -> Iterator[PastEvent]:
-    return history.timeline(since, until) if name is None else history.of_object(name, since, until)
 
 
 def _object_of(wanted: str, stack: Connection) -> str:

@@ -75,5 +75,5 @@ def _nothing(found: Sequence[Found], chosen: Selection) -> str:
     nouns = " or ".join(each.noun.plural for each in found)
     if chosen.pool is not None or chosen.state is not None or chosen.labels.match_expressions:
         return f"there are no {nouns} that the selectors leave"
-    scoped = chosen.namespace and any(Selector.NAMESPACE in each.noun.selectors for each in found)
-    return f"there are no {nouns}" + (f" in the namespace {chosen.namespace}; -A looks into all" if scoped else "")
+    looked_in = next((each.namespace for each in found if Selector.NAMESPACE in each.noun.selectors), "")
+    return f"there are no {nouns}" + (f" in the namespace {looked_in}; -A looks into all" if looked_in else "")

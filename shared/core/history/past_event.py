@@ -64,6 +64,22 @@ class PastEvent:
         kinds = (name.partition("/") for name in self.objects())
         return tuple(claim_id for kind, _, claim_id in kinds if kind == NODE)
 
+    def namespaces(self) -> frozenset[str]:
+        """Return the namespaces of the workloads that it is about."""
+        named = (name.split("/") for name in self.objects())
+        return frozenset(parts[1] for parts in named if parts[0] == WORKLOAD)
+
+    def node_pools(self) -> frozenset[str]:
+        """Return the NodePools that it is about, or whose nodes it is about."""
+        named = (name.partition("/") for name in self.objects())
+        changed = {name for kind, _, name in named if kind == _POLICY_KINDS["NodePool"]}
+        return frozenset(changed.union(_pools_in(self.detail)))
+
+    @property
+    def outcome(self) -> str:
+        """What became of its object, in the words of a state: "draining" of ``Node Draining``."""
+        return outcome_of(self.detail_type)
+
     def about(self, name: str) -> "PastEvent":
         """Return the part of it that is about one object.
 
@@ -111,6 +127,11 @@ def correlation_ids_in(part: Any) -> Iterator[str]:
             yield from correlation_ids_in(each)
 
 
+def outcome_of(detail_type: str) -> str:
+    """Return what a kind of event says of its object: what follows the object's own word."""
+    return detail_type.partition(" ")[2].lower().replace(" ", "-")
+
+
 def workload_name(key: str) -> str:
     """Return how the workload ``namespace/name`` is called in the history."""
     return f"{WORKLOAD}/{key}"
@@ -124,6 +145,17 @@ def node_name(claim_id: str) -> str:
 def reservation_name(reservation_id: str) -> str:
     """Return how a reservation is called in the history."""
     return f"{RESERVATION}/{reservation_id}"
+
+
+def _pools_in(part: Any) -> Iterator[str]:
+    if isinstance(part, list):
+        for each in part:
+            yield from _pools_in(each)
+    elif isinstance(part, dict):
+        if isinstance(part.get("nodePool"), str):
+            yield part["nodePool"]
+        for each in part.values():
+            yield from _pools_in(each)
 
 
 def _objects_in(value: Any) -> Iterator[str]:

@@ -1,13 +1,22 @@
 """List decisions."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.answers.listed import DecisionRow, DecisionRowStatus, Named
 from shared.ports.state import DecisionStore, NodeClaimStore
 from shared.usecases.disruption.commit_command import decision_id
 from shared.usecases.disruption.disrupt import LATEST_DECISION
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDecision:
+    """A decision, and the live nodes that go back to it."""
+
+    row: DecisionRow
+    nodes: tuple[NodeClaim, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +30,23 @@ class ListDecisions:
     decisions: DecisionStore
     claims: NodeClaimStore
 
-    def list(self, names: Collection[str] = ()) -> list[DecisionRow]:
+    def list(self, names: Collection[str] = ()) -> list[ListedDecision]:
         """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first."""
-        nodes: dict[str, list[str]] = {LATEST_DECISION: []}
+        nodes: dict[str, list[NodeClaim]] = {LATEST_DECISION: []}
         for claim in self.claims.list_live():
             for name in _made_by(claim):
-                nodes.setdefault(name, []).append(claim.id)
+                nodes.setdefault(name, []).append(claim)
         found = self.decisions.summaries(names or nodes)
-        return [
-            DecisionRow(
-                metadata=Named(name=each.plan_id),
-                status=DecisionRowStatus(
-                    made_at=each.made_at, summary=dict(each.counts), nodes=sorted(nodes.get(each.plan_id, []))
-                ),
-            )
-            for each in sorted(found.values(), key=lambda each: (each.made_at, each.plan_id), reverse=True)
-        ]
+        newest_first = sorted(found.values(), key=lambda each: (each.made_at, each.plan_id), reverse=True)
+        return [_listed(each, nodes.get(each.plan_id, ())) for each in newest_first]
+
+
+def _listed(decision: DecisionSummary, nodes: Iterable[NodeClaim]) -> ListedDecision:
+    claims = tuple(sorted(nodes, key=lambda claim: claim.id))
+    status = DecisionRowStatus(
+        made_at=decision.made_at, summary=dict(decision.counts), nodes=[claim.id for claim in claims]
+    )
+    return ListedDecision(DecisionRow(metadata=Named(name=decision.plan_id), status=status), claims)
 
 
 def _made_by(claim: NodeClaim) -> Iterator[str]:

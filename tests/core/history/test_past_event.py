@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.history.past_event import EventError, PastEvent, parse_event
+from shared.core.history.past_event import EventError, PastEvent, outcome_of, parse_event
 from shared.manifests.event_parts import Event
 from tests.manifests.test_events import ONE_OF_EACH
 
@@ -101,3 +101,12 @@ def test_an_event_is_read_as_eventbridge_delivers_it() -> None:
 def test_what_is_no_event_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(EventError):
         parse_event(delivered(**changes))
+
+
+def test_an_event_tells_of_namespaces_pools_and_what_became_of_its_object() -> None:
+    workload = {"namespace": "research", "name": "train"}
+    told = event({"workload": workload, "nodes": [{"nodeClaim": "nc-1", "nodePool": "gpu"}]}, "Workload Placed")
+    changed = event({"changes": [{"kind": "NodePool", "name": "cpu", "change": "updated"}]}, "Policy Changed")
+    assert ({*told.namespaces()}, {*told.node_pools()}, told.outcome) == ({"research"}, {"gpu"}, "placed")
+    assert ({*changed.namespaces()}, {*changed.node_pools()}, changed.outcome) == (set(), {"cpu"}, "changed")
+    assert outcome_of("Node Capacity Type Changed") == "capacity-type-changed"

@@ -102,7 +102,7 @@ def test_nothing_is_said_in_words(stack: Stack) -> None:
 
 
 def test_a_tail_tells_each_event_once_and_those_that_come_late_too(stack: Stack) -> None:
-    tail = Tail(stack.history, stack.clock, None, [])
+    tail = Tail(stack.history.timeline, stack.clock, [])
     now = stack.clock.now()
     first, late = (PastEvent(f"new-{name}", now - timedelta(seconds=30), "Envelope Lifted", {}) for name in "ab")
     stack.history.keep([first])

@@ -12,7 +12,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from reservoir.app import app
-from reservoir.nouns.noun import Selection, Selector, age, ahead, price, span
+from reservoir.nouns.noun import Facts, Selection, Selector, age, ahead, price, span
 from reservoir.nouns.registry import NOUNS, noun_of
 from reservoir.nouns.selection import label_selector
 from shared.core.capacity.unavailable_offerings import Market
@@ -28,6 +28,7 @@ from tests.fakes.system import START
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 HOUR = timedelta(hours=1)
+SMALL = {"namespace": "research", "name": "small"}
 ASKED = {"blocks": ("p5.48xlarge",)}  # what has to be said, because EC2 wants to know it
 
 
@@ -191,6 +192,81 @@ def test_decisions_are_those_that_the_fleet_goes_back_to(world: DisruptWorld) ->
     assert plan["status"]["summary"]["launches"] == len(plan["status"]["nodes"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("chosen", "other"),
+    [
+        (["--pool", "gpu"], ["--pool", "cpu"]),
+        (["--state", "running"], ["--state", "draining"]),
+        (["-n", "research"], ["-n", "default"]),
+        (["-l", "karpenter.sh/capacity-type=reserved"], ["-l", "karpenter.sh/capacity-type=spot"]),
+        (["-l", "karpenter.sh/capacity-type=on-demand", "--pool", "gpu"], ["-l", "nothing=here", "--pool", "gpu"]),
+    ],
+)
+def test_decisions_are_chosen_by_the_nodes_that_go_back_to_them(
+    world: DisruptWorld, chosen: list[str], other: list[str]
+) -> None:
+    plans = {f"decision/{claim.plan_id}" for claim in world.live()}
+    assert set(names(world, "decisions", *chosen)) == plans
+    assert names(world, "decisions", *other) == []
+
+
+def test_a_decision_is_chosen_by_one_of_its_nodes_and_not_by_several_together() -> None:
+    names_of_it = frozenset({"plan-1"})
+    nodes = (Facts(names_of_it, pools=("gpu",), state="running"), Facts(names_of_it, pools=("cpu",), state="draining"))
+    facts = Facts(names_of_it, pools=(), through=nodes)
+    assert Selection(pool="gpu", state="running").has(facts)
+    assert not Selection(pool="gpu", state="draining").has(facts)
+
+
+LATELY: dict[str, dict[str, Any]] = {
+    "Workload Pending": {"workload": {"namespace": "research", "name": "huge"}, "replicas": 1, "message": "full"},
+    "Node Draining": {"node": {"nodeClaim": "nc-gone", "nodePool": "cpu"}, "reason": "Requested"},
+    "Policy Changed": {"changes": [{"kind": "NodePool", "name": "gpu", "change": "updated"}]},
+    "Reservation Idle": {"capacityReservationId": "cr-1", "idleCount": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("selectors", "told"),
+    [
+        ([], list(LATELY)),
+        (["-n", "research"], ["Workload Pending"]),
+        (["-n", "default"], []),
+        (["--pool", "cpu"], ["Node Draining"]),
+        (["--pool", "gpu"], ["Policy Changed"]),
+        (["--state", "draining"], ["Node Draining"]),
+        (["--state", "Idle"], ["Reservation Idle"]),
+        (["-l", "stage=test"], ["Workload Pending"]),
+        (["-l", "team=ml"], ["Reservation Idle"]),
+        (["-l", "team=ml", "--pool", "gpu"], []),
+    ],
+)
+@pytest.mark.parametrize("command", [["get", "events"], ["events"]], ids=" ".join)
+def test_events_are_chosen_by_what_they_are_about(
+    world: DisruptWorld, command: list[str], selectors: list[str], told: list[str]
+) -> None:
+    world.submit("small", gpus=9, labels={"stage": "test"})
+    world.add_reservation("cr-1", total_count=1, tags={"team": "ml"})
+    stack = Stack(world)
+    details = {**LATELY, "Workload Pending": {**LATELY["Workload Pending"], "workload": SMALL}}
+    events = [PastEvent(f"e-{n}", world.clock.now(), kind, detail) for n, (kind, detail) in enumerate(details.items())]
+    stack.history.keep(events)
+    result = CliRunner().invoke(app, [*command, *selectors, "-o", "json"], obj=stack)
+    assert result.exit_code == 0, result.output
+    assert {item["type"] for item in json.loads(result.stdout)["items"]} == set(told)
+
+
+def test_a_state_that_no_event_brings_is_refused(world: DisruptWorld) -> None:
+    result = run(world, "get", "events", "--state", "drainig")
+    assert (result.exit_code, result.stderr) == (2, "events are never 'drainig'; did you mean draining?\n")
+
+
+def test_a_workload_of_another_namespace_is_named(world: DisruptWorld) -> None:
+    result = run(world, "get", "workload", "train")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "workload/train does not exist in the namespace default; did you mean research/train?\n"
+
+
 def test_selectors_choose_among_rows(world: DisruptWorld) -> None:
     assert names(world, "workloads", "-A", "-l", "stage=prod") == ["workload/research/train"]
     assert names(world, "workloads", "-A", "-l", "stage!=prod") == ["workload/research/huge"]
@@ -286,9 +362,11 @@ def test_every_noun_has_what_its_selectors_look_at(world: DisruptWorld) -> None:
         for row in noun.read(Stack(world), Selection(names=ASKED.get(noun.plural, ()))):
             facts = noun.facts(row)
             assert facts.names
-            assert (facts.namespace is not None) == (Selector.NAMESPACE in noun.selectors)
-            assert (facts.labels is not None) == (Selector.LABEL in noun.selectors)
-            assert bool(facts.state) == (Selector.STATE in noun.selectors)
+            assert (facts.namespaces is not None) == (Selector.NAMESPACE in noun.selectors)
+            labels_are_read = noun.plural != "events"  # whose labels are those of what they are about
+            assert (facts.labels is not None) == (Selector.LABEL in noun.selectors and labels_are_read)
+            states = [each.state for each in facts.through or (facts,)]
+            assert any(states) == (Selector.STATE in noun.selectors) or noun.plural == "decisions"
 
 
 def test_times_and_prices_for_columns() -> None:
