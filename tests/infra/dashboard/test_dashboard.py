@@ -16,7 +16,7 @@ from shared.runtime.observability import logger
 from shared.usecases.history.keep_events import KeepEvents
 from shared.usecases.history.see_status import REFUSALS
 from tests.fakes.stores.history import MemoryHistory
-from tests.infra.insights import Row, answer
+from tests.infra.dashboard.insights import Row, answer
 from tests.infra.reading import Resources, of_type
 
 NOW: Final = datetime(2026, 1, 15, 12, tzinfo=UTC)
