@@ -71,6 +71,8 @@ class ObjectSet:
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
+# Rules that look at one object alone, and so hold whatever becomes of the others.
+ABOUT_ONE: Final = frozenset({"custom-label", "no-value", "resource", "unknown-value"})
 # Bounds of the work that one megabyte of input can cause.
 _MOST_DOUBTS: Final = 100
 _MOST_COMPARED_NAMES: Final = 2_000

@@ -52,10 +52,11 @@ def identity_of(manifest: Manifest) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All manifests that are valid, and everything that is wrong or without effect."""
+    """All manifests that are valid, everything that is wrong or without effect, and the documents that have errors."""
 
     manifests: tuple[Read, ...]
     problems: tuple[Problem, ...]
+    refused: tuple[Document, ...] = ()
 
 
 def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
@@ -66,6 +67,7 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
     """
     manifests: list[Read] = []
     problems: list[Problem] = []
+    refused: list[Document] = []
     for source, content in files:
         loaded, complaints = load_as_far_as_possible(content, source)
         problems.extend(complaints)
@@ -77,10 +79,12 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
                 break
             found, wrong = read_document(document)
             problems.extend(wrong)
-            if found is not None:
+            if found is None:
+                refused.append(document)
+            else:
                 manifests.append(Read(found, document))
     problems.extend(_repeated(manifests))
-    return Reading(tuple(manifests), tuple(problems))
+    return Reading(tuple(manifests), tuple(problems), tuple(refused))
 
 
 def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
@@ -97,7 +101,7 @@ def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
         wrong.append(_wrong_value(document, "apiVersion", value.get("apiVersion"), [version]))
     # What is wrong about kind and version has been said: the rest is looked at as what was probably meant.
     meant = replace(document, value={**value, "kind": kind, "apiVersion": version})
-    subject = _subject(meant.value)
+    subject = subject_of(meant.value)
     cleaned, notes = without_bookkeeping(meant, subject)
     wrong += sorted(placeholders(cleaned, subject), key=lambda problem: (problem.line or 0, problem.path))
     line_of, source = document.line_of, document.source
@@ -133,7 +137,8 @@ def _wrong_value(document: Document, name: str, value: object, known: Iterable[s
     return Problem(path_of((name,)), name, message, document.line_of((name,)), hint, source=document.source)
 
 
-def _subject(value: Mapping[str, Any]) -> str:
+def subject_of(value: Mapping[str, Any]) -> str:
+    """Return how problems name an object: kind and name, as far as it has one that can be shown."""
     metadata = value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     text = name if isinstance(name, str) and name.isascii() and name.isprintable() and len(name) <= 253 else "?"

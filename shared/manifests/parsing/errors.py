@@ -33,6 +33,7 @@ _SENTENCES: Final = {
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
 }
 _BOUNDS: Final = {"greater_than_equal": "ge", "less_than_equal": "le"}  # kind of error -> where its bound stands
 _BOOLEANS: Final = {

@@ -482,3 +482,52 @@ def encrypted_with(key: str) -> list[dict[str, Any]]:
 
 def class_with(spec: dict[str, Any]) -> str:
     return json.dumps(node_class_manifest(**spec))
+
+
+ALL_STAGES = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: broken}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+      requirements:
+        - {key: node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge, p5.48xlagre]}
+  disruption: {consolidateAfter: 10, consolidationPolic: WhenEmpty}
+---
+apiVersion: reservoir/v1
+kind: Workload
+metadata: {name: refused}
+spec: {replicas: many, nodeSelector: {topology.kubernetes.io/zone: us-east-1z}}
+---
+apiVersion: reservoir/v1
+kind: Workload
+metadata: {name: read}
+spec: {nodeSelector: {topology.kubernetes.io/zone: us-east-1y}}
+"""
+
+
+def test_one_round_tells_what_is_wrong_with_the_form_the_values_and_what_ec2_does_not_have() -> None:
+    result = CliRunner().invoke(app, ["validate", "-f", "-"], input=ALL_STAGES)
+    assert result.exit_code == 2
+    told = [line.removeprefix("stdin:").partition(": ")[::2] for line in result.stderr.splitlines()]
+    rules = {(int(line), text.rpartition("[")[2].rstrip("]")) for line, text in told if text}
+    assert rules == {
+        (11, "unknown-field"),
+        (11, "duration"),
+        (10, "unknown-value"),
+        (16, "int-type"),
+        (16, "unknown-value"),
+        (21, "unknown-value"),
+    }
+    assert "p5.48xlagre' is not offered" in result.stderr
+    assert "(did you mean p5.48xlarge?)" in result.stderr
+
+
+def test_what_only_others_could_show_is_not_told_while_some_have_errors() -> None:
+    """The pool's class is there, and has an error: that there is no such class would be false."""
+    broken = node_class().replace("subnetSelectorTerms", "subnetSelectorTerm")
+    told = CliRunner().invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}").stderr
+    assert "unknown-field" in told
+    assert "no-class" not in told
