@@ -83,16 +83,17 @@ def _accelerated_program(
     duals: Sequence[float],
 ) -> LinearProgram:
     """Return a program of accelerated work only; other work on such nodes counts at its price."""
-    rows: dict[int, int] = {}
+    rows: dict[int, int] = {}  # of the master: their places here
     for bin_type, pattern in accelerated:
-        demanded = [index for index, _ in pattern if special[index]]
-        for row in (*demanded, *(row for row, _ in master.row_entries(bin_type))):
-            rows.setdefault(row, len(rows))
+        for row, _ in (*pattern, *master.row_entries(bin_type)):
+            if row >= len(special) or special[row]:
+                rows.setdefault(row, len(rows))
     program = LinearProgram([master.bounds[row] for row in rows], solver="simplex")
     for bin_type, pattern in accelerated:
-        price = bin_type.price - sum(duals[index] * count for index, count in pattern if not special[index])
-        entries = [(rows[index], float(count)) for index, count in pattern if special[index]]
-        program.add(max(0.0, price), entries + [(rows[row], amount) for row, amount in master.row_entries(bin_type)])
+        other = sum(duals[index] * count for index, count in pattern if not special[index])
+        entries = [(index, float(count)) for index, count in pattern if special[index]]
+        entries += master.row_entries(bin_type)
+        program.add(max(0.0, bin_type.price - other), [(rows[row], amount) for row, amount in entries])
     for row, place in rows.items():
         if row < len(special):
             program.add(UNPLACED, [(place, 1.0)])

@@ -37,10 +37,19 @@ def improved(base: Packing, greedy: Packing, values: Sequence[float], bin_types:
     relaxation = relaxation_duals(base.item_types, base.left, bin_types, base.residual)
     chosen = promising(base, values if relaxation is None else relaxation.item_values, bin_types.paid)
     pricing = PricingProblem(master, base, [*chosen, *bin_types.reserved])
+    if not _solved_in_fractions(master, pricing, base, relaxation):
+        return None
+    return rounded(master, pricing, base, values, bin_types)
+
+
+def _solved_in_fractions(
+    master: RestrictedMaster, pricing: PricingProblem, base: Packing, relaxation: RelaxationDuals | None
+) -> bool:
+    """Add columns until none would gain anything to speak of; False when HiGHS finds no solution."""
     costs: list[float] = []
     for number in range(_ROUNDS + 1):
         if not master.program.solve():
-            return None
+            return False
         costs.append(master.program.objective())
         if number == _ROUNDS or base.expired() or is_done(costs, relaxation):
             break
@@ -50,7 +59,7 @@ def improved(base: Packing, greedy: Packing, values: Sequence[float], bin_types:
         smoothed_duals = duals if relaxation is None else master.smoothed(duals, relaxation, smoothing)
         if not any(pricing.add(duals, at, base.left, _REFILLS) for at in (smoothed_duals, duals)):
             break
-    return rounded(master, pricing, base, values, bin_types)
+    return True
 
 
 def is_done(costs: Sequence[float], relaxation: RelaxationDuals | None) -> bool:

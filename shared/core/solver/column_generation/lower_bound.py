@@ -9,6 +9,7 @@ prices units of reservations count with no more than whole replicas in one are w
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import floor, inf
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from shared.core.solver.packing.item_types import BinTypes, Eligibility, ItemTyp
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.option_order import overhead_atto_usd
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
@@ -175,12 +176,10 @@ def _merged(sold: Iterable[_Sold], item_types: Sequence[ItemType], residual: Res
             single[key] = min(price, single.get(key, inf))
         else:
             plain.setdefault(eligible & ~special, []).append((option.allocatable, price))
-    offers = [offer for eligible, found in plain.items() for offer in _bulk(found, eligible)]
-    offers = _pareto_optimal(offers)
-    offers += _pareto_optimal(
-        [_Offer(tuple(map(float, size)), who, cost, inf, True) for (size, who), cost in single.items()]
-    )
-    return offers + [offer for offer in reserved.values() if offer.most > 0]
+    bulk = chain.from_iterable(_bulk(found, eligible) for eligible, found in plain.items())
+    whole = [_Offer(tuple(map(float, size)), who, cost, inf, True) for (size, who), cost in single.items()]
+    free = [offer for offer in reserved.values() if offer.most > 0]
+    return [*_pareto_optimal(bulk), *_pareto_optimal(whole), *free]
 
 
 def _bulk(found: Sequence[tuple[Vector, float]], eligible: int) -> list[_Offer]:
@@ -203,7 +202,7 @@ def _is_under(middle: tuple[float, float], left: tuple[float, float], right: tup
     return middle[1] < left[1] + part * (right[1] - left[1])
 
 
-def _pareto_optimal(offers: Sequence[_Offer]) -> list[_Offer]:
+def _pareto_optimal(offers: Iterable[_Offer]) -> list[_Offer]:
     kept: list[_Offer] = []
     for offer in sorted(offers, key=lambda item: (item.price, [-amount for amount in item.size], -item.eligible)):
         if not any(
@@ -282,9 +281,7 @@ class _Program:
                 column = [(index, 1.0), *self._use(number, index)]
                 if is_whole:
                     # A whole node holds whole replicas only.
-                    copies = min(
-                        int(offer.size[k] // asked) for k, asked in enumerate(item_types[index].request) if asked
-                    )
+                    copies = copies_that_fit(item_types[index].request, map(int, offer.size))
                     column.append((len(rows), 1.0))
                     columns[number].append((len(rows), -float(copies)))
                     rows.append((-inf, 0.0))

@@ -1,6 +1,7 @@
 """The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 
 from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
@@ -8,6 +9,7 @@ from shared.core.model.snapshot import PlacedReplicas
 from shared.core.solver.outcome.reasons import Reasons
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import overhead_atto_usd
+from shared.core.solver.problem.runs import in_step
 from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -80,17 +82,8 @@ def _placements(bin_: Bin, members: list[_Members]) -> Iterator[tuple[int, tuple
         yield 1, tuple(alone)
         return
     streams = [members[index].runs(count, bin_.count) for index, count in bin_.contents.items()]
-    heads = [next(stream) for stream in streams]
-    left = bin_.count
-    while left:
-        nodes = min(count for count, _ in heads)
-        yield nodes, tuple(sorted((item for _, placed in heads for item in placed), key=_by_key))
-        left -= nodes
-        for position, (count, placed) in enumerate(heads):
-            if count > nodes:
-                heads[position] = (count - nodes, placed)
-            elif left:
-                heads[position] = next(streams[position])
+    for nodes, placed in in_step(streams, bin_.count):
+        yield nodes, tuple(sorted(chain.from_iterable(placed), key=_by_key))
 
 
 def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
-from operator import gt
+from operator import attrgetter, gt
 
+from shared.core.solver.packing.best_first import use_best_first
 from shared.core.solver.packing.existing_room import fill_bought
 from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
@@ -28,32 +28,12 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
     knapsack = packing.knapsack
     # Large nodes and inexact host rules do not go together: those carriers went one per node, the rest is left over.
     among = ~sum(1 << item.index for item in packing.item_types if item.host is not None and not item.host.is_exact)
-    heap: list[tuple[float, int]] = []
-    patterns: list[Pattern] = [()] * len(bin_types.paid)
-    for position, bin_type in enumerate(bin_types.paid):
-        bound = knapsack.bound(bin_type.option.allocatable, bin_type.eligible & among)
-        if bound > 0:
-            heap.append((-bound / bin_type.price, position))
-    heapify(heap)
-    while heap and not packing.expired():
-        score, position = heappop(heap)
-        bin_type = bin_types.paid[position]
-        units = packing.residual.nodes_left(bin_type.option)
-        if units == 0:
-            continue
-        pattern = patterns[position]
-        if not pattern or packing.repeats(pattern) == 0:
-            value, pattern = knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
-            patterns[position] = pattern
-            if value <= 0.0:
-                continue
-            score = -value / bin_type.price
-            # A bound is rarely reached, so what comes this near to the best bound is taken at once.
-            if heap and score > heap[0][0] * (1 - _NEAR_ENOUGH):
-                heappush(heap, (score, position))
-                continue
-        packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
-        heappush(heap, (score, position))
+
+    def fill(bin_type: BinType) -> tuple[float, Pattern]:
+        return knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
+
+    bounds = [knapsack.bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
+    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, near_enough=_NEAR_ENOUGH)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:

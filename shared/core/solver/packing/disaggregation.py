@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
+from itertools import chain
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.packing import PatternUse
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.groups import EquivalenceClass
+from shared.core.solver.problem.runs import in_step
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -168,21 +170,11 @@ class Disaggregation:
 
     def _write_runs(self, use: PatternUse, items: Sequence[tuple[int, int]]) -> None:
         streams = [self._stocks[index].runs(count, use.count) for index, count in items]
-        heads = [next(stream) for stream in streams]
-        left = use.count
-        while left:
-            nodes = min(count for count, _ in heads)
+        for nodes, found in in_step(streams, use.count):
             together: dict[int, int] = {}
-            for _, who in heads:
-                for index, per_node in who:
-                    together[index] = together.get(index, 0) + per_node
+            for index, per_node in chain.from_iterable(found):
+                together[index] = together.get(index, 0) + per_node
             self._settle(self._bin(use, nodes), together, use.room)
-            left -= nodes
-            for position, (count, who) in enumerate(heads):
-                if count > nodes:
-                    heads[position] = (count - nodes, who)
-                elif left:
-                    heads[position] = next(streams[position])
 
     def _slots(self, bin_: Bin | None, items: Sequence[tuple[int, int]]) -> dict[int, int]:
         """Take replicas for the slots of one node, item by item, so that every spread rule carried there is kept."""

@@ -60,23 +60,21 @@ def _holds(bin_type: BinType, item_type: ItemType) -> bool:
 def _set_values(
     values: list[float], item_types: Sequence[ItemType], offers: Iterable[_Offer], eligibility: Eligibility
 ) -> None:
-    cpu = sum(item_type.request[0] * item_type.count for item_type in item_types if not any(item_type.request[3:]))
-    memory = (
-        sum(item_type.request[1] * item_type.count for item_type in item_types if not any(item_type.request[3:]))
-        / MEMORY_UNIT
-    )
+    plain = [item_type for item_type in item_types if not any(item_type.request[3:])]
+    cpu = sum(item_type.request[0] * item_type.count for item_type in plain)
+    memory = sum(item_type.request[1] * item_type.count for item_type in plain) / MEMORY_UNIT
     by_eligible: dict[int, list[tuple[Vector, float]]] = {}
     for size, mask, price in offers:
         by_eligible.setdefault(mask & eligibility.fitting(size), []).append((size, price))
     scales: list[list[list[float]]] = [[] for _ in item_types]
-    is_special = [any(item_type.request[3:]) for item_type in item_types]
     for eligible, found in by_eligible.items():
         own = _scales(found)
         for index in iter_bits(eligible):
-            if is_special[index]:
-                values[index] = min(values[index], _special_value(item_types[index].request, found))
-                continue
-            scales[index].append(own)
+            request = item_types[index].request
+            if any(request[3:]):
+                values[index] = min(values[index], _special_value(request, found))
+            else:
+                scales[index].append(own)
     for index, scale in enumerate(scales):
         if scale:
             cheapest = [min(column) for column in zip(*scale, strict=True)]

@@ -8,11 +8,12 @@ pay for is kept.
 """
 
 from collections.abc import Sequence
-from heapq import heapify, heappop, heappush
+from functools import partial
 from math import inf, sqrt
 from operator import le
 from typing import NamedTuple
 
+from shared.core.solver.packing.best_first import use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT, Pattern
 from shared.core.solver.packing.one_per_node import has_one_per_node, reserve_one_per_node
@@ -47,7 +48,7 @@ def with_reserved(packing: Packing, bin_types: BinTypes, values: Sequence[float]
     found = [use_reserved(packing, bin_types.reserved, values, _PRICE_BIASES)]
     if has_one_per_node(packing):
         with_singles = packing.fork(values)
-        reserve_one_per_node(with_singles, [item for item, _ in _ordered(with_singles, bin_types.reserved)], bin_types)
+        reserve_one_per_node(with_singles, _ordered(with_singles, bin_types.reserved), bin_types)
         found.append(use_reserved(with_singles, bin_types.reserved, values, _PRICE_BIASES))
     return found
 
@@ -61,13 +62,15 @@ def use_reserved(
     best = packing
     if _may_suffice(packing, reserved, access):
         best = packing.fork(values)
-        _use_in_order(best, [item for item, _ in ordered])
+        _use_in_order(best, ordered)
         if not any(left and reach for left, reach in zip(best.left, access, strict=True)):
             return best
     tried = []
     for bias in biases:
-        tried.append(packing.fork(_preferring(values, access, bias.exponent)))
-        _use_by_value(tried[-1], ordered, bias)
+        # Units go to the patterns that are worth most for the slot, as the bias measures it; equals in order.
+        biased = packing.fork(_preferring(values, access, bias.exponent))
+        use_best_first(biased, ordered, [inf] * len(ordered), bias.measure, partial(_filled, biased))
+        tried.append(biased)
     best = min(tried, key=lambda item: round(item.left_value(values), 9))
     best.knapsack.reprice(values)
     return best
@@ -88,11 +91,11 @@ def _may_suffice(packing: Packing, reserved: Sequence[BinType], access: Sequence
     return True
 
 
-def _ordered(packing: Packing, reserved: Sequence[BinType]) -> list[tuple[BinType, OrderKey]]:
-    return sorted(((item, _order(item, packing)) for item in reserved), key=lambda pair: pair[1])
+def _ordered(packing: Packing, reserved: Sequence[BinType]) -> list[BinType]:
+    return sorted(reserved, key=partial(_order, packing))
 
 
-def _order(bin_type: BinType, packing: Packing) -> OrderKey:
+def _order(packing: Packing, bin_type: BinType) -> OrderKey:
     option = bin_type.option
     assert option.reservation is not None
     units = packing.residual.units[option.unit_key]
@@ -115,31 +118,6 @@ def _access(item_types: Sequence[ItemType], reserved: Sequence[BinType]) -> list
 def _preferring(values: Sequence[float], access: Sequence[float], exponent: float) -> list[float]:
     most = max(access)
     return [value * (most / reach) ** exponent if reach else value for value, reach in zip(values, access, strict=True)]
-
-
-def _use_by_value(packing: Packing, reserved: Sequence[tuple[BinType, OrderKey]], bias: PriceBias) -> None:
-    """Give units to the patterns that are worth most for the slot, as the bias measures it; equals by their keys."""
-    patterns: list[tuple[float, Pattern]] = [(0.0, ())] * len(reserved)
-    by_key = sorted(range(len(reserved)), key=lambda position: reserved[position][1])
-    heap = [(-inf, rank, position) for rank, position in enumerate(by_key)]
-    heapify(heap)
-    while heap:
-        score, rank, position = heappop(heap)
-        bin_type = reserved[position][0]
-        units = packing.residual.nodes_left(bin_type.option)
-        if units == 0:
-            continue
-        value, pattern = patterns[position]
-        if not pattern or packing.repeats(pattern) == 0:
-            value, pattern = patterns[position] = _filled(packing, bin_type)
-            if value <= 0.0:
-                continue
-            score = -round(value / bias.measure(bin_type), 9)
-            if heap and (score, rank) > heap[0][:2]:
-                heappush(heap, (score, rank, position))
-                continue
-        packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
-        heappush(heap, (score, rank, position))
 
 
 def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:

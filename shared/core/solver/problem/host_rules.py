@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.groups import Group
 
 
@@ -38,29 +37,27 @@ def host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
 
 
 def _spread_rules(groups: Sequence[Group]) -> list[tuple[HostRule, list[int]]]:
+    """Return each rule with the groups that carry it."""
     skews: dict[int, int] = {}
-    carriers: dict[int, set[int]] = {}  # term -> groups that carry it
-    matches: dict[int, set[int]] = {}
+    carriers: dict[int, set[int]] = {}  # by term: the groups that carry it
     for group in groups:
         for spread in group.constraints[0].spread:
             if spread.topology_key == HOSTNAME:
                 skews[spread.term] = min(spread.max_skew, skews.get(spread.term, spread.max_skew))
                 carriers.setdefault(spread.term, set()).add(group.index)
-    for group in groups if skews else ():
-        for term in iter_bits(group.matching):
-            if term in skews:
-                matches.setdefault(term, set()).add(group.index)
-    found: list[tuple[HostRule, list[int]]] = []
-    loose: set[int] = set()
-    for term in sorted(skews):
-        if carriers[term] == matches.get(term, set()) and not any(
-            carriers[term] & carriers[other] for other in skews if other != term
-        ):
-            found.append((HostRule(term, skews[term], is_exact=True), sorted(carriers[term])))
-        else:
-            loose.add(term)
+    exact = [term for term in sorted(skews) if _is_exact(term, carriers, groups)]
+    found = [(HostRule(term, skews[term], is_exact=True), sorted(carriers[term])) for term in exact]
+    loose = skews.keys() - exact
     if loose:
-        members = sorted(set().union(*(carriers[term] for term in loose)))
+        members = sorted(set[int]().union(*(carriers[term] for term in loose)))
         cap = min(skews[term] for term in loose)
         found.append((HostRule(min(loose), cap, is_exact=False), members))
     return found
+
+
+def _is_exact(term: int, carriers: Mapping[int, set[int]], groups: Sequence[Group]) -> bool:
+    """Whether who carries the term is whom it counts, and carries no other."""
+    own = carriers[term]
+    if any(own & others for other, others in carriers.items() if other != term):
+        return False
+    return own == {group.index for group in groups if group.matching >> term & 1}

@@ -54,12 +54,12 @@ class NodeAdmission:
         room = self._host_spread_room(constraints, bin_)
         for near in constraints.anti:
             if near.topology_key == HOSTNAME:
-                if bin_ is not None and self._matched_on(bin_, near.term):
+                if self._matched_on(bin_, near.term):
                     return 0
                 if near.matches_self:
                     room = 1
         for near in constraints.affinity:
-            if near.topology_key == HOSTNAME and not (bin_ is not None and self._matched_on(bin_, near.term)):
+            if near.topology_key == HOSTNAME and not self._matched_on(bin_, near.term):
                 populated = self._ledger.populated_hosts.get(near.term, 0) > 0
                 if populated or not near.matches_self:
                     return 0
@@ -71,8 +71,7 @@ class NodeAdmission:
         room = UNLIMITED
         for spread in constraints.spread:
             if spread.topology_key == HOSTNAME:
-                there = 0 if bin_ is None else self._matched_on(bin_, spread.term)
-                allowed = spread.max_skew - there
+                allowed = spread.max_skew - self._matched_on(bin_, spread.term)
                 room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
         return room
 
@@ -93,7 +92,9 @@ class NodeAdmission:
                     room = min(room, max(0, spread.max_skew - self._matched_on(bin_, spread.term)))
         return room
 
-    def _matched_on(self, bin_: Bin, term: int) -> int:
+    def _matched_on(self, bin_: Bin | None, term: int) -> int:
+        if bin_ is None:
+            return 0
         matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
         for index, count in bin_.contents.items():
             if self._groups[index].matching >> term & 1:

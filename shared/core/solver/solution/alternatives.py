@@ -155,8 +155,6 @@ class Alternatives:
         load = load or total_load(self._state.groups, bin_.contents, len(option.allocatable))
         kept, requirement_sets = self._kept_and_wishes(self._kinds_on(bin_))
         domains = tuple([self._state.label(option, key) for key in kept])
-        limits = [name for name in self._state.residual.limits.get(option.entry.pool.name, ()) if name != NODES]
-        largest = option.instance_type.capacity
         prices, options = self._in_price_order((option.entry.index, capacity_type, kept), domains)
         accepted: dict[int, bool] = {}  # options are many, the requirement sets that they meet alike
         for other in options[bisect_left(prices, option.price if from_price is None else from_price) :]:
@@ -166,8 +164,16 @@ class Alternatives:
                 )
             if other is option or not accepted[other.requirement_sets] or any(map(gt, load, other.allocatable)):
                 continue
-            if not limits or all(other.instance_type.capacity[name] <= largest[name] for name in limits):
+            if self._is_within_limits(other, option):
                 yield other
+
+    def _is_within_limits(self, other: LaunchOption, option: LaunchOption) -> bool:
+        """Whether a node of the other takes no more of what the pool's limits are on."""
+        limits = self._state.residual.limits.get(option.entry.pool.name)
+        if not limits:
+            return True
+        mine, largest = other.instance_type.capacity, option.instance_type.capacity
+        return all(mine[name] <= largest[name] for name in limits if name != NODES)
 
     def _kinds_on(self, bin_: Bin) -> int:
         """Return the mask of the kinds of replicas on the bin; nodes are many, kinds few."""

@@ -155,22 +155,26 @@ class _ComponentRules:
     @classmethod
     def of(cls, classes: Sequence[EquivalenceClass]) -> "_ComponentRules | None":
         """Return the rules of a component, or None when it mixes what cannot be assigned beforehand."""
-        rules = [class_.constraints[0] for class_ in classes]
-        apart = [term for each in rules for term in each.spread if term.topology_key != HOSTNAME]
-        near = [term for each in rules for term in each.affinity]
-        spread, affinity = {term.term for term in apart}, {term.term for term in near}
-        keys = {term.topology_key for term in apart} | {term.topology_key for term in near}
-        if any(term.topology_key != HOSTNAME for each in rules for term in each.anti):
+        spread, affinity, keys = set[int](), set[int](), set[str]()
+        for rules in (class_.constraints[0] for class_ in classes):
+            if any(term.topology_key != HOSTNAME for term in rules.anti):
+                return None
+            apart = [term for term in rules.spread if term.topology_key != HOSTNAME]
+            spread.update(term.term for term in apart)
+            affinity.update(term.term for term in rules.affinity)
+            keys.update({term.topology_key for term in apart}, {term.topology_key for term in rules.affinity})
+        if len(keys) > 1 or not keys <= _PLACE_KEYS or len(affinity) > (0 if spread else 1):
             return None
-        if len(keys) > 1 or not keys <= _PLACE_KEYS or (affinity and spread) or len(affinity) > 1:
-            return None
-        mask = sum(1 << term for term in spread)
+        found = cls(next(iter(keys), None), next(iter(affinity), None), spread)
+        return found if found.decide_alone(classes) else None
+
+    def decide_alone(self, classes: Iterable[EquivalenceClass]) -> bool:
+        """Whether one spread at most counts each class, and each goes where its own affinity has it go."""
+        mask = sum(1 << term for term in self.spread_terms)
         if any((class_.matching & mask).bit_count() > 1 for class_ in classes):
-            return None
-        followed = next(iter(affinity), None)
-        if followed is not None and not all(_leads_itself(class_, followed) for class_ in classes):
-            return None
-        return cls(next(iter(keys), None), followed, spread)
+            return False
+        followed = self.affinity_term
+        return followed is None or all(_leads_itself(class_, followed) for class_ in classes)
 
     @staticmethod
     def host_terms_are_simple(classes: Iterable[EquivalenceClass]) -> bool:

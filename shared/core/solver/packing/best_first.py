@@ -1,0 +1,45 @@
+"""Bin types best first: the pattern that is worth most, as somebody measures it, is used as often as may be."""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+
+from shared.core.solver.packing.item_types import BinType
+from shared.core.solver.packing.knapsack import Pattern
+from shared.core.solver.packing.packing import Packing
+
+
+def use_best_first(
+    packing: Packing,
+    bin_types: Sequence[BinType],
+    bounds: Sequence[float],
+    measure: Callable[[BinType], float],
+    fill: Callable[[BinType], tuple[float, Pattern]],
+    *,
+    near_enough: float = 0.0,
+) -> None:
+    """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
+
+    ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled. A pattern that
+    comes as near as ``near_enough`` to the best of the others' bounds is used at once: bounds are rarely reached.
+    """
+    patterns: list[Pattern] = [()] * len(bin_types)
+    heap = [(-bound, position) for position, bound in enumerate(bounds) if bound > 0]
+    heapify(heap)
+    while heap and not packing.expired():
+        score, position = heappop(heap)
+        bin_type = bin_types[position]
+        units = packing.residual.nodes_left(bin_type.option)
+        if units == 0:
+            continue
+        pattern = patterns[position]
+        if not pattern or packing.repeats(pattern) == 0:
+            value, pattern = fill(bin_type)
+            patterns[position] = pattern
+            if value <= 0.0:
+                continue
+            score = -round(value / measure(bin_type), 9)
+            if heap and (score, position) > (heap[0][0] * (1 - near_enough), heap[0][1]):
+                heappush(heap, (score, position))
+                continue
+        packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
+        heappush(heap, (score, position))
