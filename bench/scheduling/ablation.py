@@ -138,10 +138,6 @@ MECHANISMS: Final = {
         lambda: _set(_IMPROVE, improved=_nothing),
         (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
     ),
-    "dual-smoothing": Mechanism(
-        lambda: _set(_IMPROVE, _SMOOTHING=0.0),
-        (f"{_MASTER}:RestrictedMaster.smoothed", "column_generation.lower_bound:relaxation_duals"),
-    ),
     "refilling-in-pricing": Mechanism(
         _no_refills,
         ("column_generation.pricing:_Nodes.take_out", "column_generation.pricing:_Nodes.accept"),

@@ -17,7 +17,7 @@ def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does
 
 
 def test_cases_are_named_after_what_is_missing() -> None:
-    assert "without-dual-smoothing" in cases()
+    assert "without-topping-up" in cases()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

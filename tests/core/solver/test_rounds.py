@@ -5,7 +5,7 @@ import pytest
 from shared.core.solver.column_generation.improve import is_done
 from shared.core.solver.column_generation.lower_bound import RelaxationDuals
 
-RELAXATION = RelaxationDuals([], {}, 100.0)
+RELAXATION = RelaxationDuals([], 100.0)
 
 
 @pytest.mark.parametrize(

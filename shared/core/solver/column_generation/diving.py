@@ -39,8 +39,7 @@ def rounded(
         master.keep(packing)
         if not packing.active or packing.expired() or worse == _WORSE_MAX or not master.program.solve():
             break
-        duals = master.program.duals()
-        if pricing.add(duals, duals, packing.left, _DIVING_REFILLS) and not master.program.solve():
+        if pricing.add(master.program.duals(), packing.left, _DIVING_REFILLS) and not master.program.solve():
             break
         _fix(master, packing)
         if dive >= _FINISHED_FROM:

@@ -1,9 +1,8 @@
 """Column generation: from the patterns of greedy packing to nearly the best combination of any patterns.
 
 The restricted master says how often to use which pattern; its dual prices say what a replica and a unit are worth; the
-pricing problem finds patterns worth more than they cost at these prices; they become columns. Dual prices jump from
-round to round, so patterns are priced between them and those of the relaxation (smoothing: Pessoa et al. 2018). At the
-end diving makes whole numbers of it.
+pricing problem finds patterns worth more than they cost at these prices; they become columns. At the end diving makes
+whole numbers of it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,6 @@ _NEAR = 1.003  # times the cost in fractions: the program is as good as done
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
 _REFILLS = 8  # how often a part of each pattern is taken out and filled again
-_SMOOTHING = 0.9  # weight of the relaxation in the first round; none in the last
 
 
 def improved(base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing | None:
@@ -53,11 +51,7 @@ def _solved_in_fractions(
         costs.append(master.program.objective())
         if number == _ROUNDS or base.expired() or is_done(costs, relaxation):
             break
-        duals = master.program.duals()
-        # The program's prices jump from round to round; those of buying in fractions are nearly right.
-        smoothing = _SMOOTHING * (1 - number / _ROUNDS)
-        smoothed_duals = duals if relaxation is None else master.smoothed(duals, relaxation, smoothing)
-        if not any(pricing.add(duals, at, base.left, _REFILLS) for at in (smoothed_duals, duals)):
+        if not pricing.add(master.program.duals(), base.left, _REFILLS):
             break
     return True
 

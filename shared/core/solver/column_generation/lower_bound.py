@@ -106,14 +106,10 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
 
 
 class RelaxationDuals(NamedTuple):
-    """Prices at which everything could be bought in fractions, in USD an hour.
+    """What replicas cost if everything is bought in fractions, in USD an hour."""
 
-    ``values`` are what one more replica of each item costs, ``dual_prices`` what a unit of each reservation saves.
-    """
-
-    item_values: list[float]
-    dual_prices: dict[str, float]
-    cost: float  # of everything
+    item_values: list[float]  # one more replica of each item
+    cost: float  # everything
 
 
 def relaxation_duals(
@@ -249,18 +245,12 @@ class _Program:
         return solved[0] if whole else self._certified(solved[1])
 
     def prices(self) -> RelaxationDuals | None:
-        """Return what the optimum says of more replicas and more units."""
+        """Return what the optimum says of more replicas."""
         solved = self._solved(whole=False)
         if solved is None:
             return None
-        duals, first, width = solved[1], len(self._item_types), self._dimensions
-        dual_prices = {
-            offer.reservation_id: -sum(duals[first + number * width : first + (number + 1) * width]) - offer.price
-            for number, offer in enumerate(self._offers)
-            if offer.reservation_id
-        }
-        item_values = [max(0.0, dual) for dual in duals[:first]]
-        return RelaxationDuals(item_values, {name: max(0.0, rent) for name, rent in dual_prices.items()}, solved[0])
+        cost, duals = solved
+        return RelaxationDuals([max(0.0, dual) for dual in duals[: len(self._item_types)]], cost)
 
     def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
         item_types, offers, width = self._item_types, self._offers, self._dimensions

@@ -25,21 +25,15 @@ class PricingProblem:
         self._row_entries = [master.row_entries(bin_type) for bin_type in self._bin_types]
         self._round = 0
 
-    def add(self, duals: Sequence[float], smoothed_duals: Sequence[float], left: Sequence[int], refills: int) -> int:
-        """Add patterns good at steady prices and worthwhile at the program's; return how many were new.
+    def add(self, duals: Sequence[float], left: Sequence[int], refills: int) -> int:
+        """Add patterns that are worthwhile at the program's prices; return how many were new.
 
         None is larger than what is left.
         """
-        costs, values = self._costs(duals), duals[: len(left)]
+        costs, values = self._costs(duals), [max(0.0, dual) for dual in duals[: len(left)]]
         found = [
             (costs[row] / value, row, pattern)
-            for row, pattern in self._knapsacks.fill(
-                [max(0.0, dual) for dual in smoothed_duals[: len(left)]],
-                self._costs(smoothed_duals),
-                left,
-                self._round,
-                refills,
-            )
+            for row, pattern in self._knapsacks.fill(values, costs, left, self._round, refills)
             if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
             and self._is_allowed(row, pattern)
         ]

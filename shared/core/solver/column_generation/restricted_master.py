@@ -4,10 +4,9 @@ Gilmore and Gomory (1961): a linear program with a row for what each item needs 
 units of reservations and limits of pools are rows too.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from shared.core.solver.column_generation.linear_program import INFINITY, LinearProgram
-from shared.core.solver.column_generation.lower_bound import RelaxationDuals
 from shared.core.solver.packing.item_types import BinType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
@@ -61,14 +60,6 @@ class RestrictedMaster:
     def counts(self) -> list[float]:
         """Return how often each pattern is used in the last solution."""
         return self.program.values()[self._first :]
-
-    def smoothed(self, duals: Sequence[float], relaxation: RelaxationDuals, smoothing: float) -> list[float]:
-        """Return prices between the program's and those of buying in fractions."""
-        other = [*relaxation.item_values, *([0.0] * (len(duals) - len(relaxation.item_values)))]
-        for (pool, name), row in self._row_of.items():
-            if not pool:
-                other[row] = -relaxation.dual_prices.get(name, 0.0)
-        return [smoothing * far + (1 - smoothing) * near for far, near in zip(other, duals, strict=True)]
 
     def keep(self, packing: Packing) -> None:
         """Go on with what the packing has left."""
