@@ -104,11 +104,6 @@ def _biases(*chosen: int, exponent: float | None = None) -> None:
     _set("packing.reserved_units", _PRICE_BIASES=tuple(biases))
 
 
-def _no_refills() -> None:
-    _set("column_generation.improve", _REFILLS=0)
-    _set("column_generation.diving", _DIVING_REFILLS=0)
-
-
 class _NoPricing:
     """Stands for the pricing problem while diving: it finds nothing."""
 
@@ -137,10 +132,6 @@ MECHANISMS: Final = {
     "column-generation": Mechanism(
         lambda: _set(_IMPROVE, improved=_nothing),
         (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
-    ),
-    "refilling-in-pricing": Mechanism(
-        _no_refills,
-        ("column_generation.pricing:_Nodes.take_out", "column_generation.pricing:_Nodes.accept"),
     ),
     "accelerated-nodes-first": Mechanism(
         lambda: _set(_DIVING, _fix_accelerated=_nothing), (f"{_DIVING}:_fix_accelerated",)

@@ -55,7 +55,7 @@ def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_cost
     world = unpacked(ROLLS)
     knapsacks = Knapsacks(world.items, world.types.paid)
 
-    found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6], 0, 8)
+    found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6])
 
     assert ((1, 3),) in [pattern for _, pattern in found]
 

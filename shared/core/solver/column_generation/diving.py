@@ -22,7 +22,6 @@ _NODES_MAX = 100  # of the search for whole accelerated nodes
 _DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
-_DIVING_REFILLS = 2  # as in the rounds before, but fewer: prices hardly move any more
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 
@@ -39,7 +38,7 @@ def rounded(
         master.keep(packing)
         if not packing.active or packing.expired() or worse == _WORSE_MAX or not master.program.solve():
             break
-        if pricing.add(master.program.duals(), packing.left, _DIVING_REFILLS) and not master.program.solve():
+        if pricing.add(master.program.duals(), packing.left) and not master.program.solve():
             break
         _fix(master, packing)
         if dive >= _FINISHED_FROM:

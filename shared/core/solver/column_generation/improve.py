@@ -18,7 +18,6 @@ _ROUNDS = 34  # nearly all worlds are done before
 _NEAR = 1.003  # times the cost in fractions: the program is as good as done
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
-_REFILLS = 8  # how often a part of each pattern is taken out and filled again
 
 
 def improved(base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes) -> Packing | None:
@@ -51,7 +50,7 @@ def _solved_in_fractions(
         costs.append(master.program.objective())
         if number == _ROUNDS or base.expired() or is_done(costs, relaxation):
             break
-        if not pricing.add(master.program.duals(), base.left, _REFILLS):
+        if not pricing.add(master.program.duals(), base.left):
             break
     return True
 

@@ -1,8 +1,7 @@
 """Filling many nodes at once: the best pattern of every bin type at given values, by array arithmetic.
 
 The fill is the one of the greedy passes (the most value for what is taken, each resource counted by its scarcity on the
-node at that moment, a quarter at a time), done for all bin types in step. Then a part of each node is taken out and
-filled again, which is kept where it gained. Deterministic: what is taken out follows from the number of the trial.
+node at that moment, a quarter at a time), done for all bin types in step.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ from shared.core.solver.packing.knapsack import Pattern
 _STEPS = 8
 _RULES_MAX = 24
 _LEAST_SHARE = 0.02
-_NEAR = 0.97  # nodes filled with less than this part of their cost are not looked at twice
 
 Array = Any  # numpy's arrays; their generic types say no more here
 
@@ -63,106 +61,48 @@ class Knapsacks:
             least[better], which[better] = bound[better], number
         return least, np.array(self._directions)[which]
 
-    def fill(
-        self, values: Sequence[float], costs: Sequence[float], left: Sequence[int], number: int, trials: int
-    ) -> list[tuple[int, Pattern]]:
-        """Return (row, pattern) for the rows that can be filled with about what they cost.
+    def fill(self, values: Sequence[float], costs: Sequence[float], left: Sequence[int]) -> list[tuple[int, Pattern]]:
+        """Return (row, pattern) for the rows of which a pattern may be worth more than they cost.
 
-        ``left`` bounds the replicas of an item, ``trials`` is how often a part is taken out and filled again, and
-        ``number`` says with which part to begin.
+        ``left`` bounds the replicas of an item.
         """
-        item_values, most = np.array(values), np.array(left, dtype=np.int64)
         bounds, shares = self.bounds(values)
-        (rows,) = (bounds > np.array(costs) * _NEAR).nonzero()
-        nodes = _Nodes(self, rows, item_values, most, shares[rows])
-        nodes.fill()
-        near = nodes.value() > np.array(costs)[rows] * _NEAR
-        rows = rows[near]
-        nodes = _Nodes(self, rows, item_values, most, shares[rows], nodes.pattern[near])
-        found = [(int(row), _pattern(held)) for row, held in zip(rows, nodes.pattern, strict=True)]
-        for trial in range(number, number + trials):
-            other = nodes.copy()
-            other.take_out(trial)
-            other.fill()
-            found.extend((int(rows[at]), _pattern(other.pattern[at])) for at in nodes.accept(other))
-        return found
+        (rows,) = (bounds > np.array(costs)).nonzero()
+        filled = self._filled(rows, np.array(values), np.array(left, dtype=np.int64), shares[rows])
+        return [(int(row), _pattern(held)) for row, held in zip(rows, filled, strict=True)]
+
+    def _filled(self, rows: Array, values: Array, most: Array, shares: Array) -> Array:
+        """Return how many of each item (columns) go onto a node of each row; resources count by these shares."""
+        # A resource that nobody is short of still counts a little, lest it run out unseen.
+        weights = np.maximum(shares, _LEAST_SHARE)
+        whole, room = self.whole[rows], self.sizes[rows]
+        takers = self.eligible[rows] & (values > 0) & (most > 0)
+        pattern = np.zeros((len(rows), len(values)), dtype=np.int64)
+        active = np.arange(len(rows))
+        while len(active):
+            free = room[active]
+            fits = takers[active] & (pattern[active] < most)
+            for resource in range(free.shape[1]):
+                fits &= self.requests[:, resource] <= free[:, resource, None]
+            scarcity = np.maximum(free, 1) / whole[active]
+            taken = (weights[active] / (scarcity * whole[active])) @ self.parts
+            score = np.where(fits, values / np.maximum(taken, 1e-12), -1.0)
+            chosen = score.argmax(axis=1)
+            going = score[np.arange(len(active)), chosen] > 0
+            active, chosen, free = active[going], chosen[going], free[going]
+            asked = self.requests[chosen]
+            copies = np.where(asked > 0, free // np.maximum(asked, 1), most[chosen, None]).min(axis=1)
+            copies = np.minimum(copies, most[chosen] - pattern[active, chosen])
+            # About a quarter at a time, so that the balance is looked at again.
+            copies = np.where(copies < 4, copies, copies // 4)
+            pattern[active, chosen] += copies
+            room[active] -= asked * copies[:, None]
+        return pattern
 
     def share(self, row: int, pattern: Pattern) -> float:
         """Return the part of a node that a pattern uses of the resource it uses most."""
         load = sum(self.requests[index] * count for index, count in pattern)
         return float((load / self.whole[row])[self.sizes[row] > 0].max())
-
-
-class _Nodes:
-    """Some rows, being filled."""
-
-    def __init__(
-        self,
-        knapsacks: Knapsacks,
-        rows: Array,
-        values: Array,
-        most: Array,
-        shares: Array,
-        pattern: Array | None = None,
-    ) -> None:
-        self._of = (knapsacks, rows, values, most, shares)
-        # A resource that nobody is short of still counts a little, lest it run out unseen.
-        self._weights = np.maximum(shares, _LEAST_SHARE)
-        self._requests, self._parts = knapsacks.requests, knapsacks.parts
-        self._whole = knapsacks.whole[rows]
-        self._takers = knapsacks.eligible[rows] & (values > 0) & (most > 0)
-        self._values, self._most = values, most
-        self.pattern = np.zeros((len(rows), len(values)), dtype=np.int64) if pattern is None else pattern
-        self._room = knapsacks.sizes[rows] - self.pattern @ self._requests
-
-    def copy(self) -> "_Nodes":
-        """Return the same nodes, to go on apart."""
-        return _Nodes(*self._of, self.pattern.copy())
-
-    def value(self) -> Array:
-        """Return what each node's pattern is worth."""
-        return self.pattern @ self._values
-
-    def accept(self, other: "_Nodes") -> Array:
-        """Take over what is better in the other; return where."""
-        better = other.value() > self.value()
-        self.pattern[better] = other.pattern[better]
-        return better.nonzero()[0]
-
-    def fill(self) -> None:
-        """Fill up what is free."""
-        pattern, room = self.pattern, self._room
-        active = np.arange(len(pattern))
-        while len(active):
-            free = room[active]
-            fits = self._takers[active] & (pattern[active] < self._most)
-            for resource in range(free.shape[1]):
-                fits &= self._requests[:, resource] <= free[:, resource, None]
-            scarcity = np.maximum(free, 1) / self._whole[active]
-            taken = (self._weights[active] / (scarcity * self._whole[active])) @ self._parts
-            score = np.where(fits, self._values / np.maximum(taken, 1e-12), -1.0)
-            chosen = score.argmax(axis=1)
-            going = score[np.arange(len(active)), chosen] > 0
-            active, chosen, free = active[going], chosen[going], free[going]
-            asked = self._requests[chosen]
-            copies = np.where(asked > 0, free // np.maximum(asked, 1), self._most[chosen, None]).min(axis=1)
-            copies = np.minimum(copies, self._most[chosen] - pattern[active, chosen])
-            # About a quarter at a time, so that the balance is looked at again.
-            copies = np.where(copies < 4, copies, copies // 4)
-            pattern[active, chosen] += copies
-            room[active] -= asked * copies[:, None]
-
-    def take_out(self, number: int) -> None:
-        """Take one kind of replica out, half of it or all of it; which one goes round with ``number``."""
-        held = self.pattern > 0
-        kinds = held.sum(axis=1)
-        wanted = np.where(kinds > 0, number // 2 % np.maximum(kinds, 1), 0) + 1
-        chosen = (held.cumsum(axis=1) == wanted[:, None]).argmax(axis=1)
-        rows = np.arange(len(self.pattern))
-        copies = self.pattern[rows, chosen]
-        copies = -(-copies // 2) if number % 2 else copies
-        self.pattern[rows, chosen] -= copies
-        self._room += self._requests[chosen] * copies[:, None]
 
 
 def _pattern(row: Array) -> Pattern:

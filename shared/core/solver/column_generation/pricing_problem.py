@@ -23,9 +23,8 @@ class PricingProblem:
         self._bin_types = bin_types
         self._knapsacks = Knapsacks(base.item_types, self._bin_types)
         self._row_entries = [master.row_entries(bin_type) for bin_type in self._bin_types]
-        self._round = 0
 
-    def add(self, duals: Sequence[float], left: Sequence[int], refills: int) -> int:
+    def add(self, duals: Sequence[float], left: Sequence[int]) -> int:
         """Add patterns that are worthwhile at the program's prices; return how many were new.
 
         None is larger than what is left.
@@ -33,11 +32,10 @@ class PricingProblem:
         costs, values = self._costs(duals), [max(0.0, dual) for dual in duals[: len(left)]]
         found = [
             (costs[row] / value, row, pattern)
-            for row, pattern in self._knapsacks.fill(values, costs, left, self._round, refills)
+            for row, pattern in self._knapsacks.fill(values, costs, left)
             if (value := sum(values[index] * count for index, count in pattern)) > costs[row] * _REDUCED_COST_RATIO
             and self._is_allowed(row, pattern)
         ]
-        self._round += 1
         found.sort()
         return sum(self._master.add(self._bin_types[row], pattern) for _, row, pattern in found[:_ADDED_MAX])
 
