@@ -123,9 +123,8 @@ class NeighbourhoodSearch:
 
     def _neighbourhoods(self) -> Iterator[tuple[Sequence[Bin], int]]:
         """Yield nodes to take apart together, few first, and how many evaluations to spend on them."""
-        state = self._state
-        loose = [bin_ for bin_ in state.bins if bin_.contents and self._is_loose(bin_)]
-        each = [bin_ for bin_ in loose for _ in range(min(bin_.count, _NODES_A_TRIAL))]
+        loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._is_loose(bin_)]
+        each = list(chain.from_iterable([bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in loose))
         known: set[object] = set()
         for size in range(_NODES_A_TRIAL + 1):
             for nodes in combinations(each, size):
@@ -135,7 +134,7 @@ class NeighbourhoodSearch:
                     yield nodes, _EVALUATIONS_A_TRIAL
         placed = sum(bin_.count * sum(bin_.contents.values()) for bin_ in loose)
         if placed <= _REPLICAS_OF_A_SMALL_WORLD:
-            yield [bin_ for bin_ in loose for _ in range(bin_.count)], self._evaluations
+            yield list(chain.from_iterable([bin_] * bin_.count for bin_ in loose)), self._evaluations
 
     def _is_loose(self, bin_: Bin) -> bool:
         """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""

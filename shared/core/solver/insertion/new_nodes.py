@@ -99,11 +99,7 @@ class NewNodes:
             copies = self.copies(option, relaxed, min(most, fitting))
             if copies == 0:
                 continue
-            key = self._key(option, relaxed.group, copies, crowding)
-            if is_frugal:
-                # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
-                hoped = fitting if self._strategy.is_roomy else copies
-                key = (self._limited_use(option, hoped), -hoped, *key)
+            key = self._key(option, relaxed.group, copies, fitting, crowding)
             if best is None or key < best[0]:
                 best = (key, option, copies)
             held = max(held, copies)
@@ -166,11 +162,16 @@ class NewNodes:
         used = [counted(option.instance_type.capacity, name) / max(1, left) for name, left in limits.items()]
         return max(used, default=0.0) / copies
 
-    def _key(self, option: LaunchOption, group: Group, copies: int, crowding: int) -> OrderKey:
+    def _key(self, option: LaunchOption, group: Group, copies: int, fitting: int, crowding: int) -> OrderKey:
+        """Sort options for ``copies`` replicas a node, of which ``fitting`` would fit there."""
         if option.reservation is None:
             key: OrderKey = (1, *paid_key(option, self._candidates.overhead, copies, crowding))
         else:
             tiny = is_tiny(option, [asked * copies for asked in group.request])
             units = self._state.residual.units[option.unit_key]
             key = (0, *reserved_key(option, self._candidates.flexibility[option.requirement_sets], units, tiny=tiny))
-        return key
+        if not self.is_frugal:
+            return key
+        # Under a limit even a free unit can cost too much: a larger node might share better what it uses up.
+        hoped = fitting if self._strategy.is_roomy else copies
+        return (self._limited_use(option, hoped), -hoped, *key)

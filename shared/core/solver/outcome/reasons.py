@@ -186,22 +186,12 @@ class Reasons:
 
     def _of_tolerated(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool, its taints apart."""
-        name, terms = entry.pool.name, asked.selection.terms
-        types = self._catalogue.entry_types[entry.index]
-        if not types:
-            message = f"the requirements of pool {name} filtered out all available instance types"
-            yield Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
-            return
-        # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
-        problems = unmet_requirements(entry.pool.requirements, terms[0])
-        if problems and len(terms) == 1:
-            yield Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
-            return
-        unoffered = self._mismatches.of_offerings(entry, terms)
-        if unoffered is not None:
-            yield unoffered
+        wrong = self._of_wrong_pool(entry, asked)
+        if wrong is not None:
+            yield wrong
             return
         if (entry.index, asked) not in self._outlooks:
+            types = self._catalogue.entry_types[entry.index]
             self._outlooks[entry.index, asked] = self._outlook(entry, types, asked)
         outlook = self._outlooks[entry.index, asked]
         if outlook.always is not None:
@@ -212,7 +202,19 @@ class Reasons:
         if worst is None or worst.is_mismatch:
             small = [kind for kind in outlook.types if not self._fits(group, kind)]
             if small:
-                yield too_large(name, small, group.workload)
+                yield too_large(entry.pool.name, small, group.workload)
+
+    def _of_wrong_pool(self, entry: Entry, asked: _Asked) -> Failure | None:
+        """Return why no type of the pool could ever serve, whatever its size."""
+        name, terms = entry.pool.name, asked.selection.terms
+        if not self._catalogue.entry_types[entry.index]:
+            message = f"the requirements of pool {name} filtered out all available instance types"
+            return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
+        # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
+        problems = unmet_requirements(entry.pool.requirements, terms[0])
+        if problems and len(terms) == 1:
+            return Failure(ReasonCode.INCOMPATIBLE, f"pool {name}: {'; '.join(problems)}", misses=len(problems))
+        return self._mismatches.of_offerings(entry, terms)
 
     def _fits(self, group: Group, kind: InstanceType) -> bool:
         return copies_that_fit(group.request, self._state.demands.dimensions.capacity(kind.allocatable)) > 0

@@ -180,11 +180,7 @@ class GreedyKnapsack:
         for index, count in base:
             self._put(index, count, room, caps, pattern)
         if any(size[3:]):
-            # Accelerators first: whatever else a node has is worth little beside them.
-            for index in self._specials(mask):
-                count = self._fitting(index, room, caps, pattern)
-                if count > 0:
-                    self._put(index, count, room, caps, pattern)
+            self._put_specials(mask, room, caps, pattern)
         best_value = 0.0
         best: dict[int, int] = {}
         weights, values = _FEW if base else _MANY, self.values
@@ -201,6 +197,13 @@ class GreedyKnapsack:
             if cpu * _NEARLY_FULL < size[0] and memory * _NEARLY_FULL < size[1]:
                 break
         return best_value, tuple(sorted(best.items()))
+
+    def _put_specials(self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
+        """Put what asks for accelerators on the node: whatever else it has is worth little beside them."""
+        for index in self._specials(mask):
+            count = self._fitting(index, room, caps, pattern)
+            if count > 0:
+                self._put(index, count, room, caps, pattern)
 
     def _put(self, index: int, count: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
         for dimension, asked in enumerate(self.requests[index]):

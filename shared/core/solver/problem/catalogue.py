@@ -180,13 +180,12 @@ class OptionCatalogue:
             for place, price, is_available in self._offered(instance_type, reserved.get(instance_type.name, ())):
                 if zone_ids and place.zone_id not in zone_ids:
                     continue
-                known = by_place.get(place)
-                if known is None:
+                if place not in by_place:
                     found = place.labels()
-                    known = by_place[place] = self._meeting_place(entry, place, found), found
-                    if known[0] >= 0:
+                    by_place[place] = self._meeting_place(entry, place, found), found
+                    if by_place[place][0] >= 0:
                         self.places.append((entry, place))
-                mask, labels = known
+                mask, labels = by_place[place]
                 if mask >= 0 and is_available and meeting & mask and place.zone_id not in full_zones:
                     self._add_option(entry, instance_type, place, price, meeting & mask, labels)
 

@@ -8,7 +8,7 @@ components are inserted replica by replica.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from operator import ge, le
+from operator import attrgetter, ge, le
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.bits import iter_bits
@@ -20,6 +20,7 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
+_term, _topology_key = attrgetter("term"), attrgetter("topology_key")
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
@@ -160,9 +161,9 @@ class _ComponentRules:
             if any(term.topology_key != HOSTNAME for term in rules.anti):
                 return None
             apart = [term for term in rules.spread if term.topology_key != HOSTNAME]
-            spread.update(term.term for term in apart)
-            affinity.update(term.term for term in rules.affinity)
-            keys.update({term.topology_key for term in apart}, {term.topology_key for term in rules.affinity})
+            spread.update(map(_term, apart))
+            affinity.update(map(_term, rules.affinity))
+            keys.update(map(_topology_key, (*apart, *rules.affinity)))
         if len(keys) > 1 or not keys <= _PLACE_KEYS or len(affinity) > (0 if spread else 1):
             return None
         found = cls(next(iter(keys), None), next(iter(affinity), None), spread)
@@ -213,11 +214,9 @@ def _one_domain(
     """Put the whole component into one domain: where it already is, else the cheapest, else the least loaded."""
     matched = state.ledger.by_term[term].matched
     populated = {domain for domain, count in matched.items() if count > 0}
-    candidates: set[str] | None = None
-    for group in groups:
-        known = set(domains.of(group, key))
-        candidates = known if candidates is None else candidates & known
-    allowed = (candidates or set()) & populated if populated else candidates or set()
+    allowed = set.intersection(*(set(domains.of(group, key)) for group in groups))
+    if populated:
+        allowed &= populated
     if not allowed:
         return None
 
