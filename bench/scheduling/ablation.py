@@ -2,7 +2,7 @@
 
 A mechanism is taken out by putting an idle one in its place, in a process of its own. What remains is compared with
 the whole: cost of first and of polished plans, replicas left over, the bound, processor time. A mechanism that saves
-less than 0.2 % needs another reason to stay (docs/scheduler.md).
+less than 0.2 % needs another reason to stay (docs/scheduler.md). Constants that were found by trial are moved by half.
 """
 
 import importlib
@@ -175,17 +175,61 @@ MECHANISMS: Final = {
 }
 
 
+# Constants found by trial. Those near to one are ratios: halving moves them half the way to one.
+CONSTANTS: Final = (
+    "packing.knapsack:_MANY.own_balance",
+    "packing.knapsack:_MANY.own_size",
+    "packing.knapsack:_FEW.own_balance",
+    "packing.knapsack:_FEW.own_size",
+    "packing.knapsack:_NEARLY_FULL",
+    "packing.knapsack:_URGENT",
+    "packing.item_values:_SLOT",
+    "packing.item_values:_NEARLY",
+    "packing.item_values:_NO_OTHER_PLACE",
+    "packing.one_per_node:_SIZES",
+    "packing.one_per_node:_STEP",
+    "packing.one_per_node:_SMALLER_FIRST",
+    "packing.item_types:_SIZE_STEP",
+    "packing.buying:_NEAR_ENOUGH",
+    "insertion.node_elimination:_EVALUATIONS_MAX",
+    "column_generation.improve:_ROUNDS",
+    "column_generation.improve:_SLOW_ROUNDS",
+    "column_generation.pricing:_STEPS",
+    "column_generation.pricing:_LEAST_SHARE",
+    "column_generation.pricing_problem:_PROMISING_MAX",
+    "column_generation.pricing_problem:_PROMISING",
+    "column_generation.pricing_problem:_ADDED_MAX",
+    "column_generation.diving:_DIVES",
+    "column_generation.diving:_WORSE_MAX",
+    "column_generation.diving:_ROUNDED_UP",
+)
+
+
+def halve(constant: str) -> None:
+    """Move a constant by half."""
+    module, _, path = constant.partition(":")
+    name, _, field = path.partition(".")
+    whole: Any = getattr(_module(module), name)
+    value = getattr(whole, field) if field else whole
+    if isinstance(value, int):
+        half: float = max(1, value // 2)
+    else:
+        half = (1 + value) / 2 if 0.8 < value < 1.3 else value / 2
+    _set(module, **{name: whole._replace(**{field: half}) if field else half})
+
+
 def cases() -> Sequence[str]:
-    """Name the mechanisms."""
-    return [f"without-{name}" for name in MECHANISMS]
+    """Name the mechanisms, then the constants."""
+    return [*(f"without-{name}" for name in MECHANISMS), *(f"half-{constant}" for constant in CONSTANTS)]
 
 
 def run(case: str) -> Figures:
-    """Compare the scheduler without a mechanism with the whole one."""
-    name = case.removeprefix("without-")
-    found: Figures = {"lines": lines(name)}
+    """Compare the scheduler without a mechanism, or with half of a constant, with the whole one."""
+    found: Figures = {}
+    if case.startswith("without-"):
+        found["lines"] = lines(case.removeprefix("without-"))
     for world in WORLDS:
-        whole, less = _measured("", world), fresh("bench.scheduling.ablation:measure", name, world)
+        whole, less = _measured("", world), fresh("bench.scheduling.ablation:measure", case, world)
         for figure in ("first_cost", "polished_cost", "bound"):
             found[f"{world}_{figure}_change_percent"] = _change(less[figure], whole[figure])
         found[f"{world}_unplaced_change"] = sum(_numbers(less["unplaced"])) - sum(_numbers(whole["unplaced"]))
@@ -199,10 +243,12 @@ def _measured(name: str, world: str) -> Figures:
     return fresh("bench.scheduling.ablation:measure", name, world)
 
 
-def measure(name: str, world: str) -> Figures:
-    """Solve every seed of a world without a mechanism (with an empty name: with all), at once and polished."""
-    if name:
-        MECHANISMS[name].idle()
+def measure(case: str, world: str) -> Figures:
+    """Solve every seed of a world with a case's change (with an empty name: without any), at once and polished."""
+    if case.startswith("without-"):
+        MECHANISMS[case.removeprefix("without-")].idle()
+    elif case:
+        halve(case.removeprefix("half-"))
     found: dict[str, list[float]] = {}
     for make in WORLDS[world]:
         snapshot = make()
@@ -219,10 +265,12 @@ def measure(name: str, world: str) -> Figures:
 
 
 def take_out_all() -> Figures:
-    """Take every mechanism out of this process, one after the other; each fails if a name has changed."""
+    """Halve every constant and take every mechanism out, one after the other; each fails if a name has changed."""
+    for constant in CONSTANTS:
+        halve(constant)
     for mechanism in MECHANISMS.values():
         mechanism.idle()
-    return {"taken_out": len(MECHANISMS)}
+    return {"taken_out": len(MECHANISMS), "halved": len(CONSTANTS)}
 
 
 def _numbers(values: object) -> list[float]:

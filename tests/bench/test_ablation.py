@@ -3,21 +3,22 @@
 import pytest
 
 from bench.harness import fresh
-from bench.scheduling.ablation import MECHANISMS, cases, lines
+from bench.scheduling.ablation import CONSTANTS, MECHANISMS, cases, lines
 
 
-def test_each_mechanism_can_be_taken_out() -> None:
-    assert fresh("bench.scheduling.ablation:take_out_all") == {"taken_out": len(MECHANISMS)}
+def test_each_mechanism_can_be_taken_out_and_each_constant_halved() -> None:
+    assert fresh("bench.scheduling.ablation:take_out_all") == {"taken_out": len(MECHANISMS), "halved": len(CONSTANTS)}
 
 
 def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does() -> None:
-    without = fresh("bench.scheduling.ablation:measure", "column-generation", "few")
+    without = fresh("bench.scheduling.ablation:measure", "without-column-generation", "few")
 
     assert without["polished_cost"] == without["first_cost"]
 
 
-def test_cases_are_named_after_what_is_missing() -> None:
+def test_cases_are_named_after_what_is_changed() -> None:
     assert "without-topping-up" in cases()
+    assert "half-packing.buying:_NEAR_ENOUGH" in cases()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
