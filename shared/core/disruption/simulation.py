@@ -15,9 +15,10 @@ from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.model.workload import Demand
 from shared.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.scheduling_terms.resources import NODES, Resources
+from shared.core.solver.problem.selection import reached_capacity_types
 
-# Replicas that run already have climbed their fallback ladder: every rung is open to their replacement. What they may
-# not do is end up dearer, and that is the price rule's business.
+# Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
+# are handed over. What they may not do is end up dearer, and that is the price rule's business.
 LADDER_CLIMBED: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _PLACE_KEYS: Final = frozenset({HOSTNAME, ZONE, ZONE_ID, CAPACITY_TYPE})
@@ -96,6 +97,19 @@ class PassState:
     def pending(self) -> Plan:
         """Plan for the demand that waits already: it has the first right to what is free."""
         return self._solved(self.snapshot, frozenset())
+
+    def begins_anew(self, plan: Plan) -> str | None:
+        """Return a workload that the plan moves to a node that stays and that would go elsewhere, or None.
+
+        Who moves to a node that stays is demand again, and demand begins its fallback ladder on the first rung.
+        """
+        markets = {node.claim_id: node.capacity_type for node in self.snapshot.nodes}
+        for placement in plan.existing:
+            for placed in placement.placements:
+                workload = self.snapshot.workloads[placed.workload_key]
+                if markets[placement.claim_id] not in reached_capacity_types(workload, self.now, self.now):
+                    return placed.workload_key
+        return None
 
     def freed(self, removed: Iterable[Candidate]) -> "PassState":
         """Return the world without the nodes, in which the units that they held are free again; demand is as it was."""

@@ -9,7 +9,7 @@ import pytest
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
-from shared.core.model.workload import Gang
+from shared.core.model.workload import FallbackStep, Gang
 from tests.core.disruption.world import (
     LARGE,
     NOW,
@@ -80,6 +80,31 @@ def test_reserved_never_moves_to_paid_capacity_by_price(market: CapacityType) ->
     it.add_node("reserved", "large", RESERVED, {"default/tiny": 1}, reservation_id="cr-large")
 
     assert it.decide().commands == ()
+
+
+@pytest.mark.parametrize(("free", "on"), [(1, RESERVED), (0, RESERVED), (0, ON_DEMAND)])
+def test_work_with_a_ladder_is_not_moved_to_where_it_would_not_go(free: int, on: CapacityType) -> None:
+    """Demand again, it would ask for reserved units first, for three minutes, or get one and be moved again."""
+    ladder = (FallbackStep(RESERVED, 180), FallbackStep(ON_DEMAND))
+    work = (workload("fixed", 2, do_not_disrupt=True), workload("climber", 2, fallback=ladder))
+    it = fleet(workloads={w.key: w for w in work}, reservations=(reservation("cr-1", "small", 2, free),))
+    it.add_node("stays", "large", ON_DEMAND, {"default/fixed": 1})
+    place = {"reservation_id": "cr-1"} if on is RESERVED else {}
+    it.add_node("moves", "small", on, {"default/climber": 1}, **place)
+
+    assert it.decide().commands == ()
+    assert "default/climber would begin its fallback ladder anew" in refusal(it, "moves")
+
+
+def test_work_with_a_ladder_moves_to_a_free_reserved_unit() -> None:
+    ladder = (FallbackStep(RESERVED, 180), FallbackStep(ON_DEMAND))
+    climber = workload("climber", 2, fallback=ladder)
+    it = fleet(workloads={climber.key: climber}, reservations=(reservation("cr-1", "small", 1, 1),))
+    it.add_node("paid", "small", ON_DEMAND, {"default/climber": 1})
+
+    it.apply(it.decide())
+
+    assert [claim.offering.reservation_id for claim in it.claims.values()] == ["cr-1"]
 
 
 def test_spot_to_spot_needs_fifteen_cheaper_types() -> None:

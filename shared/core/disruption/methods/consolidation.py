@@ -205,6 +205,8 @@ class _Search:
             return _Refused("the nodes that stay cannot hold its replicas")
         if plan.unplaced:
             return _Refused(f"its replicas would not all be placed: {plan.unplaced[0].message}")
+        if climber := self.world.begins_anew(plan):
+            return _Refused(f"{climber} would begin its fallback ladder anew, and not move to the nodes that stay")
         capped = self._rule.capped(removed, plan)
         refusal = self._rule.refusal(removed, plan) or self._rule.inflexible(plan, capped)
         if refusal is not None:
