@@ -1,16 +1,19 @@
 """What teams may use and spend."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.ports.state import ReservationRecord
 from simulation.aws.tables import LAG_MAX
 from simulation.invariants.base import Invariant
-from simulation.kernel import SECOND, moment
+from simulation.kernel import MINUTE, SECOND, moment
 from simulation.people.teams import spent_atto_usd
 from simulation.world import World
+
+_PLANNED: Final = 3 * MINUTE  # a plan, with what its planner read when it began
 
 
 class _OfTeams(Invariant):
@@ -72,6 +75,52 @@ class BorrowingLimitsAreKept(_OfTeams):
     def _only_user(self, claim: NodeClaim) -> str:
         users = {self.team_of(placed.workload_key) for placed in claim.placements}
         return users.pop() if claim.lease is not None and len(users) == 1 else ""
+
+
+class LendingLimitsAreKept(_OfTeams):
+    """Who borrows leaves free what owners keep: of their own units as many as they do not lend and do not use."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._free: list[tuple[int, int]] = []  # since when there were how many units
+        self._used_until_us: dict[tuple[str, str], int] = {}  # by team and claim
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        super().row_written(key, before, after)
+        if self._teams and isinstance(before, NodeClaim) and before.is_live:
+            for team in self._users(before):
+                self._used_until_us[team, key] = self.world.kernel.now_us
+        elif self._teams and isinstance(after, ReservationRecord):
+            rows = self.world.state.reservation_rows.values()
+            self._free.append((self.world.kernel.now_us, sum(max(0, row.balance.free_units) for row in rows)))
+
+    def look(self, new: list[NodeClaim]) -> None:
+        leased = [claim for claim in new if claim.lease is not None]
+        for name in sorted({team for claim in leased for team in self._users(claim)}):
+            nominal = sum(quota.nominal_units for team in self.each_of([name]) for quota in team.quotas)
+            if len([claim for claim in self.shown() if self._users(claim) == {name}]) > nominal:
+                kept = sum(self._kept_by(team) for team in self.world.teams if team.name != name)
+                left = self._most_free() - len(leased)
+                if left < kept:
+                    self.refute(f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent")
+
+    def _users(self, claim: NodeClaim) -> set[str]:
+        return set() if claim.lease is None else {self.team_of(placed.workload_key) for placed in claim.placements}
+
+    def _kept_by(self, owner: Team) -> int:
+        """Return how many units an owner keeps for itself beside all that it used while somebody may have planned."""
+        (quota,) = owner.quotas
+        now, claims = self.world.kernel.now_us, self.world.state.claim_rows.values()
+        used = {claim.id for claim in claims if claim.is_live and owner.name in self._users(claim)}
+        used |= {key for (name, key), us in self._used_until_us.items() if name == owner.name and us > now - _PLANNED}
+        lent = quota.nominal_units if quota.lending_limit_units is None else quota.lending_limit_units
+        return max(0, quota.nominal_units - lent - len(used))
+
+    def _most_free(self) -> int:
+        """Return how many units were free at the most while somebody may have planned."""
+        since = self.world.kernel.now_us - _PLANNED
+        before = [count for us, count in self._free if us <= since][-1:]
+        return max([*before, *(count for us, count in self._free if us > since)], default=0)
 
 
 class TeamBudgetsAreKept(_OfTeams):

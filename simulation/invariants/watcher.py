@@ -41,7 +41,7 @@ from simulation.invariants.reservations import (
     NoUnitIsPromisedTwice,
     UnitsThatWerePromisedAreThere,
 )
-from simulation.invariants.teams import BorrowingLimitsAreKept, TeamBudgetsAreKept
+from simulation.invariants.teams import BorrowingLimitsAreKept, LendingLimitsAreKept, TeamBudgetsAreKept
 from simulation.world import World
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
@@ -73,6 +73,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     OperationsAreTold,
     FinishedIsCountedOnce,
     BorrowingLimitsAreKept,
+    LendingLimitsAreKept,
     TeamBudgetsAreKept,
 )
 

@@ -1,5 +1,6 @@
 """Each invariant can fail: a world in which it does not hold is found out."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -325,6 +326,34 @@ def test_a_unit_beyond_what_a_team_may_borrow(scene: Scene) -> None:
     commit(scene, seen, mine)
     with pytest.raises(Violation, match="research owns 1, may borrow 0 and has"):
         commit(scene, seen, replace(mine, id="nc-2"))
+
+
+@pytest.mark.parametrize(
+    ("lent", "used", "minutes_ago", "left_is_enough"),
+    [(0, 0, 0, False), (1, 0, 0, True), (None, 0, 0, True), (0, 1, 0, True), (0, 1, 1, True), (0, 1, 4, False)],
+    ids=["keeps both", "lends one", "lends all", "uses one", "used one just now", "used one long ago"],
+)
+def test_a_loan_of_what_its_owner_keeps(
+    scene: Scene, lent: int | None, used: int, minutes_ago: int, *, left_is_enough: bool
+) -> None:
+    """Three units, of which audio owns two; research, which owns none, takes two at once."""
+    owner = Team("audio", ("audio",), quotas=(Quota((), 2, None, lent),))
+    scene.world.teams = (owner, Team("research", ("research",), quotas=(Quota((), 0, None),)))
+    seen = scene.see(teams.LendingLimitsAreKept)
+    scene.world.state.reservations.save_observation(
+        reservation("cr-1", total_count=3, available_count=3), observed_at=START, absorbed=(), expected=None
+    )
+    seen.row_written("cr-1", None, scene.world.state.reservation_rows["cr-1"])
+    taken = replace(CLAIM, placements=REPLICAS, created_at=START)
+    if used:
+        theirs = replace(taken, id="nc-0", placements=(PlacedReplicas("audio/train", 1),))
+        commit(scene, seen, theirs)
+        if minutes_ago:
+            scene.world.state.claim_rows["nc-0"] = ended = replace(theirs, state=ClaimState.TERMINATED)
+            seen.row_written("nc-0", theirs, ended)
+            scene.world.kernel.now_us += minutes_ago * MINUTE
+    with nullcontext() if left_is_enough else pytest.raises(Violation, match="research borrows and leaves 1 units"):
+        commit(scene, seen, taken, replace(taken, id="nc-2"))
 
 
 def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:

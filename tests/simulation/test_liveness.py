@@ -1,0 +1,103 @@
+"""What must come about when mishaps stop is asked for, and found missing when it does not."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from shared.core.model.node_claim import ClaimState, Lease, LeaseState
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.model.team import Team
+from shared.names import Function
+from shared.names import Queue as QueueName
+from simulation.invariants.base import Violation
+from simulation.kernel import SECOND
+from simulation.liveness import CALLS_PER_HOUR_MAX, heed_wake_ups, stay_quiet, unsettled
+from simulation.people.teams import spent_atto_usd
+from simulation.people.users import KINDS, Wanted
+from simulation.play import hushed
+from simulation.world import World
+from tests.fakes.values import node_claim, workload_record
+
+LARGE_GANG = KINDS[3]
+NODE_MICRO_USD = 768_000  # an hour, of a node that holds two of it
+
+
+def begun(seed: int = 1) -> World:
+    """A deployment that has found its feet, without mishaps and without anybody who wants anything."""
+    world = World(seed)
+    with hushed():
+        world.begin()
+        world.calm()
+    return world
+
+
+@pytest.fixture(scope="module")
+def quiet() -> World:
+    return begun()
+
+
+def test_a_deployment_that_nobody_asks_for_anything_is_quiet(quiet: World) -> None:
+    with hushed():
+        stay_quiet(quiet)
+
+
+def test_calls_in_every_window_that_no_schedule_asks_for_are_found() -> None:
+    world = begun()
+    every_us = 3600 * SECOND // CALLS_PER_HOUR_MAX  # alone as often as is allowed, and schedules come to that
+
+    def restless() -> None:
+        world.lambdas.calls[Function.PROVISION, "workloads.get"] += 1
+        world.kernel.after(every_us, restless)
+
+    restless()
+    with hushed(), pytest.raises(Violation, match=r"IdlenessIsQuiet: .* provision workloads\.get"):
+        stay_quiet(world)
+
+
+def test_a_burst_that_ends_is_no_loop() -> None:
+    world = begun()
+    burst = partial(world.lambdas.calls.update, {(Function.PROVISION, "workloads.get"): CALLS_PER_HOUR_MAX})
+    world.kernel.after(SECOND, burst)
+    with hushed():
+        stay_quiet(world)
+
+
+def test_what_is_wanted_is_planned_without_the_minutes_schedule(quiet: World) -> None:
+    with hushed():
+        heed_wake_ups(quiet)
+
+
+def test_a_wake_up_that_is_lost_is_found() -> None:
+    world = begun()
+    planning = world.queues[QueueName.PLANNING]
+    planning.look = lambda: planning.messages.clear()
+    with hushed(), pytest.raises(Violation, match="WakeUpsAreNeverLost: research/job-1 has waited for a minute"):
+        heed_wake_ups(world)
+
+
+@pytest.mark.parametrize(
+    ("budget_micro_usd", "found"),
+    [(None, True), (NODE_MICRO_USD - 1, False), (NODE_MICRO_USD, True), (0, False)],
+    ids=["no budget", "a little too little", "just enough", "nothing"],
+)
+def test_a_gang_may_wait_for_a_budget_that_is_too_little_and_for_no_other(
+    budget_micro_usd: int | None, *, found: bool
+) -> None:
+    world = World(1)
+    world.limits, world.markets = {}, ("reserved", "on-demand")
+    world.teams = (Team("vision", namespaces=("vision",), budget_micro_usd_per_hour=budget_micro_usd),)
+    wanted = Wanted("job-1", LARGE_GANG, 2, namespace="vision")
+    world.users.wanted[wanted.key] = wanted
+    record = replace(workload_record("job-1", replicas=2), key=wanted.key)
+    world.state.workload_rows[wanted.key] = record
+    assert [*unsettled(world)] == ([f"{wanted.key} has 2 replicas waiting: []"] if found else [])
+
+
+def test_what_the_nodes_of_a_team_cost_is_off_its_budget() -> None:
+    team = Team("vision", namespaces=("vision",))
+    shared = (PlacedReplicas("vision/a", 1), PlacedReplicas("audio/b", 3))
+    bought = node_claim("nc-1", placements=shared, lease=None, price_atto_usd_per_hour=400)
+    assert spent_atto_usd([bought], team) == 100
+    assert spent_atto_usd([replace(bought, lease=Lease("cr-1", LeaseState.ABSORBED))], team) == 0
+    assert spent_atto_usd([replace(bought, state=ClaimState.TERMINATED)], team) == 0
