@@ -6,12 +6,13 @@ The tests tell one story in their order, on one deployment.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from botocore.exceptions import ClientError
+from botocore.model import OperationModel
 
 from embedded.reservoir import ROOT
 from embedded.reservoir.example import EXAMPLES as DEMO
@@ -60,6 +61,28 @@ def listener(world: World) -> Person:
 def events_queue_url(world: World, maker: Person) -> Iterator[str]:
     yield run(world, maker, "subscribe.py", world.output(EVENT_BUS)).strip()
     Subscription.remove("ci", world.output(EVENT_BUS), make_client=maker.client)
+
+
+class Calls:
+    """A person's clients, and the actions of IAM that they have called for."""
+
+    def __init__(self, person: Person) -> None:
+        self.actions: set[str] = set()
+        self._person = person
+
+    def client(self, service: str) -> Any:
+        def note(model: OperationModel, **_: object) -> None:
+            self.actions.add(f"{service}:{model.name.removesuffix('Batch')}")
+
+        client = self._person.client(service)
+        client.meta.events.register("before-call", note)
+        return client
+
+
+def actions(allowed: Iterable[dict[str, Any]]) -> set[str]:
+    """Return the actions that statements name."""
+    named = [it["Action"] for it in allowed if it["Effect"] == "Allow"]
+    return {action for each in named for action in ([each] if isinstance(each, str) else each)}
 
 
 def connect(world: World, person: Person, events_queue_url: str) -> Client:
@@ -139,6 +162,20 @@ def test_whoever_is_overtaken_hears_by_whom(world: World, listener: Person, even
         client.submit(taken)
 
 
+def test_who_listens_needs_sqs_alone_and_all_that_is_documented(
+    world: World, listener: Person, events_queue_url: str
+) -> None:
+    calls = Calls(listener)
+    client = Client.connect(world.output(Queue.DEMAND.value), events_queue_url, make_client=calls.client)
+    client.submit(workload("needs", 1))
+    client.wait_placed("ci/needs")
+    client.withdraw("ci/needs")
+    iam, arn = world.aws.client("iam"), world.reservoir.outputs["SenderPolicyArn"]
+    version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
+    sender = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]["Statement"]
+    assert calls.actions == actions((*statements(world, "listener.json"), *sender))
+
+
 def test_nobody_else_writes_to_the_queue_and_the_listener_does_nothing_else(
     maker: Person, listener: Person, events_queue_url: str
 ) -> None:
@@ -160,7 +197,8 @@ def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
     world: World, maker: Person, events_queue_url: str
 ) -> None:
     bus = world.output(EVENT_BUS)
-    again = Subscription.create("ci", bus, ["ci"], make_client=maker.client)
+    calls = Calls(maker)
+    again = Subscription.create("ci", bus, ["ci"], make_client=calls.client)
     assert again.events_queue_url == events_queue_url
     with pytest.raises(SubscriptionError, match="other namespaces"):
         Subscription.create("ci", bus, ["others"], make_client=maker.client)
@@ -168,8 +206,9 @@ def test_a_subscription_is_made_and_removed_by_one_call_and_leaves_nothing(
         QueueUrl=events_queue_url, AttributeNames=["MessageRetentionPeriod"]
     )["Attributes"]
     assert kept == {"MessageRetentionPeriod": str(24 * 3600)}
-    run(world, maker, "subscribe.py", bus, "remove")
-    Subscription.remove("ci", bus, make_client=maker.client)  # what is gone is none
+    Subscription.remove("ci", bus, make_client=calls.client)
+    assert calls.actions == actions(statements(world, "subscription.json")), "it needs all that is documented"
+    run(world, maker, "subscribe.py", bus, "remove")  # what is gone is none
     rules = world.aws.client("events").list_rules(EventBusName=bus)["Rules"]
     assert [rule["Name"] for rule in rules if rule["Name"].startswith("reservoir-")] == []
     queues = world.aws.client("sqs").list_queues(QueueNamePrefix="reservoir-").get("QueueUrls", [])
