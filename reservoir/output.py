@@ -94,10 +94,19 @@ def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *,
     for number, table in enumerate(tables):
         if number:
             console.print()
-        for line in table:
-            console.print(line)
+        print_lines(table)
     if not tables:
         messages().print(printable(nothing))
+
+
+def print_lines(lines: Sequence["Text"]) -> None:
+    """Print lines that are printable already; where nobody sees colours, all at once, which takes far less time."""
+    console = output()
+    if console.is_terminal:
+        for line in lines:
+            console.print(line)
+    else:
+        console.file.write("".join(f"{line.plain}\n" for line in lines))
 
 
 def terminal_width() -> int | None:
@@ -129,15 +138,12 @@ def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wi
 
 def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list["Text"]:
     """Return the lines of a table with these columns, as :func:`as_table` does."""
-    from rich.cells import cell_len
-    from rich.text import Text
-
-    titles = [Text(column.title, style="bold") for column in columns]
+    titles = [_Cell(column.title, "bold") for column in columns]
     cells = [
-        [Text(printable(column.text(row)), style=column.style(row) if column.style else "") for column in columns]
+        [_Cell(printable(column.text(row)), column.style(row) if column.style else "") for column in columns]
         for row in rows
     ]
-    wanted = [max(cell_len(line[i].plain) for line in (titles, *cells)) for i in range(len(columns))]
+    wanted = [max(line[i].width for line in (titles, *cells)) for i in range(len(columns))]
     widths = _fitted(wanted, [column.gives_way for column in columns], width)
     room_for_last = None
     if width is not None and columns[-1].folds:
@@ -147,29 +153,62 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
         *others, last = line
         folded = [last] if room_for_last is None else _folded(last, room_for_last)
         for number, part in enumerate(folded):
-            shown = [*(others if number == 0 else [Text()] * len(others)), part]
+            shown = [*(others if number == 0 else [_NOTHING] * len(others)), part]
             lines.append(_joined(shown, columns, widths))
     return lines
 
 
-def _joined(line: Sequence["Text"], columns: Sequence[Column[Any]], widths: Sequence[int]) -> "Text":
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What stands in one place of a table. There are thousands: it is plain text until its line is whole."""
+
+    text: str
+    style: str = ""
+
+    @property
+    def width(self) -> int:
+        """How many places of a terminal it takes."""
+        if self.text.isascii():
+            return len(self.text)
+        from rich.cells import cell_len
+
+        return cell_len(self.text)
+
+    def fitted(self, room: int, *, is_number: bool) -> str:
+        """Return its text in exactly that many places."""
+        free = room - self.width
+        if free >= 0:
+            return " " * free + self.text if is_number else self.text + " " * free
+        from rich.cells import set_cell_size
+
+        return set_cell_size(self.text, room - 1) + "…"
+
+
+_NOTHING: Final = _Cell("")
+
+
+def _joined(line: Sequence[_Cell], columns: Sequence[Column[Any]], widths: Sequence[int]) -> "Text":
     """Return cells as one line."""
     from rich.text import Text
 
-    cells = [text.copy() for text in line]
-    for text, column, room in zip(cells, columns, widths, strict=True):
-        text.truncate(room, overflow="ellipsis")
-        text.align("right" if column.is_number else "left", room)
-    whole = Text(" " * _GAP).join(cells)
-    whole.rstrip()
+    fitted = [
+        cell.fitted(room, is_number=column.is_number) for cell, column, room in zip(line, columns, widths, strict=True)
+    ]
+    whole = Text((" " * _GAP).join(fitted).rstrip())
+    start = 0
+    for cell, text in zip(line, fitted, strict=True):
+        if cell.style:
+            whole.stylize(cell.style, start, start + len(text))
+        start += len(text) + _GAP
     return whole
 
 
-def _folded(text: "Text", room: int) -> list["Text"]:
-    """Return a text as lines that fit, broken between words where there are any."""
+def _folded(cell: _Cell, room: int) -> list[_Cell]:
+    """Return a cell as lines that fit, broken between words where there are any."""
     from rich.console import Console
+    from rich.text import Text
 
-    return list(text.wrap(Console(width=room), room)) or [text]
+    return [_Cell(part.plain, cell.style) for part in Text(cell.text).wrap(Console(width=room), room)] or [cell]
 
 
 def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from difflib import unified_diff
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 from rich.text import Text
@@ -10,16 +10,13 @@ from rich.text import Text
 from reservoir.console import fail, output, report
 from reservoir.options import Options
 from reservoir.stack.connection import Connection, Session
-from shared.manifests.answers.render import comparable, sorted_deeply, to_yaml
-from shared.manifests.events import Change
-from shared.manifests.known_values import of_catalogue
 from shared.manifests.parsing.problems import ManifestError
-from shared.manifests.validate import KINDS
 from shared.ports.errors import AwsError
 from shared.ports.safety import UnreadableRowError
 from shared.ports.state import ConflictError
-from shared.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
-from shared.usecases.policy.resolve_principals import ResolvePrincipals
+
+if TYPE_CHECKING:
+    from shared.usecases.policy.apply_policy import ApplyPolicy, Outcome, PolicyChange
 
 T = TypeVar("T")
 
@@ -34,8 +31,13 @@ def connection(context: typer.Context) -> Connection:
     return found
 
 
-def apply_policy(context: typer.Context) -> ApplyPolicy:
+def apply_policy(context: typer.Context) -> "ApplyPolicy":
     """Return the use case on the stack."""
+    # imported here, as below, because most commands only read: the models of manifests take a fifth of a start
+    from shared.manifests.known_values import of_catalogue
+    from shared.usecases.policy.apply_policy import ApplyPolicy
+    from shared.usecases.policy.resolve_principals import ResolvePrincipals
+
     stack = connection(context)
     principals = ResolvePrincipals(stack.principals, stack.clock)
     return ApplyPolicy(
@@ -64,7 +66,7 @@ def attempt(action: Callable[[], T]) -> T:
         fail(f"AWS refused: {error}")
 
 
-def print_outcome(outcome: Outcome, *, dry_run: bool) -> None:
+def print_outcome(outcome: "Outcome", *, dry_run: bool) -> None:
     """Print one line an object, and all doubts."""
     report(outcome.problems)
     suffix = " (dry run)" if dry_run else ""
@@ -72,7 +74,7 @@ def print_outcome(outcome: Outcome, *, dry_run: bool) -> None:
         output().print(f"{change.kind.lower()}/{change.name} {change.change.value}{suffix}")
 
 
-def print_diff(outcome: Outcome) -> None:
+def print_diff(outcome: "Outcome") -> None:
     """Print what differs as unified diffs of YAML."""
     report(outcome.problems)
     console = output()
@@ -81,7 +83,11 @@ def print_diff(outcome: Outcome) -> None:
             console.print(Text(line, style=_LINE_STYLES.get(line[:1], "")))
 
 
-def _diff(change: PolicyChange) -> list[str]:
+def _diff(change: "PolicyChange") -> list[str]:
+    from shared.manifests.answers.render import comparable, sorted_deeply, to_yaml
+    from shared.manifests.events import Change
+    from shared.manifests.validate import KINDS
+
     name = f"{change.kind.lower()}/{change.name}"
     model = KINDS[change.kind][1]
     before, after = (

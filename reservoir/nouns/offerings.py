@@ -10,7 +10,6 @@ from reservoir.output import Column, Listing
 from reservoir.stack.connection import Connection
 from shared.manifests.answers.listed import OfferingRow, OfferingState
 from shared.usecases.listing.list_offerings import ForPool, ListOfferings
-from shared.usecases.policy.stored_policy import StoredPolicy
 
 _STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", OfferingState.NOT_ACTIVE: "dim"}
 
@@ -20,6 +19,8 @@ def offered(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
     listing = ListOfferings(stack.offerings, stack.reservations, stack.clock)
     if selection.pool is None:
         return listing.list(selection.names)
+    from shared.usecases.policy.stored_policy import StoredPolicy  # with the models of manifests, for a pool alone
+
     policy = StoredPolicy(stack.policy, stack.clock)
     pool = policy.node_pool(selection.pool)
     if pool is None:

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reservoir.console import fail
 from reservoir.options import Options
 from reservoir.stack.target import Target, choose
-from shared.manifests.answers.operations import OperationRequest, OperationResult
-from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import RELEASE_OUTPUT, output_name
-from shared.ports.accounts import AccountStore
-from shared.ports.capacity_blocks import BlockOfferingReader
-from shared.ports.ec2 import InstanceReader
-from shared.ports.history import HistoryStore
-from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
-from shared.ports.overview import AlarmReader, PassReader, QueueReader
-from shared.ports.policy import PolicyStore
-from shared.ports.principals import PrincipalReader
-from shared.ports.safety import TableMarkStore, TallyStore
-from shared.ports.state import DecisionStore, NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
-from shared.ports.system import Clock
 
 if TYPE_CHECKING:
     from reservoir.stack.dead_letters import DeadLetterQueue
+    from shared.manifests.answers.operations import OperationRequest, OperationResult
+    from shared.manifests.kinds.launch_limits import LaunchLimits
+    from shared.ports.accounts import AccountStore
+    from shared.ports.capacity_blocks import BlockOfferingReader
+    from shared.ports.ec2 import InstanceReader
+    from shared.ports.history import HistoryStore
+    from shared.ports.messaging import DemandQueue, EventPublisher, WorkQueue
+    from shared.ports.overview import AlarmReader, PassReader, QueueReader
+    from shared.ports.policy import PolicyStore
+    from shared.ports.principals import PrincipalReader
+    from shared.ports.safety import TableMarkStore, TallyStore
+    from shared.ports.state import DecisionStore, NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
+    from shared.ports.system import Clock
     from shared.runtime.adapters import Adapters
     from shared.usecases.provisioning.solver import Solver
     from shared.usecases.what_if.plan_demand import SnapshotSource
@@ -35,76 +35,76 @@ class Connection(Protocol):
     """What commands use of the stack; a property connects when it is first read."""
 
     @property
-    def policy(self) -> PolicyStore:
+    def policy(self) -> "PolicyStore":
         """NodePools and EC2NodeClasses."""
 
     @property
-    def principals(self) -> PrincipalReader:
+    def principals(self) -> "PrincipalReader":
         """IAM's roles and users."""
 
     @property
-    def reservations(self) -> ReservationStore:
+    def reservations(self) -> "ReservationStore":
         """Reservations."""
 
     @property
-    def node_claims(self) -> NodeClaimStore:
+    def node_claims(self) -> "NodeClaimStore":
         """NodeClaims."""
 
     @property
-    def workloads(self) -> WorkloadStore:
+    def workloads(self) -> "WorkloadStore":
         """Workloads."""
 
     @property
-    def decisions(self) -> DecisionStore:
+    def decisions(self) -> "DecisionStore":
         """Decisions of the planner and of disruption."""
 
     @property
-    def queues(self) -> QueueReader:
+    def queues(self) -> "QueueReader":
         """How full the queues are."""
 
     @property
-    def alarms(self) -> AlarmReader:
+    def alarms(self) -> "AlarmReader":
         """Which alarms have gone off."""
 
     @property
-    def passes(self) -> PassReader:
+    def passes(self) -> "PassReader":
         """When functions last did their work."""
         ...
 
     @property
-    def history(self) -> HistoryStore:
+    def history(self) -> "HistoryStore":
         """What happened."""
 
     @property
-    def accounts(self) -> AccountStore:
+    def accounts(self) -> "AccountStore":
         """What instances have cost whom."""
 
     @property
-    def publisher(self) -> EventPublisher:
+    def publisher(self) -> "EventPublisher":
         """The outbound bus."""
 
     @property
-    def queue(self) -> WorkQueue:
+    def queue(self) -> "WorkQueue":
         """The planning queue."""
 
     @property
-    def demand(self) -> DemandQueue:
+    def demand(self) -> "DemandQueue":
         """The demand queue."""
 
     @property
-    def instances(self) -> InstanceReader:
+    def instances(self) -> "InstanceReader":
         """EC2's instances."""
 
     @property
-    def block_offerings(self) -> BlockOfferingReader:
+    def block_offerings(self) -> "BlockOfferingReader":
         """Capacity Blocks that EC2 would sell."""
 
     @property
-    def tallies(self) -> TallyStore:
+    def tallies(self) -> "TallyStore":
         """What ended within the hour, by kind."""
 
     @property
-    def table_marks(self) -> TableMarkStore:
+    def table_marks(self) -> "TableMarkStore":
         """The marks on the tables."""
 
     @property
@@ -116,15 +116,15 @@ class Connection(Protocol):
         """The release that the stack was deployed from; None: one that did not say."""
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> "Clock":
         """The time."""
 
     @property
-    def launch_limits(self) -> LaunchLimits:
+    def launch_limits(self) -> "LaunchLimits":
         """What launches may do."""
 
     @property
-    def offerings(self) -> OfferingStore:
+    def offerings(self) -> "OfferingStore":
         """The catalogue."""
 
     @property
@@ -145,7 +145,7 @@ class Connection(Protocol):
     def client(self, service: str) -> Any:
         """Return a client of a service, with the credentials of whoever runs the command."""
 
-    def operate(self, request: OperationRequest) -> list[OperationResult]:
+    def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it; ends the command when it is refused as a whole."""
 
     def pause(self, seconds: float) -> None:
@@ -193,92 +193,92 @@ class Session:
             fail(f"the stack {self.target.stack} is not a Reservoir of this version: {error}")
 
     @property
-    def policy(self) -> PolicyStore:
+    def policy(self) -> "PolicyStore":
         """NodePools and EC2NodeClasses."""
         return self.adapters.policy
 
     @property
-    def principals(self) -> PrincipalReader:
+    def principals(self) -> "PrincipalReader":
         """IAM's roles and users."""
         return self.adapters.principals
 
     @property
-    def reservations(self) -> ReservationStore:
+    def reservations(self) -> "ReservationStore":
         """Reservations."""
         return self.adapters.reservations
 
     @property
-    def node_claims(self) -> NodeClaimStore:
+    def node_claims(self) -> "NodeClaimStore":
         """NodeClaims."""
         return self.adapters.node_claims
 
     @property
-    def workloads(self) -> WorkloadStore:
+    def workloads(self) -> "WorkloadStore":
         """Workloads."""
         return self.adapters.workloads
 
     @property
-    def decisions(self) -> DecisionStore:
+    def decisions(self) -> "DecisionStore":
         """Decisions of the planner and of disruption."""
         return self.adapters.decisions
 
     @property
-    def queues(self) -> QueueReader:
+    def queues(self) -> "QueueReader":
         """How full the queues are."""
         return self.adapters.queues
 
     @property
-    def alarms(self) -> AlarmReader:
+    def alarms(self) -> "AlarmReader":
         """Which alarms have gone off."""
         return self.adapters.alarms
 
     @property
-    def passes(self) -> PassReader:
+    def passes(self) -> "PassReader":
         """When functions last did their work."""
         return self.adapters.passes
 
     @property
-    def history(self) -> HistoryStore:
+    def history(self) -> "HistoryStore":
         """What happened."""
         return self.adapters.history
 
     @property
-    def accounts(self) -> AccountStore:
+    def accounts(self) -> "AccountStore":
         """What instances have cost whom."""
         return self.adapters.accounts
 
     @property
-    def publisher(self) -> EventPublisher:
+    def publisher(self) -> "EventPublisher":
         """The outbound bus."""
         return self.adapters.publisher
 
     @property
-    def queue(self) -> WorkQueue:
+    def queue(self) -> "WorkQueue":
         """The planning queue."""
         return self.adapters.queue
 
     @property
-    def demand(self) -> DemandQueue:
+    def demand(self) -> "DemandQueue":
         """The demand queue."""
         return self.adapters.demand
 
     @property
-    def instances(self) -> InstanceReader:
+    def instances(self) -> "InstanceReader":
         """EC2's instances."""
         return self.adapters.instances
 
     @property
-    def block_offerings(self) -> BlockOfferingReader:
+    def block_offerings(self) -> "BlockOfferingReader":
         """Capacity Blocks that EC2 would sell."""
         return self.adapters.capacity_blocks
 
     @property
-    def tallies(self) -> TallyStore:
+    def tallies(self) -> "TallyStore":
         """What ended within the hour, by kind."""
         return self.adapters.tallies
 
     @property
-    def table_marks(self) -> TableMarkStore:
+    def table_marks(self) -> "TableMarkStore":
         """The marks on the tables."""
         return self.adapters.table_marks
 
@@ -293,12 +293,12 @@ class Session:
         return self.outputs[0].get(RELEASE_OUTPUT)
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> "Clock":
         """The time."""
         return self.adapters.clock
 
     @property
-    def launch_limits(self) -> LaunchLimits:
+    def launch_limits(self) -> "LaunchLimits":
         """What launches may do."""
         return self.adapters.settings.launch_limits
 
@@ -308,7 +308,7 @@ class Session:
 
         return make_client(service)
 
-    def operate(self, request: OperationRequest) -> list[OperationResult]:
+    def operate(self, request: "OperationRequest") -> "list[OperationResult]":
         """Have a request carried out by the function that does it, signed by whoever runs the command."""
         from reservoir.stack.operating import operate  # here, because few commands need it
 
@@ -319,7 +319,7 @@ class Session:
         time.sleep(seconds)
 
     @property
-    def offerings(self) -> OfferingStore:
+    def offerings(self) -> "OfferingStore":
         """The catalogue."""
         return self.adapters.offerings
 

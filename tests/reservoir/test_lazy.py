@@ -39,6 +39,17 @@ def test_help_imports_nothing_that_a_command_needs() -> None:
     assert imported("--help") & HEAVY == set()
 
 
+@pytest.mark.parametrize("noun", ["workloads", "nodes", "reservations", "offerings", "events"])
+def test_reading_imports_no_models_of_manifests(noun: str) -> None:
+    code = (
+        f"import sys, reservoir.commands.see.get, reservoir.stack.connection, reservoir.nouns.{noun};"
+        "print([name for name in sys.modules if name.startswith('shared.manifests.kinds')])"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S603 - our own code
+    assert done.stdout == "[]\n"
+
+
 def test_completion_of_commands_imports_nothing_that_a_command_needs() -> None:
     typed = {"_RESERVOIR_COMPLETE": "complete_bash", "COMP_WORDS": "reservoir va", "COMP_CWORD": "1"}
     assert imported(variables=typed) & HEAVY == {"pydantic"}  # Typer itself reads arguments with it

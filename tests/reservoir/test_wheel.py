@@ -140,6 +140,12 @@ def test_what_the_wheel_requires_is_what_is_locked_and_tested() -> None:
     assert [each for each in PROJECT["project"]["dependencies"] if each not in names.values()] == []
 
 
+def test_each_extra_is_what_the_checkout_locks_for_it() -> None:
+    groups, extras = PROJECT["dependency-groups"], PROJECT["project"]["optional-dependencies"]
+    assert extras["report"] == groups["report"]
+    assert [each for each in extras["plan"] if each not in groups["runtime"]] == []
+
+
 def test_the_wheel_brings_one_name_and_no_way_around_it(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()

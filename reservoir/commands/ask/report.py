@@ -33,7 +33,7 @@ def report(
     """
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if missing:
-        fail(f"a report needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+        fail(f"a report needs {' and '.join(missing)}: pip install 'reservoir[report]'")
     # imported here, because drawing takes a second to load
     from reservoir.report.figures import make_report
     from reservoir.report.page import page

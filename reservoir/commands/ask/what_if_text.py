@@ -132,7 +132,8 @@ def _about(title: str, outcome: WhatIfOutcome) -> Iterator[str]:
     for item in outcome.displaced:
         yield f"{title}displaces {_displaced(item)}"
     for note in outcome.notes:
-        yield f"{title}note: {printable(note)}"
+        install = "; pip install 'reservoir[plan]' has it planned as the planner does" if _lacks_a_package(note) else ""
+        yield f"{title}note: {printable(note)}{install}"
 
 
 def _signed(micro_usd: int) -> str:
@@ -166,3 +167,8 @@ def _name(ref: WorkloadRef) -> str:
 
 def _time(at: datetime) -> str:
     return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _lacks_a_package(note: str) -> bool:
+    """Whether a plan was not improved because of what is not installed beside the command."""
+    return note.endswith(" is not installed")

@@ -235,3 +235,11 @@ def test_who_would_lose_is_told_with_why_and_until_when() -> None:
         " (ReservationNotStarted: cr-2 has not begun; not before 2026-01-01T05:00:00Z);"
         " 1 replica would be bought instead of using reserved units"
     )
+
+
+def test_a_plan_that_was_not_improved_for_lack_of_a_package_says_what_brings_it() -> None:
+    notes = ["no certificate: numpy is not installed", "no certificate: out of time"]
+    outcome = WhatIfOutcome(workloads=[], displaced=[], added_micro_usd_per_hour=0, notes=notes)
+    lacking, late = list(answer_lines(WhatIfAnswer(asked_at=NOW, present=outcome)))[-2:]
+    assert "pip install 'reservoir[plan]'" in str(lacking)
+    assert "pip install" not in str(late)
