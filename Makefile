@@ -44,6 +44,8 @@ RING_integrations := tests/integrations
 RING_bench := tests/bench
 RING_site := tests/site
 RING_style := $(wildcard tests/test_*.py)
+# A part of `check`, which `test` has run.
+TIDY := tests/test_tidy.py
 # What a change must pass before it is shown to others, in minutes; then what takes as long again and finds less often.
 TEST_RINGS := deployed emulator template component unit style
 MORE_RINGS := lifecycle tutorials integrations simulation model exhaustive oracle bench site
@@ -88,7 +90,7 @@ model: setup ## search all orders of the protocols' steps, in small worlds; need
 	@python -m formal
 
 test: check ## `check`, then the tests of decisions, adapters, template, emulator and deployed stack
-	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(foreach ring,$(TEST_RINGS),$(RING_$(ring)))
+	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(filter-out $(TIDY),$(foreach ring,$(TEST_RINGS),$(RING_$(ring))))
 
 test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: tutorials, integrations, simulation, oracles ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
@@ -106,7 +108,7 @@ check: setup $(NODE_TOOLS) ## formatting, lint, types, import contracts, tidines
 	@echo '== ruff';            ruff check . && ruff format --check .
 	@echo '== mypy';            mypy .
 	@echo '== import contracts'; lint-imports
-	@echo '== tidiness';        python -m pytest -q tests/test_tidy.py
+	@echo '== tidiness';        python -m pytest -q $(TIDY)
 
 synth: setup $(NODE_TOOLS) ## write the CloudFormation templates and assets to cdk.out
 	@CDK_CONTEXT_JSON='{"deployment": "$(DEPLOYMENT)"}' python app.py

@@ -35,7 +35,7 @@ def world(
         shutil.copytree(make_once("deployed", deploy_and_keep), kept, copy_function=os.link)
     run_nodes = getattr(request.module, "RUN_NODES", False)
     with DeployedReservoir(print, settings, keep=kept, run_nodes=run_nodes) as reservoir:
-        world = World(reservoir)
+        world = World(reservoir, runs_nodes=run_nodes)
         yield world
         denials = world.denials()
         print(world.aws.log())  # noqa: T201 - pytest shows it beside a failure

@@ -1,10 +1,7 @@
-"""Disruption deployed, on its schedules, with permissions enforced: each story has a pool and a reservation of its own.
-
-Time runs fast, so that a schedule comes every few seconds.
-"""
+"""Disruption deployed, on its schedules, with permissions enforced: each story has a pool and a reservation."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +19,6 @@ from tests.fakes.system import InTurn
 pytestmark = pytest.mark.embedded
 
 ZONE: Final = "us-east-1a"
-FAST: Final = 20.0  # emulated seconds a second
 MOVE, ROLL, EMPTY, LEND = "m7i.2xlarge", "r6i.2xlarge", "c7i.2xlarge", "r7i.2xlarge"
 GONE, HEIR = "m6i.2xlarge", "m5.2xlarge"
 
@@ -54,7 +50,6 @@ def policy(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
     ]
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
     world.discover()
-    world.aws.clock.set_rate(FAST)
 
 
 def workload(name: str, story: str, replicas: int = 1, **spec: Any) -> dict[str, Any]:
@@ -76,31 +71,26 @@ def live(seen: Observed, instance_type: str, *states: str) -> list[Any]:
     return [it for it in seen.live(*states) if it.instance_type == instance_type]
 
 
+def running(seen: Observed, instance_type: str) -> list[Any]:
+    """Return the nodes that run and are known as ours: the claim's tag may come later than the instance."""
+    return [it for it in live(seen, instance_type, "running") if it.claim_id is not None]
+
+
 def markets(seen: Observed, instance_type: str) -> list[str]:
-    return sorted(it.market for it in live(seen, instance_type, "running"))
+    return sorted(it.market for it in running(seen, instance_type))
 
 
 def unit(world: World, title: str) -> str:
     return next(identity for identity, it in world.titles.items() if it == title)
 
 
-def order(world: World, *claims: str) -> list[tuple[str, str]]:
-    """Return what was said of nodes, in order: kind and claim."""
-    facts = ((event["detail-type"], event["detail"].get("node", {}).get("nodeClaim")) for event in world.seen.events)
-    return [(kind, claim) for kind, claim in facts if claim in claims]
-
-
-def until(world: World, what: str, holds: Callable[[Observed], bool]) -> Observed:
-    return world.until(what, holds)
-
-
 def drained(world: World, instance_type: str) -> Mapping[str, Any]:
-    """Wait until a node is told to go; its workload releases it."""
+    """Wait until a node is told to go; its workload releases it. ``world.seen`` is from before the release."""
 
     def found(seen: Observed) -> list[Mapping[str, Any]]:
         return [detail for detail in seen.drains.values() if detail["node"]["instanceType"] == instance_type]
 
-    (detail,) = found(until(world, f"a node of {instance_type} drains", lambda seen: bool(found(seen))))
+    (detail,) = found(world.until(f"a node of {instance_type} drains", lambda seen: bool(found(seen))))
     for placed in detail["workloads"]:
         body = workload(placed["name"], "any")
         world.send({"action": "release", "workload": body, "nodeClaim": detail["node"]["nodeClaim"]})
@@ -114,6 +104,10 @@ def nothing_waits(world: World, queue: Queue) -> bool:
     return all(found[name] == "0" for name in counts)
 
 
+def is_hit(world: World, rule: int) -> bool:
+    return any(each["id"] == rule and each["hits"] for each in world.aws.faults())
+
+
 def explained(world: World, claim_id: str) -> Any:
     shown = world.command("explain", "node", claim_id, "--output", "json")
     assert shown.returncode == 0, shown.stderr
@@ -122,35 +116,35 @@ def explained(world: World, claim_id: str) -> Any:
 
 def test_on_demand_moves_into_a_unit_that_becomes_free(world: World) -> None:
     world.send({"action": "submit", "workload": workload("train", "move", replicas=2)})
-    seen = until(world, "both run", lambda seen: markets(seen, MOVE) == ["on-demand", "reserved"])
+    seen = world.until("both run", lambda seen: markets(seen, MOVE) == ["on-demand", "reserved"])
     old = next(it for it in live(seen, MOVE) if it.market == "on-demand").claim_id
     world.aws.client("ec2").modify_capacity_reservation(CapacityReservationId=unit(world, "move"), InstanceCount=2)
     detail = drained(world, MOVE)
     assert (detail["node"]["nodeClaim"], detail["reason"]) == (old, "Consolidation")
     # Only now, with its replacement up:
-    assert markets(world.look(), MOVE) == ["on-demand", "reserved", "reserved"]
-    until(world, "the paid node is gone", lambda seen: [it.market for it in live(seen, MOVE)] == ["reserved"] * 2)
-    until(world, "that was said", lambda _: ("Node Terminated", old) in order(world, old))
+    assert markets(world.seen, MOVE) == ["on-demand", "reserved", "reserved"]
+    world.until("the paid node is gone", lambda seen: [it.market for it in live(seen, MOVE)] == ["reserved"] * 2)
+    world.until("that was said", lambda seen: old in seen.terminated)
     story = explained(world, old)
     assert story["disruption"]["status"] == "gone"
     (new,) = story["disruption"]["replacedBy"]
-    assert order(world, old, new)[-3:] == [("Node Launched", new), ("Node Draining", old), ("Node Terminated", old)]
+    seen = world.until("of the new one, too", lambda seen: new in seen.launched)
+    assert seen.launched[new]["launchedAt"] <= seen.drains[old]["notifiedAt"], "replaced first"
     assert explained(world, new)["origin"]["replaces"] == [old]
 
 
 def test_a_full_reservation_is_rolled_through_its_only_slot(world: World, tmp_path: Path) -> None:
     world.send({"action": "submit", "workload": workload("steady", "roll")})
-    seen = until(world, "it runs", lambda seen: len(live(seen, ROLL, "running")) == 1)
+    seen = world.until("it runs", lambda seen: len(running(seen, ROLL)) == 1)
     (old,) = live(seen, ROLL)
     world.send({"action": "submit", "workload": workload("rival", "roll", priority=1_000)})
-    until(world, "the rival waits", lambda seen: "disruption/rival" in seen.pending)
+    world.until("the rival waits", lambda seen: "disruption/rival" in seen.pending)
     world.apply(write_manifests(tmp_path, pool("roll", ROLL, "reserved", version="2")))
     detail = drained(world, ROLL)
     assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
-    seen = until(
-        world,
+    seen = world.until(
         "its slot is used again",
-        lambda seen: [it.id for it in live(seen, ROLL, "running") if it.id != old.id] != [],
+        lambda seen: any(it.id != old.id for it in running(seen, ROLL)),
     )
     (new,) = live(seen, ROLL)
     assert new.reservation_id == unit(world, "roll")
@@ -167,17 +161,16 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
     rule = world.aws.fault("delay", service="ec2", operation="CreateFleet", function=launch, delay_s=3_600, times=9)
     body = workload("gone", "empty")
     world.send({"action": "submit", "workload": body})
-    until(world, "EC2 is asked", lambda _: any(each["id"] == rule and each["hits"] for each in world.aws.faults()))
+    world.until("EC2 is asked", lambda _: is_hit(world, rule), held_up=True)
     world.send({"action": "withdraw", "workload": body})
-    until(world, "the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND))
+    world.until("the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND), held_up=True)
     world.reservoir.invoke(Function.PROVISION)  # what would wake it waits for the clock, which waits for EC2
     world.aws.clear_faults()  # EC2 answers
     detail = drained(world, EMPTY)
     assert detail["reason"] == "Empty"
     assert detail["workloads"] == []
-    until(world, "it is gone", lambda seen: not live(seen, EMPTY))
-    until(
-        world,
+    world.until("it is gone", lambda seen: not live(seen, EMPTY))
+    world.until(
         "its unit is free",
         lambda seen: [it.available_count for it in seen.reservations if it.title == "empty"] == [1],
     )
@@ -185,22 +178,16 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
 
 def test_an_idle_unit_moves_to_an_equal_reservation_for_a_node_that_is_paid_for(world: World) -> None:
     world.send({"action": "submit", "workload": workload("lent", "borrow", replicas=2)})
-    until(world, "both run", lambda seen: markets(seen, LEND) == ["on-demand", "reserved"])
+    world.until("both run", lambda seen: markets(seen, LEND) == ["on-demand", "reserved"])
     paid = drained(world, LEND)["node"]["nodeClaim"]
-    seen = until(world, "both are reserved", lambda seen: markets(seen, LEND) == ["reserved", "reserved"])
+    seen = world.until("both are reserved", lambda seen: markets(seen, LEND) == ["reserved", "reserved"])
     assert {it.reservation_id for it in live(seen, LEND, "running")} == {unit(world, "borrow")}
     totals = {
         it.title: (it.total_count, it.available_count) for it in seen.reservations if it.title in ("lend", "borrow")
     }
     assert totals == {"lend": (1, 1), "borrow": (2, 0)}
-    until(world, "the claim of the other is over", lambda seen: paid in ended(seen))
+    world.until("the claim of the other is over", lambda seen: paid in seen.terminated)
     assert world.denials() == []
-
-
-def ended(seen: Observed) -> set[str]:
-    """Return the claims whose end was told."""
-    told = (event["detail"] for event in seen.events if event["detail-type"] == "Node Terminated")
-    return {detail["node"]["nodeClaim"] for detail in told}
 
 
 def test_a_deleted_pools_nodes_go(world: World) -> None:
@@ -211,13 +198,13 @@ def test_a_deleted_pools_nodes_go(world: World) -> None:
     def told(seen: Observed) -> set[str]:
         return {it["reason"] for it in seen.drains.values() if it["node"]["nodePool"] == "borrow"}
 
-    until(world, "they drain", lambda seen: "NodePoolDeleted" in told(seen))
+    world.until("they drain", lambda seen: "NodePoolDeleted" in told(seen))
 
 
 def test_a_node_whose_type_is_gone_is_replaced_by_another(world: World, tmp_path: Path) -> None:
     """Two hours after its launch, discovery finds the type nowhere, and the pool allows a second one (S-74)."""
     world.send({"action": "submit", "workload": workload("lasting", "gone")})
-    seen = until(world, "it runs", lambda seen: len(live(seen, GONE, "running")) == 1)
+    seen = world.until("it runs", lambda seen: len(running(seen, GONE)) == 1)
     (old,) = live(seen, GONE)
     node_class, wider = pool("gone", GONE, "on-demand")
     wider["spec"]["template"]["spec"]["requirements"][1]["values"].append(HEIR)
@@ -227,7 +214,6 @@ def test_a_node_whose_type_is_gone_is_replaced_by_another(world: World, tmp_path
     world.aws.clock.advance(timedelta(hours=2), coalesce=True)
     detail = drained(world, GONE)
     assert (detail["node"]["nodeClaim"], detail["reason"]) == (old.claim_id, "Drift")
-    until(world, "the old node is gone", lambda seen: not live(seen, GONE))
-    (new,) = live(world.look(), HEIR, "running")
-    assert new.claim_id is not None
+    world.until("the old node is gone", lambda seen: not live(seen, GONE))
+    (new,) = running(world.look(), HEIR)
     assert f"{GONE} is no longer offered" in explained(world, new.claim_id)["origin"]["text"]

@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
+from demo.observer import Observed
 from embedded.reservoir import IMAGE_PARAMETER
 from shared.names import (
     DEMAND_DEAD_LETTER_QUEUE,
@@ -188,16 +189,26 @@ BAD: Final[dict[str, tuple[str, tuple[str, str, str | None]]]] = {
 }
 
 
-def put_away(world: World) -> dict[str, dict[str, Any]]:
-    """The dead letters that nobody has read before, by the id of the message that was refused."""
-    sqs, found = world.aws.client("sqs"), {}
-    while letters := sqs.receive_message(
-        QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
-    ).get("Messages", []):
-        for letter in letters:
-            attributes = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
-            found[attributes["MessageId"]] = {**attributes, "Body": letter["Body"]}
+def put_away(world: World, *ids: str) -> dict[str, dict[str, Any]]:
+    """Wait for the dead letters of these messages; return all that nobody has read before, by the message's id."""
+    sqs, found = world.aws.client("sqs"), dict[str, dict[str, Any]]()
+
+    def are_there(_: Observed) -> bool:
+        while letters := sqs.receive_message(
+            QueueUrl=world.output(DEMAND_DEAD_LETTER_QUEUE), MaxNumberOfMessages=10, MessageAttributeNames=["All"]
+        ).get("Messages", []):
+            for letter in letters:
+                attributes = {name: value["StringValue"] for name, value in letter["MessageAttributes"].items()}
+                found[attributes["MessageId"]] = {**attributes, "Body": letter["Body"]}
+        return found.keys() >= set(ids)
+
+    world.until("the letters are put away", are_there)
     return found
+
+
+def rejected(world: World) -> dict[str, dict[str, Any]]:
+    """What was told of refused messages, by the message's id."""
+    return {event["messageId"]: event for event in world.events("Workload Rejected")}
 
 
 def answers(world: World) -> dict[str, str]:
@@ -217,12 +228,11 @@ def test_what_is_wrong_is_put_away_and_told_and_its_neighbours_are_placed(world:
         sent = sqs.send_message_batch(QueueUrl=queue, Entries=entries)["Successful"]
         ids += [each["MessageId"] for each in sorted(sent, key=lambda each: int(each["Id"]))]
 
-    told_count = len(BAD)
-    world.until("every bad message is told", lambda seen: seen.counts["Workload Rejected"] >= told_count)
+    world.until("every bad message is told", lambda _: rejected(world).keys() >= set(ids[1::2]))
     world.until("every good message is placed", lambda seen: neighbours <= set(seen.placed))
 
-    told = {event["messageId"]: event for event in world.events("Workload Rejected")}
-    letters = put_away(world)
+    told = rejected(world)
+    letters = put_away(world, *ids[1::2])
     for (title, (body, expected)), message_id in zip(BAD.items(), ids[1::2], strict=True):
         problem = told[message_id]["problems"][0]
         assert (problem["path"], problem["rule"], problem.get("suggestion")) == expected, title
@@ -248,11 +258,9 @@ def test_a_megabyte_is_read_or_refused_and_stops_nobody(world: World) -> None:
     world.send(submit("after"))
     placed = {"story/large", "story/after"}
     world.until("the large one and the next are placed", lambda seen: placed <= set(seen.placed))
-    told_count = len(BAD) + 1
-    world.until("the crowded one is told", lambda seen: seen.counts["Workload Rejected"] >= told_count)
-    (told,) = (event for event in world.events("Workload Rejected") if event["messageId"] == ids[1])
-    assert told["problems"][0]["rule"] == "size"
-    ((message_id, letter),) = put_away(world).items()
+    world.until("the crowded one is told", lambda _: ids[1] in rejected(world))
+    assert rejected(world)[ids[1]]["problems"][0]["rule"] == "size"
+    ((message_id, letter),) = put_away(world, ids[1]).items()
     assert (message_id, letter["Truncated"]) == (ids[1], "true")
     assert crowded.startswith(letter["Body"])
 

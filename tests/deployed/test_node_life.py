@@ -74,6 +74,7 @@ def nodes(world: World, reservations: dict[str, str], tmp_path_factory: pytest.T
         submit(world, name, replicas)
     assert set(reservations.values()) == set(world.titles)
     world.until("everything runs", lambda seen: len(seen.live("running")) == sum(REPLICAS.values()))
+    world.until("all launches are told", lambda seen: len(seen.launched) == sum(REPLICAS.values()))
 
 
 def submit(world: World, name: str, replicas: int) -> None:
@@ -163,10 +164,14 @@ def test_a_reclaimed_reservation_drains_its_nodes_and_is_full(world: World, rese
     lent = of_pool(world.look(), "lent")
     world.aws.ec2("reclaim_interruptible", capacity_reservation_id=reservations["lent"], target_count=0)
     world.until("both drain", lambda seen: set(reasons(seen, *lent)) == {"Interruption"})
-    row = world.aws.client("dynamodb").get_item(
-        TableName=world.output(Table.RESERVATIONS.value), Key={names.KEY: {"S": reservations["lent"]}}
-    )["Item"]
-    assert int(row["free_units"]["N"]) <= 0
+
+    def is_full(_: Observed) -> bool:
+        row = world.aws.client("dynamodb").get_item(
+            TableName=world.output(Table.RESERVATIONS.value), Key={names.KEY: {"S": reservations["lent"]}}
+        )["Item"]
+        return int(row["free_units"]["N"]) <= 0
+
+    world.until("it is known to be full", is_full)
     world.send(
         {"action": "withdraw", "workload": {"metadata": {"namespace": "story", "name": "lent", "generation": 2}}}
     )
@@ -294,7 +299,9 @@ def test_a_reservation_that_begins_is_used_although_its_event_is_lost(world: Wor
     world.aws.clock.advance(starts_at - timedelta(minutes=2) - world.now(), coalesce=True)
     world.aws.clock.advance(starts_at - timedelta(seconds=2) - world.now())
     world.until("its demand is placed", lambda seen: seen.placed["story/coming"] == 1)
-    assert world.now() - starts_at < timedelta(seconds=60)
+    placed = (event for event in world.seen.events if event["detail-type"] == "Workload Placed")
+    (placed_at,) = (it["time"] for it in placed if it["detail"]["workload"]["name"] == "coming")
+    assert datetime.fromisoformat(placed_at) - starts_at < timedelta(seconds=60)
 
 
 def test_a_unit_that_boots_nothing_is_reported_and_left_alone(world: World) -> None:
@@ -355,7 +362,8 @@ def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replac
     for instance in spots:
         world.aws.ec2("interrupt_spot", instance_id=instance.id, notice_s=600)
     world.until("all drain", lambda seen: set(reasons(seen, *spots)) == {"Interruption"})
-    seen = world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES)
+    world.until("each is replaced", lambda seen: len(staying(seen, "spotty")) == SPOT_NODES)
+    seen = world.until("all launches are told", lambda seen: all_are_told(seen, *staying(seen, "spotty")))
     drains, launches = by_instance(seen.drains), by_instance(seen.launched)
     deadlines = {drains[instance.id]["deadline"] for instance in spots}
     replacements = staying(seen, "spotty")
@@ -364,6 +372,10 @@ def test_a_hundred_spot_warnings_drain_a_hundred_nodes_whose_replicas_are_replac
     resting = shortages(world)
     assert {claim_of(world, spots[0]).offering, claim_of(world, spots[-1]).offering} <= resting
     assert not {claim_of(world, replacement).offering for replacement in replacements} & resting
+
+
+def all_are_told(seen: Observed, *instances: Instance) -> bool:
+    return {instance.id for instance in instances} <= by_instance(seen.launched).keys()
 
 
 def shortages(world: World) -> set[OfferingKey]:

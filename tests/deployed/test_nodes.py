@@ -40,7 +40,8 @@ def instances(world: World, tmp_path_factory: pytest.TempPathFactory) -> list[st
     world.apply(write_manifests(tmp_path_factory.mktemp("policy"), pool))
     world.discover()
     world.send({"action": "submit", "workload": story_workload("known", REPLICAS, "1500m")})
-    seen = world.until("all run", lambda seen: len(seen.live("running")) == REPLICAS)
+    world.until("all run", lambda seen: len(seen.live("running")) == REPLICAS)
+    seen = world.until("all launches are told", lambda seen: len(seen.launched) == REPLICAS)
     world.aws.clock.advance(timedelta(minutes=3))  # leases are absorbed: somebody else writes the claims
     return sorted(map(_id, seen.live("running")))
 

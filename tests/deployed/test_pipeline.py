@@ -66,8 +66,8 @@ def test_reservations_fill_first_and_the_rest_is_bought(world: World) -> None:
 
 
 def test_each_claim_has_one_instance_and_each_instance_one_claim(world: World) -> None:
-    claims = [instance.claim_id for instance in world.look().live()]
-    assert None not in claims
+    seen = world.until("each has its tag", lambda seen: all(instance.claim_id for instance in seen.live()))
+    claims = [instance.claim_id for instance in seen.live()]
     assert len(set(claims)) == len(claims)
 
 
@@ -126,6 +126,8 @@ def test_a_question_is_answered_to_somebody_who_may_write_nothing(world: World, 
     reader = Person(world, managed=("Viewer",), statements=(READ,))
     path = tmp_path / "demand.yaml"
     path.write_text(json.dumps(workload("question", 6)))
+    world.aws.clock.pause()  # nobody else plans meanwhile
+    world.aws.clock.settle()
     before = rows(world)
     asked = reader.command("plan", "-f", str(path), "--with", "3 m7i.4xlarge in us-east-1a", "-o", "json")
     assert asked.returncode == 0, asked.stderr
@@ -136,6 +138,7 @@ def test_a_question_is_answered_to_somebody_who_may_write_nothing(world: World, 
     assert answer["edited"]["addedMicroUsdPerHour"] < answer["present"]["addedMicroUsdPerHour"]
     assert any(place["offering"].get("capacityReservationId") == "with-1" for place in edited["places"])
     assert rows(world) == before
+    world.aws.clock.resume()
 
 
 def test_every_plan_so_far_is_the_same_again(world: World) -> None:
@@ -174,8 +177,8 @@ def test_what_happened_to_a_workload_and_its_nodes_is_told_afterwards(world: Wor
     assert "Workload Placed" in told("workload/story/web")
     launched = [event["node"] for event in world.events("Node Launched")]
     node = next(node for node in launched if "capacityReservationId" in node)
-    # Both may be of the same second, and the bus keeps no order.
-    assert sorted(told(f"node/{node['nodeClaim']}")[:2]) == ["Node Launched", "Workload Placed"]
+    about_node = {"Node Launched", "Workload Placed"}
+    world.until("it knows the node", lambda _: about_node <= set(told(f"node/{node['nodeClaim']}")))
     assert "Node Launched" in told(f"reservation/{node['capacityReservationId']}")
     everything = json.loads(world.command("events", "--since", "2d", "-o", "json").stdout)["items"]
     assert {item["id"] for item in everything} & {event["id"] for event in world.seen.events}

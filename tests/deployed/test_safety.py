@@ -32,6 +32,8 @@ def fleet(world: World, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     workload["metadata"]["annotations"] = {"note": HOSTILE}
     world.send({"action": "submit", "workload": workload})
     world.until("all run", lambda seen: len(seen.live("running")) == NODES)
+    world.aws.clock.pause()  # from here on nothing runs but what a story lets run
+    world.aws.clock.settle()
     return running(world)
 
 
@@ -119,6 +121,7 @@ def test_claims_that_somebody_deleted_end_no_more_than_the_bound(world: World, f
     sweep(world)
     assert running(world) == fleet, "five at once are more than the bound of three: none of them"
     assert counted(world, "EndingsHeld") > 0
+    world.until("it is told", lambda _: bool(world.events("Endings Held")))
     (held,) = world.events("Endings Held")
     assert (held["kind"], held["wantedCount"], held["fleetCount"]) == ("orphans", NODES, NODES)
     shown = Person(world, managed=("Viewer",)).command("envelope", "show").stdout
@@ -133,7 +136,7 @@ def test_an_operator_lifts_it_once(world: World, fleet: set[str]) -> None:
     assert lifted.returncode == 0, lifted.stderr
     sweep(world)
     assert running(world).isdisjoint(fleet)
-    world.look()
+    world.until("it is told", lambda _: bool(world.events("Envelope Lifted")))
     (told,) = world.events("Envelope Lifted")
     assert (told["kind"], told["count"], told["by"]) == ("orphans", NODES, operator.arn)
     assert "5 used: the claims are gone for good, OPS-123" in operator.command("envelope", "show").stdout

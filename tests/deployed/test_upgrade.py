@@ -156,8 +156,8 @@ def test_forward_again_nothing_is_lost_doubled_or_ended(fleet: Fleet) -> None:
     fleet.run_by("new")
     fleet.world.aws.clock.advance(timedelta(minutes=16), coalesce=True)
     assert fleet.settle() == before
-    claims = [instance.claim_id for instance in fleet.world.look().live()]
-    assert None not in claims
+    seen = fleet.world.until("each has its tag", lambda seen: all(instance.claim_id for instance in seen.live()))
+    claims = [instance.claim_id for instance in seen.live()]
     assert sorted(row["id"]["S"] for row in fleet.rows(Table.NODE_CLAIMS, "live")) == sorted(map(str, claims))
     placed = {
         row["id"]["S"]: (row["placed_count"], row["open_count"])

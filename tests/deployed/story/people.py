@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from itertools import count
 from typing import Any
 
@@ -43,14 +44,15 @@ class Person:
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run the command line with this person's credentials."""
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "reservoir", *arguments],
-            cwd=ROOT,
-            env={**self._world.reservoir.environment(), **self.environment()},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with self._world.hurrying() if "--wait" in arguments else nullcontext():
+            return subprocess.run(  # noqa: S603 - our own program
+                [sys.executable, "-m", "reservoir", *arguments],
+                cwd=ROOT,
+                env={**self._world.reservoir.environment(), **self.environment()},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
 
 
 def refusal(error: ClientError) -> str:

@@ -4,8 +4,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from datetime import datetime
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,18 +18,29 @@ from infra.naming import function_name
 from shared.names import DEPLOYMENT, EVENT_BUS, Function, Queue, output_name
 
 LIMIT_S: Final = 600.0  # keeps a broken story from hanging; what it waits for takes seconds on an idle machine
+PACE: Final = timedelta(seconds=1)  # of emulated time from one look to the next ...
+STRIDE: Final = timedelta(seconds=5)  # ... and after some looks, when it is a schedule that is waited for
+LOOKS_BEFORE_STRIDES: Final = 20
+HURRY: Final = 20.0  # emulated seconds a second
+PAUSE_S: Final = 0.2  # of real time, where it is a process that is waited for
 # What a function writes when its role lacks a permission.
 DENIALS: Final = ("AccessDenied", "UnauthorizedOperation", "not authorized to perform")
 
 
 class World:
-    """One deployment, and one subscriber of its bus. ``titles`` names the reservations that the subscriber watches."""
+    """One deployment, and one subscriber of its bus. ``titles`` names the reservations that the subscriber watches.
 
-    def __init__(self, reservoir: DeployedReservoir) -> None:
+    Emulated time runs as real time does, and jumps ahead while a story waits; where instances run processes
+    (``runs_nodes``), for which the clock does not wait, it never jumps by itself.
+    """
+
+    def __init__(self, reservoir: DeployedReservoir, *, runs_nodes: bool = False) -> None:
         self.reservoir = reservoir
+        self._runs_nodes = runs_nodes
         self.titles: dict[str, str] = {}
         self.expected_denials: list[str] = []  # lines that a story about missing permissions brought about
         self._observer = Observer(reservoir.aws, bus_name=reservoir.outputs[output_name(EVENT_BUS)], titles=self.titles)
+        self.seen.events = deque()  # all facts, and not only the latest: a story may ask for any of them
 
     @property
     def aws(self) -> EmbeddedAws:
@@ -106,16 +119,35 @@ class World:
         return self._observer.refresh()
 
     def events(self, detail_type: str) -> list[dict[str, Any]]:
-        """Return the details of the facts of a kind that were read so far, oldest first."""
+        """Return the details of the facts of a kind that were read so far, in the order in which they came.
+
+        The bus keeps no order, and more of a kind may come.
+        """
         return [event["detail"] for event in self.seen.events if event["detail-type"] == detail_type]
 
-    def until(self, what: str, holds: Callable[[Observed], bool]) -> Observed:
-        """Look at the world until ``holds``; what functions logged is in the error when it never does."""
-        limit = time.monotonic() + LIMIT_S
+    def until(self, what: str, holds: Callable[[Observed], bool], *, held_up: bool = False) -> Observed:
+        """Let emulated time pass until ``holds``; what functions logged is in the error when it never does.
+
+        With ``held_up`` a failure that was ordered keeps a request from its answer: the clock waits for it.
+        """
+        limit, looks = time.monotonic() + LIMIT_S, 0
         while not holds(self.look()):
+            looks += 1
             assert time.monotonic() < limit, f"not within {LIMIT_S:.0f} s: {what}\n{self.summary()}"
-            time.sleep(0.2)
+            if held_up or self._runs_nodes:
+                time.sleep(PAUSE_S)
+            else:
+                self.aws.clock.advance(PACE if looks < LOOKS_BEFORE_STRIDES else STRIDE)
         return self.seen
+
+    @contextmanager
+    def hurrying(self) -> Iterator[None]:
+        """Let emulated time run ahead while a program of a story waits for something."""
+        self.aws.clock.set_rate(HURRY)
+        try:
+            yield
+        finally:
+            self.aws.clock.set_rate(1)
 
     def summary(self) -> str:
         """Return what a developer wants to see when a story fails."""

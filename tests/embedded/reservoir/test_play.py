@@ -50,7 +50,7 @@ class Terminal:
         """Do what the guide says of the first workload, for one of this name."""
         (file,) = re.findall(r"^  python -m reservoir submit -f (\S+) --wait$", self.guide, flags=re.MULTILINE)
         manifest = (ROOT / file).read_text(encoding="utf-8").replace("first", name)
-        self.run("-m", "reservoir", "submit", "-f", "-", given=manifest)
+        self.run("-m", "reservoir", "submit", "-f", "-", "--timeout", f"{LIMIT_S}s", given=manifest)
 
     def explained(self, name: str) -> str:
         """Let a minute pass, as the guide says, in which a workload finds its place; return what is said of it."""
