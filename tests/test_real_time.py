@@ -11,6 +11,7 @@ WAITING = {
     "tests/deployed/story/world.py",
     "tests/deployment/embedded_cdk.py",
     "tests/embedded/conftest.py",
+    "tests/integrations/test_containers.py",
     "tests/integrations/test_slurm.py",
 }
 

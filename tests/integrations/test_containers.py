@@ -86,7 +86,7 @@ def work(tmp_path: Path, engine: None) -> Iterator[Processes]:  # noqa: ARG001 -
 
 
 def until(holds: Callable[[], object]) -> None:
-    limit = time.monotonic() + 120
+    limit = time.monotonic() + 600
     while not holds():
         assert time.monotonic() < limit
         time.sleep(0.05)
