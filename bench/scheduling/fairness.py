@@ -252,6 +252,7 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
     use: list[float] = []
     owed: dict[str, deque[int]] = {team.name: deque() for team in trace.teams}  # since when, unit by unit
     waits: list[int] = []
+    below_quota = 0
     last = max(trace.arrivals)
     while trace.minute < last:
         trace.step()
@@ -261,6 +262,7 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
             use.append(len(trace.running) / UNITS)
         for team in trace.teams:
             short, units = trace.short(team), owed[team.name]
+            below_quota += bool(short and trace.free())
             waits += [trace.minute - units.popleft() for _ in range(len(units) - short)]
             units += [trace.minute] * (short - len(units))
     waits.sort()
@@ -269,6 +271,7 @@ def measure(case: str, arrivals: str = str(_ARRIVALS)) -> Figures:
         "minutes_contended": len(jain),
         "jains_index_mean": round(sum(jain) / len(jain), 4),
         "reserved_use_while_wanted": round(sum(use) / len(use), 4),
+        "team_minutes_below_quota_with_units_free": below_quota,
         "units_back_p99_s": 60 * waits[min(len(waits) - 1, len(waits) * 99 // 100)] if waits else 0,
         "notice_s": 60 * _NOTICE_MINUTES,
         "planning_ratio": round(planning_ratio(trace.teams), 2),

@@ -8,6 +8,7 @@ def test_a_short_trace_is_fair_and_leaves_no_unit_idle() -> None:
     assert figures["minutes_contended"]
     assert float(str(figures["jains_index_mean"])) > 0.97
     assert figures["reserved_use_while_wanted"] == 1.0
+    assert figures["team_minutes_below_quota_with_units_free"] == 0
 
 
 def test_jains_index_is_one_at_the_water_level_and_less_elsewhere() -> None:
