@@ -35,7 +35,17 @@ def _borrowers(row: Row) -> str:
 
 def _back_at(row: Row) -> str:
     """Return when the first of what the team has lent should come back."""
-    return min((quota["backAt"] for quota in row["status"]["quotas"] if "backAt" in quota), default="-")
+    quotas = [*row["status"]["quotas"], *row["status"].get("resourceQuotas", ())]
+    return min((quota["backAt"] for quota in quotas if "backAt" in quota), default="-")
+
+
+def _resources(row: Row) -> str:
+    """Return what the team requests of each resource that it has a quota of."""
+    amounts = (
+        f"{quota['used']}/{quota['nominal']} {quota['resource']} ({', '.join(quota['capacityTypes'])})"
+        for quota in row["status"].get("resourceQuotas", ())
+    )
+    return "; ".join(amounts) or "-"
 
 
 def _listing(now: datetime) -> Listing[Row]:
@@ -52,6 +62,7 @@ def _listing(now: datetime) -> Listing[Row]:
             Column("LENT", _units("lentUnits")),
             Column("LENT TO", _borrowers, gives_way=True),
             Column("BACK AT", _back_at),
+            Column("RESOURCES", _resources, gives_way=True),
             Column("SPENT", lambda row: str(row["status"].get("spending", {}).get("spent", "-"))),
             Column("FORECAST", lambda row: str(row["status"].get("spending", {}).get("forecast", "-"))),
         ),

@@ -12,6 +12,7 @@ from shared.core.checking.dear_spot import dear_spot_violations
 from shared.core.checking.final_state.facts import Facts
 from shared.core.checking.launches import node_violations
 from shared.core.checking.residual.residual_check import ResidualCheck
+from shared.core.checking.team_resources import TeamResources
 from shared.core.checking.team_shares import TeamShares
 from shared.core.checking.totals import total_violations
 from shared.core.checking.violation import Violation, ViolationCode
@@ -35,6 +36,7 @@ def check(snapshot: Snapshot, plan: Plan, *, now: datetime, policy: SchedulingPo
         return tuple(sorted(set(found)))  # topology and what is left need names that exist
     found.extend(topology_violations(facts, topology))
     found.extend(TeamShares(facts).violations())
+    found.extend(TeamResources(facts).violations())
     if not found:
         found.extend(dear_spot_violations(facts, topology))
         found.extend(ResidualCheck(facts, topology).violations())

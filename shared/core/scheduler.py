@@ -12,6 +12,8 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.sharing.apportionment import Apportionment, is_shared, waiting_count
 from shared.core.sharing.budgets import has_budgets, within_budgets
 from shared.core.sharing.pools import within_pools
+from shared.core.sharing.resource_pools import exceeds_quotas, has_resource_quotas
+from shared.core.sharing.resource_shares import ResourceShares, leaves_idle, settled
 from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
@@ -53,8 +55,8 @@ _STRATEGIES = (
 _RETRY_REPLICAS_MAX = 300
 # What a solve leaves of the shares of teams is shared out again so often.
 _SHARING_ROUNDS_MAX = 3
-# Who is held to a budget buys less, which may let others buy more than theirs, so it is solved again. Each solve leaves
-# time for the next, which would else place nothing: a plan beyond a budget is not committed.
+# Who is held to a budget or a quota leaves something to others, who may then take more than theirs, so it is solved
+# again. Each solve leaves time for the next, which would else place nothing: a plan beyond either is not committed.
 _TIMES_PERCENT = (40, 60, 80, 100)
 
 
@@ -65,15 +67,26 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     ``policy.expired`` answers the same. ``now`` is aware UTC.
     """
     snapshot = within_pools(snapshot)
-    if not has_budgets(snapshot):
+    if not (has_budgets(snapshot) or has_resource_quotas(snapshot)):
         return _solve_shared(snapshot, now, policy)
     plan = _solve_shared(snapshot, now, policy.until(_TIMES_PERCENT[0]))
+    quotas: ResourceShares | None = None
     for until_percent in _TIMES_PERCENT[1:]:
         capped = within_budgets(snapshot, plan)
-        if capped is None:
+        must = capped is not None
+        if quotas is None and (must or exceeds_quotas(snapshot, plan)):
+            quotas, must = ResourceShares(snapshot, plan, now), True
+        elif quotas is not None and leaves_idle(snapshot, plan):
+            quotas = ResourceShares(snapshot, plan, now)
+        elif not must:
             break
-        snapshot, plan = capped, _solve_shared(capped, now, policy.until(until_percent))
-    return plan
+        snapshot = snapshot if capped is None else capped
+        held = snapshot if quotas is None else quotas.within(snapshot)
+        found = _solve_shared(held, now, policy.until(until_percent))
+        if not must and waiting_count(found) >= waiting_count(plan):
+            break
+        plan = found
+    return settled(snapshot, plan) if has_resource_quotas(snapshot) else plan
 
 
 def _solve_shared(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:

@@ -80,3 +80,35 @@ def test_a_team_shows_when_its_units_come_back_and_what_was_spent() -> None:
             {"namespace": "research", "capacityType": "on-demand", "instanceSeconds": 90, "spent": "2.50 USD"}
         ],
     }
+
+
+def test_a_team_shows_what_it_requests_of_its_quotas_of_resources() -> None:
+    clock = ManualClock()
+    state, store = MemoryState(clock), MemoryPolicyStore()
+    manifests = {name: team(name, 0) for name in ("research", "vision")}
+    for manifest, amount in zip(manifests.values(), ("500m", "4"), strict=True):
+        quota = {"capacityTypes": ["on-demand", "spot"], "resource": "cpu", "nominalQuota": amount}
+        manifest["spec"]["quotas"] = [quota]
+    applier(store).apply([(name, json.dumps(manifest)) for name, manifest in manifests.items()])
+    record = workload_record(duration_s=7200)
+    state.workload_rows[record.key] = record
+    made = node_claim("nc-1")
+    on_demand = replace(made.offering, capacity_type=CapacityType.ON_DEMAND, reservation_id=None)
+    running = replace(made, state=ClaimState.RUNNING, placements=(PlacedReplicas(record.key, 1),), running_at=START)
+    state.claim_rows[made.id] = replace(running, offering=on_demand, lease=None)
+
+    shown = ShowPolicy(store, state.reservations, state.node_claims, state.workloads, clock).show(PolicyKind.TEAM)
+    about = {"capacityTypes": ["on-demand", "spot"], "resource": "cpu"}
+    assert [row["status"]["resourceQuotas"] for row in shown] == [
+        [{**about, "nominal": "500m", "used": "90", "borrowed": "89500m"}],
+        [
+            {
+                **about,
+                "nominal": "4",
+                "used": "0",
+                "borrowed": "0",
+                "borrowers": [{"team": "research", "amount": "89500m"}],
+                "backAt": "2026-01-15T14:00:00Z",
+            }
+        ],
+    ]

@@ -69,7 +69,7 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
         price_atto_usd_per_hour=claim.price_atto_usd_per_hour,
         created_at=claim.created_at,
         drain_at=claim.drain_at,
-        leaves_at=_leaves_at(claim, workloads) if reserved else None,
+        leaves_at=_leaves_at(claim, workloads),
         initialized=claim.state is ClaimState.RUNNING,
         deleting=claim.state in _LEAVING or claim.disruption is not None,
     )

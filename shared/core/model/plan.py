@@ -16,7 +16,7 @@ class ReasonCode(StrEnum):
     INCOMPATIBLE = "Incompatible"  # requirements, taints or architecture leave nothing
     TOO_LARGE = "TooLarge"  # no compatible instance type can hold one replica
     RESERVATION_FULL = "ReservationFull"
-    TEAM_QUOTA = "TeamQuota"  # reserved units are others' turn, or are lent to them
+    TEAM_QUOTA = "TeamQuota"  # a quota of its team leaves no room: others' turn, or lent to them
     RESERVATION_NOT_STARTED = "ReservationNotStarted"
     DURATION_DOES_NOT_FIT = "DurationDoesNotFit"
     FALLBACK_NOT_YET = "FallbackNotYet"  # a later rung of the ladder would serve

@@ -46,7 +46,7 @@ class Node:
     price_atto_usd_per_hour: int = 0
     created_at: datetime | None = None
     drain_at: datetime | None = None  # when a Capacity Block under it starts to drain
-    leaves_at: datetime | None = None  # of a reserved node: the end of its drain, or of its work by its own hints
+    leaves_at: datetime | None = None  # the end of its drain, or of its work by its own hints
     initialized: bool = True
     deleting: bool = False
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 
 DEFAULT_COHORT: Final = "default"
@@ -26,6 +27,20 @@ class Quota:
     nominal_units: int
     borrowing_limit_units: int | None = None
     lending_limit_units: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuota:
+    """An amount of a resource, in its own unit, that may be requested on nodes of these capacity types.
+
+    The limits are None where nothing but the cohort bounds.
+    """
+
+    capacity_types: tuple[CapacityType, ...]  # sorted
+    resource: str
+    nominal: int
+    borrowing_limit: int | None = None
+    lending_limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,7 @@ class Team:
     node_pools: tuple[str, ...] = ()  # on whose nodes its work may be placed; none: on all
     limits: TeamLimits = TeamLimits()
     quotas: tuple[Quota, ...] = ()
+    resource_quotas: tuple[ResourceQuota, ...] = ()
     cohort: str = DEFAULT_COHORT
     weight: int = 1
     reclaim_within_cohort: ReclaimWithinCohort = ReclaimWithinCohort.NEVER

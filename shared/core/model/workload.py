@@ -146,13 +146,24 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Capacity types on which a quota of its team leaves no room for replicas, and what to say about it."""
+
+    capacity_types: frozenset[CapacityType]
+    note: str
+    back_at: datetime | None = None  # when what others borrow should come back
+
+
+@dataclass(frozen=True, slots=True)
 class Demand:
     """Replicas of a workload that run nowhere yet. ``pending_since`` starts the fallback ladder's clock.
 
     ``budget_atto_usd_per_hour`` is what its team's budget leaves for what one solve buys for it; None: no bound.
+    A solve may be given several demands of one workload, which differ in what is ``withheld`` of their replicas.
     """
 
     workload: Workload
     pending_count: int
     pending_since: datetime
     budget_atto_usd_per_hour: int | None = None
+    withheld: tuple[Withheld, ...] = ()

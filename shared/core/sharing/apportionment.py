@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.model.capacity_reservation import CapacityReservation, TeamShare
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
@@ -86,6 +87,8 @@ class Apportionment:
         asked: dict[tuple[str, str], Counter[str]] = {}
         wanted: Counter[tuple[str, str]] = Counter()
         for demand in self.snapshot.demands:
+            if any(CapacityType.RESERVED in withheld.capacity_types for withheld in demand.withheld):
+                continue
             team_name = self._owners.get(demand.workload.namespace, NOBODY).name
             least: dict[str, int] = {}
             for reservation_id, units in wants.units(demand.workload, demand.pending_count).items():

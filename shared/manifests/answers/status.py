@@ -67,6 +67,19 @@ class QuotaUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """An amount of a resource on some capacity types: what a team owns, requests, requests beyond that, who borrows."""
+
+    capacity_types: tuple[str, ...]
+    resource: str
+    nominal: int
+    used: int
+    borrowed: int
+    borrowers: Mapping[str, int] = field(default_factory=dict)  # amounts by team
+    back_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TeamSpending:
     """What was spent for a team in a month so far, in micro-USD; by namespace and capacity type seconds and money."""
 
@@ -82,6 +95,7 @@ def team_status(
     principals: Mapping[str, str],
     uses: Sequence[QuotaUse],
     spending: TeamSpending | None = None,
+    resources: Sequence[ResourceUse] = (),
 ) -> dict[str, Any]:
     """Return a Team's status; ``principals`` are unique ids by ARN, as they were when it was applied."""
     found = [{"arn": arn, "uniqueID": unique_id} for arn, unique_id in sorted(principals.items())]
@@ -99,7 +113,23 @@ def team_status(
         for use in uses
     ]
     spent = {} if spending is None else {"spending": _spending(spending)}
-    return {"principals": found, "quotas": quotas, **spent, "conditions": _conditions(conditions)}
+    amounts = {"resourceQuotas": [_resource_use(use) for use in resources]} if resources else {}
+    return {"principals": found, "quotas": quotas, **amounts, **spent, "conditions": _conditions(conditions)}
+
+
+def _resource_use(use: ResourceUse) -> dict[str, Any]:
+    def written(amount: int) -> str:
+        return Resources.of({use.resource: amount}).formatted()[use.resource]
+
+    return _given(
+        capacityTypes=list(use.capacity_types),
+        resource=use.resource,
+        nominal=written(use.nominal),
+        used=written(use.used),
+        borrowed=written(use.borrowed),
+        borrowers=[{"team": name, "amount": written(amount)} for name, amount in use.borrowers.items()] or None,
+        backAt=None if use.back_at is None else _instant(use.back_at),
+    )
 
 
 def _spending(spending: TeamSpending) -> dict[str, Any]:

@@ -6,10 +6,22 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, TeamLimits
+from shared.core.model.instance_type import CapacityType
+from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, ResourceQuota, Team, TeamLimits
+from shared.core.scheduling_terms.quantity import QuantityError, parse_quantity
+from shared.core.scheduling_terms.resources import Resources
 from shared.manifests.kinds.selector_terms import MOST_TERMS, ReservationTerm
 from shared.manifests.kinds.workload import MOST_REPLICAS
-from shared.manifests.parsing.fields import Namespace, ObjectName, Price, check_distinct, matching, micro_usd
+from shared.manifests.parsing.fields import (
+    CountOrQuantity,
+    Namespace,
+    ObjectName,
+    Price,
+    ResourceName,
+    check_distinct,
+    matching,
+    micro_usd,
+)
 from shared.manifests.parsing.metadata import LARGEST_INTEGER, Metadata, ServerSide
 from shared.manifests.parsing.model import Contradiction, Model
 
@@ -56,23 +68,88 @@ class TeamLimitsSpec(Model):
 
 
 class QuotaSpec(Model):
-    """Units of reservations that the team owns, borrows and lends."""
+    """What the team owns, borrows and lends: units of reservations, or an amount of a resource on capacity types."""
 
-    capacity_reservation_selector_terms: list[ReservationTerm] = Field(
-        min_length=1, max_length=MOST_TERMS, description="Whose units; teams that share them write the same terms."
+    capacity_reservation_selector_terms: list[ReservationTerm] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_TERMS,
+        description="Whose units; teams that share them write the same terms.",
     )
-    nominal_quota: int = Field(ge=0, le=MOST_UNITS, description="How many units are the team's own.")
-    borrowing_limit: int | None = Field(
-        default=None, ge=0, le=MOST_UNITS, description="How many more it may use while nobody wants them."
+    capacity_types: (
+        Annotated[
+            list[Annotated[CapacityType, Field(strict=False)]],
+            Field(min_length=1, max_length=len(CapacityType)),
+            AfterValidator(check_distinct),
+        ]
+        | None
+    ) = Field(default=None, description="On which capacity types together; teams that share write the same ones.")
+    resource: ResourceName | None = Field(default=None, description="Of what: cpu, memory, nvidia.com/gpu.")
+    nominal_quota: CountOrQuantity = Field(
+        description="How many units, or how much of the resource, are the team's own."
     )
-    lending_limit: int | None = Field(
-        default=None, ge=0, le=MOST_UNITS, description="How many of its own its cohort may use meanwhile."
+    borrowing_limit: CountOrQuantity | None = Field(
+        default=None, description="How much more it may use while nobody wants it."
+    )
+    lending_limit: CountOrQuantity | None = Field(
+        default=None, description="How much of its own its cohort may use meanwhile."
     )
 
-    def to_core(self) -> Quota:
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse a quota of both kinds or of neither, and amounts that are none of its kind."""
+        of_units, of_resource = (
+            {name for name in names if raw.get(name) is not None}
+            for names in (("capacityReservationSelectorTerms",), ("capacityTypes", "resource"))
+        )
+        if of_units and of_resource:
+            message = f"cannot be combined with {' and '.join(sorted(of_resource))}"
+            yield Contradiction("capacityReservationSelectorTerms", "quota", message)
+        elif not of_units and len(of_resource) < 2:
+            message = "needs capacityReservationSelectorTerms (units), or capacityTypes and resource (an amount)"
+            yield Contradiction("", "quota", message)
+        for name in ("nominalQuota", "borrowingLimit", "lendingLimit"):
+            value = raw.get(name)
+            if of_units and not of_resource and value is not None and not _is_unit_count(value):
+                yield Contradiction(name, "units", f"must be a whole number of units from 0 to {MOST_UNITS}")
+            elif of_resource == {"capacityTypes", "resource"} and not of_units and value is not None:
+                problem = _amount_problem(raw["resource"], value)
+                if problem is not None:
+                    yield Contradiction(name, "quantity", problem)
+
+    def to_core(self) -> Quota | ResourceQuota:
         """Return the quota of the core."""
-        terms = tuple(term.to_core() for term in self.capacity_reservation_selector_terms)
-        return Quota(terms, self.nominal_quota, self.borrowing_limit, self.lending_limit)
+        limits = self.borrowing_limit, self.lending_limit
+        terms, resource = self.capacity_reservation_selector_terms, self.resource
+        if terms is not None or resource is None:
+            units = (None if limit is None else int(limit) for limit in limits)
+            return Quota(tuple(term.to_core() for term in terms or ()), int(self.nominal_quota), *units)
+        amounts = (None if limit is None else _amount(resource, limit) for limit in limits)
+        capacity_types = tuple(sorted(self.capacity_types or ()))
+        return ResourceQuota(capacity_types, resource, _amount(resource, self.nominal_quota), *amounts)
+
+
+def _amount(resource: str, quantity: int | str) -> int:
+    return Resources.parse({resource: quantity})[resource]
+
+
+def _is_unit_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_UNITS
+
+
+def _amount_problem(resource: object, value: object) -> str | None:
+    """Say why the value is no amount of the resource; what is no quantity at all is reported where it stands."""
+    if not isinstance(resource, str) or isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        parse_quantity(text := value if isinstance(value, str) else repr(value))
+    except QuantityError:
+        return None
+    try:
+        _amount(resource, text)
+    except QuantityError as error:
+        return str(error)
+    return None
 
 
 class FairSharing(Model):
@@ -124,6 +201,30 @@ class TeamSpec(Model):
         description="From whom units are taken back that were lent and that waiting work of the team could use.",
     )
 
+    @classmethod
+    def contradictions(cls, raw: Mapping[str, Any]) -> Iterator[Contradiction]:
+        """Refuse quotas of resources that overlap: what a replica requests on a capacity type counts in one."""
+        seen: dict[frozenset[str], set[str]] = {}
+        for capacity_types, resource in _resource_quotas(raw.get("quotas")):
+            words = " and ".join(sorted(capacity_types))
+            if resource in seen.get(capacity_types, ()):
+                yield Contradiction("quotas", "quota", f"two are about {resource} on {words}")
+            for other in seen:
+                if other != capacity_types and other & capacity_types:
+                    shared = " and ".join(sorted(other))
+                    message = f"one is about {shared}, another about {words}: these must be the same or apart"
+                    yield Contradiction("quotas", "quota", message)
+            seen.setdefault(capacity_types, set()).add(resource)
+
+
+def _resource_quotas(quotas: object) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield capacity types and resource of what may be quotas of resources."""
+    for quota in quotas if isinstance(quotas, list) else ():
+        found = quota if isinstance(quota, dict) else {}
+        capacity_types, resource = found.get("capacityTypes"), found.get("resource")
+        if isinstance(capacity_types, list) and isinstance(resource, str):
+            yield frozenset(each for each in capacity_types if isinstance(each, str)), resource
+
 
 class TeamManifest(Model):
     """A team."""
@@ -137,13 +238,15 @@ class TeamManifest(Model):
     def to_core(self) -> Team:
         """Return the team of the core, with no principal resolved."""
         spec = self.spec
+        quotas = [quota.to_core() for quota in spec.quotas]
         return Team(
             name=self.metadata.name,
             namespaces=tuple(sorted(spec.namespaces)),
             principals=tuple(sorted(spec.principals)),
             node_pools=tuple(sorted(spec.node_pools)),
             limits=TeamLimits(spec.limits.priority, spec.limits.replicas, spec.limits.generation_jump),
-            quotas=tuple(quota.to_core() for quota in spec.quotas),
+            quotas=tuple(quota for quota in quotas if isinstance(quota, Quota)),
+            resource_quotas=tuple(quota for quota in quotas if isinstance(quota, ResourceQuota)),
             cohort=spec.cohort,
             weight=spec.fair_sharing.weight,
             reclaim_within_cohort=spec.reclaim_within_cohort,

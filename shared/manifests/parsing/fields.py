@@ -91,6 +91,14 @@ def _check_quantity(text: str) -> str:
     return text
 
 
+def _check_count_or_quantity(value: Any) -> Any:
+    text = _quantity_text(value)
+    if not isinstance(text, str):
+        raise broken("quantity", "must be a number or a quantity")
+    _check_quantity(text)
+    return value if isinstance(value, int) else text
+
+
 def duration_s(text: str) -> int:
     """Seconds of a duration such as "1h30m"; the text must have passed the Duration type."""
     return sum(int(number) * _SECONDS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text))
@@ -213,6 +221,12 @@ Quantity = Annotated[
     str,
     BeforeValidator(_quantity_text),
     AfterValidator(_check_quantity),
+    WithJsonSchema({"anyOf": [{"type": "string", "pattern": QUANTITY_PATTERN}, {"type": "number", "minimum": 0}]}),
+]
+# Whole numbers stay numbers when they are stored.
+CountOrQuantity = Annotated[
+    int | str,
+    BeforeValidator(_check_count_or_quantity),
     WithJsonSchema({"anyOf": [{"type": "string", "pattern": QUANTITY_PATTERN}, {"type": "number", "minimum": 0}]}),
 ]
 ResourceName = Annotated[

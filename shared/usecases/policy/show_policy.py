@@ -10,14 +10,14 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.sharing.accounts import NOBODY
 from shared.manifests.answers.render import in_field_order
-from shared.manifests.answers.status import QuotaUse, TeamSpending, node_class_status, node_pool_status, team_status
+from shared.manifests.answers.status import TeamSpending, node_class_status, node_pool_status, team_status
 from shared.manifests.validate import KINDS
 from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.policy.policy_objects import paused_text, policy_of
-from shared.usecases.policy.team_quotas import stored_quota_uses
+from shared.usecases.policy.team_quotas import placed_workloads, quota_uses, resource_uses
 from shared.usecases.policy.team_spending import spending
 
 
@@ -38,19 +38,26 @@ class ShowPolicy:
         wanted = [row for row in rows if kind in (None, row.kind) and name in (None, row.name)]
         kinds = {row.kind for row in wanted}
         teams = policy_of(row for row in rows if row.kind is PolicyKind.TEAM).teams if PolicyKind.TEAM in kinds else ()
-        are_shared = any(team.quotas for team in teams)
+        are_shared = any(team.quotas or team.resource_quotas for team in teams)
         reservations: dict[str, CapacityReservation] = {}
         if PolicyKind.NODE_CLASS in kinds or are_shared:
             records = self.reservations.list_current()
             reservations = {record.reservation.id: record.reservation for record in records}
         claims = self.node_claims.list_live() if PolicyKind.NODE_POOL in kinds or are_shared else ()
-        uses = self._uses(teams, reservations, claims) if are_shared else {}
+        known = placed_workloads(claims, self.workloads) if are_shared else {}
+        uses = quota_uses(teams, reservations.values(), claims, known) if are_shared else {}
+        amounts = resource_uses(teams, claims, known) if are_shared else {}
         spent = self._spent(teams, self.accounts) if teams and self.accounts is not None else {}
         found = []
         for row in wanted:
             if row.kind is PolicyKind.TEAM:
-                uses_of_team, spent_of_team = uses.get(row.name, ()), spent.get(row.name)
-                status = team_status(row.status.conditions, row.status.principals, uses_of_team, spent_of_team)
+                status = team_status(
+                    row.status.conditions,
+                    row.status.principals,
+                    uses.get(row.name, ()),
+                    spent.get(row.name),
+                    amounts.get(row.name, ()),
+                )
             else:
                 status = self._status(row, reservations, claims)
             found.append(_printed(row, status))
@@ -60,11 +67,6 @@ class ShowPolicy:
         now, owners = self.clock.now(), by_namespace(teams)
         spent = spending(accounts, now, lambda name: owners[name].name if name in owners else NOBODY)
         return {team.name: spent.of_team(team.name, now) for team in teams}
-
-    def _uses(
-        self, teams: Sequence[Team], reservations: Mapping[str, CapacityReservation], claims: Sequence[NodeClaim]
-    ) -> Mapping[str, tuple[QuotaUse, ...]]:
-        return stored_quota_uses(teams, reservations.values(), claims, self.workloads)
 
     def _status(
         self,

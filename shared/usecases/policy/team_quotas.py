@@ -8,8 +8,9 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
+from shared.core.sharing import resource_pools
 from shared.core.sharing.quota_groups import loan_ends, quota_groups, users_of
-from shared.manifests.answers.status import QuotaUse
+from shared.manifests.answers.status import QuotaUse, ResourceUse
 from shared.ports.state import WorkloadStore
 from shared.usecases.claims import unreadable
 
@@ -43,6 +44,30 @@ def quota_uses(
     return {name: tuple(uses) for name, uses in found.items()}
 
 
+def resource_uses(
+    teams: Sequence[Team], claims: Iterable[NodeClaim], workloads: Mapping[str, Workload]
+) -> Mapping[str, tuple[ResourceUse, ...]]:
+    """Return by team what it owns, requests and borrows of each resource that it has a quota of."""
+    nodes = tuple(node_of(claim, workloads) for claim in claims)
+    snapshot = Snapshot((), nodes=nodes, workloads=workloads, teams=tuple(teams))
+    found: dict[str, list[ResourceUse]] = {}
+    for pool in resource_pools.resource_pools(snapshot):
+        borrowers = {name: pool.borrowed(name) for name in pool.quotas if pool.borrowed(name)}
+        for name in pool.quotas:
+            ends = resource_pools.loan_ends(pool, name, snapshot) if pool.used[name] < pool.nominal(name) else ()
+            use = ResourceUse(
+                capacity_types=tuple(each.value for each in pool.flavor),
+                resource=pool.resource,
+                nominal=pool.nominal(name),
+                used=pool.used[name],
+                borrowed=pool.borrowed(name),
+                borrowers={other: amount for other, amount in borrowers.items() if other != name},
+                back_at=min(ends, default=None),
+            )
+            found.setdefault(name, []).append(use)
+    return {name: tuple(uses) for name, uses in found.items()}
+
+
 def stored_quota_uses(
     teams: Sequence[Team],
     reservations: Iterable[CapacityReservation],
@@ -50,11 +75,15 @@ def stored_quota_uses(
     workloads: WorkloadStore,
 ) -> Mapping[str, tuple[QuotaUse, ...]]:
     """As :func:`quota_uses`, with the workloads of the claims read from where they are stored."""
+    return quota_uses(teams, reservations, claims, placed_workloads(claims, workloads))
+
+
+def placed_workloads(claims: Iterable[NodeClaim], workloads: WorkloadStore) -> Mapping[str, Workload]:
+    """Read the workloads of the claims."""
     records, _ = unreadable.workloads(
         workloads, {placed.workload_key for claim in claims for placed in claim.placements}
     )
-    known = {key: record.workload for key, record in records.items() if record.workload is not None}
-    return quota_uses(teams, reservations, claims, known)
+    return {key: record.workload for key, record in records.items() if record.workload is not None}
 
 
 def _lent(nominal: int, used: int, free: int) -> int:

@@ -106,12 +106,13 @@ class SnapshotGatherer:
         instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in current.result()}
         keys = wanting.result()
-        claims = listing.result()
+        counted = just_written if _are_requests_counted(objects.result()) else ()
+        claims = self._as_written(listing.result(), counted)
         records = self._records(keys, claims)
         for _ in range(_READS_MAX - 1):
             if not _lagging(claims, records):
                 break
-            claims = self._live(just_written)
+            claims = self._as_written(self._live(just_written), counted)
             records = self._records(keys, claims)
         policy = policy_of([*objects.result(), *self._unlisted_pools(objects.result(), claims.values())])
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
@@ -138,6 +139,12 @@ class SnapshotGatherer:
         claims = {claim.id: claim for claim in (self.node_claims.list_live() if listed is None else listed)}
         unlisted = self.node_claims.get_many([key for key in just_written if key not in claims])
         return claims | {key: claim for key, claim in unlisted.items() if claim.is_live}
+
+    def _as_written(self, claims: dict[str, NodeClaim], ids: Collection[str]) -> dict[str, NodeClaim]:
+        """Return the claims with these as they are stored, where a listing may show what was on them before."""
+        stored = self.node_claims.get_many(ids) if ids else {}
+        claims = {key: claim for key, claim in claims.items() if key not in stored}
+        return claims | {key: claim for key, claim in stored.items() if claim.is_live}
 
     def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
@@ -168,6 +175,12 @@ class SnapshotGatherer:
                 stored = PolicyObject(PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False)
             if stored is not None:
                 yield stored
+
+
+def _are_requests_counted(objects: Iterable[PolicyObject]) -> bool:
+    """Whether quotas of resources count what replicas request, to the replica."""
+    teams = policy_of(stored for stored in objects if stored.kind is PolicyKind.TEAM).teams
+    return any(team.resource_quotas for team in teams)
 
 
 def _promisable(

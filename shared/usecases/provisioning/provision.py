@@ -168,7 +168,7 @@ class Provision:
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
             committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now)
-            self.recent.add((claim.id for claim in committed.claims), now)
+            self.recent.add((claim.id for claim, _ in committed.placements()), now)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)

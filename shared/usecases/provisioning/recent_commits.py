@@ -11,7 +11,8 @@ _REMEMBERED: Final = timedelta(minutes=1)
 class RecentCommits:
     """Ids of claims, each for a while. Passes of one planner come one after the other, nearly always in one process.
 
-    Without them a pass that follows at once would not count the nodes of the one before against limits of NodePools.
+    Without them a pass that follows at once would not count the nodes of the one before against limits of NodePools,
+    nor its replicas against quotas of Teams.
     """
 
     def __init__(self) -> None:

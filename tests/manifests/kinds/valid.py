@@ -107,7 +107,14 @@ def team() -> dict[str, Any]:
                     "nominalQuota": 4,
                     "borrowingLimit": 4,
                     "lendingLimit": 2,
-                }
+                },
+                {
+                    "capacityTypes": ["spot", "on-demand"],
+                    "resource": "nvidia.com/gpu",
+                    "nominalQuota": 64,
+                    "borrowingLimit": "32",
+                    "lendingLimit": 16,
+                },
             ],
             "cohort": "research",
             "fairSharing": {"weight": 2},

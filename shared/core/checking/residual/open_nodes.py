@@ -1,6 +1,6 @@
 """Where a replica might still go in a plan's final state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from shared.core.model.instance_type import CapacityType
@@ -29,3 +29,14 @@ class OpenNodes:
 def wants_many(pool: NodePool | None) -> bool:
     """Whether minValues may forbid more on a node: a replica more leaves fewer types to choose from."""
     return pool is not None and any(item.min_values for item in pool.requirements.values())
+
+
+def once_where_limited(rooms: Iterable[OpenNodes]) -> Iterator[OpenNodes]:
+    """Yield one new node of each pool with limits: the first may have used them up."""
+    limited: set[str] = set()
+    for room in rooms:
+        if room.pool is None or room.pool.limits is None:
+            yield room
+        elif room.pool.name not in limited:
+            limited.add(room.pool.name)
+            yield room

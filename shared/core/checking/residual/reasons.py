@@ -65,7 +65,7 @@ def _class_not_ready(facts: Facts, _: Workload) -> bool:
 
 
 def _has_quotas(facts: Facts, _: Workload) -> bool:
-    return any(team.quotas for team in facts.snapshot.teams)
+    return any(team.quotas or team.resource_quotas for team in facts.snapshot.teams)
 
 
 def _is_paused(facts: Facts, _: Workload) -> bool:

@@ -5,16 +5,17 @@ what cannot be told from what is left alone (a gang bound by topology, for insta
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shared.core.checking.constraints.spread import admits, domains_of, is_bound
 from shared.core.checking.constraints.topology import Topology
 from shared.core.checking.final_state.facts import Facts, Host
 from shared.core.checking.final_state.offering_facts import in_words
 from shared.core.checking.final_state.place_facts import place_of
-from shared.core.checking.residual.open_nodes import OpenNodes, wants_many
+from shared.core.checking.residual.open_nodes import OpenNodes, once_where_limited, wants_many
 from shared.core.checking.residual.reasons import reason_problem
 from shared.core.checking.residual.splitting import can_split, copies_that_fit
+from shared.core.checking.team_resources import TeamResources
 from shared.core.checking.team_shares import TeamShares
 from shared.core.checking.totals import pool_use, used_units
 from shared.core.checking.violation import Violation, ViolationCode
@@ -43,6 +44,7 @@ class ResidualCheck:
         self._bound: dict[str, bool] = {}
         self._free: list[tuple[Host, Resources]] | None = None
         self._shares = TeamShares(facts)
+        self._resources = TeamResources(facts)
 
     def violations(self) -> Iterator[Violation]:
         """Check rule 3, priority inversion, what teams are owed, and every refusal."""
@@ -168,7 +170,10 @@ class ResidualCheck:
         return self._free
 
     def _rooms(self, workload: Workload) -> Iterator[OpenNodes]:
-        """Yield everything that could still take a replica of the workload, topology apart."""
+        """Yield everything that could still take a replica of the workload (all of a gang), topology apart."""
+        return (it for it in self._rooms_of_units(workload) if self._resources.is_open(workload, it.capacity_type))
+
+    def _rooms_of_units(self, workload: Workload) -> Iterator[OpenNodes]:
         yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
         for room in self._launchable(reserved=True, workload=workload):
             if not wants_many(room.pool) and self._may_run(workload, room):
@@ -219,7 +224,7 @@ class ResidualCheck:
         key, needs = workload.gang.single_topology_key, self._facts.needs(workload)
         total: Counter[str] = Counter()
         taken: Counter[tuple[str, str]] = Counter()  # by domain and reservation, which several pools may reach
-        for room in self._once_where_limited(self._rooms(workload)):
+        for room in once_where_limited(self._rooms(workload)):
             domain = room.domains.get(key, "") if key is not None else "all"
             units = room.units
             if room.pool is not None and room.key is not None and room.key.reservation_id is not None:
@@ -230,17 +235,6 @@ class ResidualCheck:
             if total[domain] >= self._facts.pending[workload.key]:
                 return f"{total[domain]} replicas, the last on {room.subject}"
         return None
-
-    @staticmethod
-    def _once_where_limited(rooms: Iterable[OpenNodes]) -> Iterator[OpenNodes]:
-        """Yield one new node of each pool with limits: the first may have used them up."""
-        limited: set[str] = set()
-        for room in rooms:
-            if room.pool is None or room.pool.limits is None:
-                yield room
-            elif room.pool.name not in limited:
-                limited.add(room.pool.name)
-                yield room
 
     # -- rule 3
 
@@ -276,6 +270,7 @@ class ResidualCheck:
                 and not wants_many(unit.pool)
                 and self._may_run(workload, unit)
                 and (unit.key is None or self._shares.open_units(workload.key, unit.key.reservation_id) > 0)
+                and not self._resources.bounds(workload, CapacityType.RESERVED)
             ):
                 yield index
 
@@ -343,7 +338,9 @@ class ResidualCheck:
                 continue
             lowest = min(facts.workloads[key].priority for key in host.placed if key in facts.workloads)
             for workload in waiting:
-                if self._shares.is_between_teams(host.placed, workload.key, host.planned.offering.reservation_id):
+                if self._resources.bounds(workload, CapacityType.RESERVED) or self._shares.is_between_teams(
+                    host.placed, workload.key, host.planned.offering.reservation_id
+                ):
                     continue
                 if workload.priority > lowest and self._would_fit(host, workload):
                     message = f"holds priority {lowest} while {workload.key} ({workload.priority}) could use it"
@@ -351,14 +348,16 @@ class ResidualCheck:
                     break
 
     def _owed(self) -> Iterator[Violation]:
-        """No team borrows a unit that another one owns, which could use it now and waits."""
-        for workload in self._waiting() if self._shares.accounts else ():
+        """No team borrows what another one owns, which could use it now and waits."""
+        for workload in self._waiting() if self._shares.accounts or self._resources.pools else ():
             for host in self._facts.changed:
-                if host.planned is None or host.pool is None or _is_bought(host) or not host.placed:
+                if host.planned is None or host.pool is None or not host.placed:
                     continue
-                unit, borrower = self._new_room(host.pool, host.planned.offering, 1), min(host.placed)
+                offering = host.planned.offering
+                unit, borrower = self._new_room(host.pool, offering, 1), min(host.placed)
                 could = self._facts.needs(workload).fits_in(unit.free) and self._tolerates(workload, host.pool)
-                owes = self._shares.owes(borrower, workload.key, host.planned.offering.reservation_id)
+                owes = self._shares.owes(borrower, workload.key, offering.reservation_id)
+                owes = owes or self._resources.owes(borrower, workload, offering.capacity_type)
                 if owes and could and self._may_run(workload, unit):
                     message = f"is on loan to {borrower} while {workload.key} waits for what its team owns"
                     yield Violation(ViolationCode.TEAM_OWED, host.subject, message, tuple(host.placed))

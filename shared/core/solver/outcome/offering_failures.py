@@ -1,11 +1,13 @@
 """What speaks against an offering, and which of many such failures a person would act on."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.plan import OfferingKey, ReasonCode
+from shared.core.model.workload import Withheld
 
 # How far an offering came, from nothing to everything; the farthest names the reason.
 _ORDER: Final = (
@@ -82,3 +84,12 @@ def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failur
         return Failure(ReasonCode.TEAM_QUOTA, message, key, at=share.back_at)
     message = f"{words(key)} has no free unit ({reservation.total_count} in all)"
     return Failure(ReasonCode.RESERVATION_FULL, message, key)
+
+
+def no_room_in_quota(withheld: Iterable[Withheld], key: OfferingKey, price: int) -> Failure | None:
+    """Return which quota of a resource keeps the work from the offering; None: no quota does."""
+    for each in withheld:
+        if key.capacity_type in each.capacity_types:
+            message = f"{words(key)} would serve, but {each.note}"
+            return Failure(ReasonCode.TEAM_QUOTA, message, key, price, each.back_at)
+    return None

@@ -9,11 +9,12 @@ from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.model.policy import MinValuesPolicy
+from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
 from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
-from shared.core.solver.outcome.offering_failures import LAST, Failure, no_unit, words
+from shared.core.solver.outcome.offering_failures import LAST, Failure, no_room_in_quota, no_unit, words
 from shared.core.solver.outcome.paused_pools import paused_pools
 from shared.core.solver.outcome.topology_reasons import topology_message
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
@@ -35,6 +36,7 @@ class _Asked:
     budget: int | None
     nodes: int
     team_budget: int | None = None  # what the team's budget leaves, in atto-USD
+    withheld: tuple[Withheld, ...] = ()
 
 
 @dataclass(slots=True)
@@ -165,7 +167,7 @@ class Reasons:
         budget = self._state.budget_left(group) if group.is_price_capped else None
         nodes = 1 if group.workload.gang is None else group.count
         team_budget = None if group.team_budget is None else self._state.team_budget_left(group)
-        return _Asked(group.levels[-1].selection, ladder, budget, nodes, team_budget)
+        return _Asked(group.levels[-1].selection, ladder, budget, nodes, team_budget, group.withheld)
 
     def _of_entry(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
@@ -292,6 +294,9 @@ class Reasons:
         if not any(accepts(labels, term) for term in wanted):
             message = f"{words(key)} is not what the workload selects"
             return Failure(ReasonCode.INCOMPATIBLE, message, key, price, misses=1)
+        withheld = no_room_in_quota(asked.withheld, key, price)
+        if withheld is not None:
+            return withheld
         if place.capacity_type not in asked.selection.capacity_types:
             message = f"{words(key)} would serve, but the fallback ladder has not reached {place.capacity_type}"
             is_later = place.capacity_type in asked.ladder

@@ -1,14 +1,14 @@
 """Demand as groups of interchangeable replicas: everything later works on counts, not on replicas."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
-from shared.core.model.workload import Demand, Workload
+from shared.core.model.workload import Demand, Withheld, Workload
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
 from shared.core.solver.problem.catalogue import Entry, OptionCatalogue, RequirementSet, usable_pools
 from shared.core.solver.problem.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
@@ -54,6 +54,7 @@ class Group:
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
     team_budget: int | None = None  # what its team's budget leaves for new nodes, in atto-USD an hour
+    withheld: tuple[Withheld, ...] = ()  # what a quota of its team keeps it from
 
     @property
     def is_price_capped(self) -> bool:
@@ -125,7 +126,7 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
         numbered.append(number)
     terms = _terms(looks, snapshot)
     classes = _classes(looks, terms)
-    groups = _grouped(pending, [classes[number] for number in numbered], dimensions)
+    groups = _grouped(pending, [classes[number] for number in numbered], dimensions, now)
     return Demands(groups, list(dict.fromkeys(classes)), terms, dimensions, _numbered_requirement_sets(groups))
 
 
@@ -219,6 +220,8 @@ def _levels(
 ) -> tuple[Level, ...]:
     workload = demand.workload
     capacity_types = reached_capacity_types(workload, demand.pending_since, now)
+    for withheld in demand.withheld:
+        capacity_types -= withheld.capacity_types
     # Workloads that were read together share equal terms; comparing those takes time. Mostly they have few.
     identity = (
         id(workload.node_selector),
@@ -270,7 +273,17 @@ def _levels_by_value(
     return known
 
 
-def _grouped(pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dimensions: Dimensions) -> list[Group]:
+def _withheld(demand: Demand, now: datetime) -> tuple[Withheld, ...]:
+    """Return what quotas keep the demand from of what its ladder has reached."""
+    if not demand.withheld:
+        return ()
+    reached = reached_capacity_types(demand.workload, demand.pending_since, now)
+    return tuple(replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld)
+
+
+def _grouped(
+    pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dimensions: Dimensions, now: datetime
+) -> list[Group]:
     by_key: dict[object, Group] = {}
     for demand, class_ in zip(pending, classes, strict=True):
         workload = demand.workload
@@ -278,13 +291,13 @@ def _grouped(pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dim
         budget = demand.budget_atto_usd_per_hour
         is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
         is_alone = workload.gang is not None or is_capped
-        key = (request, id(class_), workload.priority, workload.key if is_alone else "")
+        key = (request, id(class_), workload.priority, workload.key if is_alone else "", demand.withheld)
         group = by_key.get(key)
         if group is None:
             group = by_key[key] = Group(
                 0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
             )
-            group.team_budget = budget
+            group.team_budget, group.withheld = budget, _withheld(demand, now)
         group.members.append((workload.key, demand.pending_count, demand.pending_since))
         group.count += demand.pending_count
     return _in_queue_order(by_key.values())
