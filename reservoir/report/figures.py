@@ -15,6 +15,7 @@ from shared.core.history.sample import ReservationSample, Sample
 from shared.core.history.summary import subject, summary
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance_type import CapacityType
+from shared.core.sharing.accounts import AccountLine, Amount
 
 LONGEST_GAP: Final = timedelta(minutes=30)
 NOTABLE: Final = frozenset(
@@ -78,6 +79,17 @@ class MarketUse:
     node_s: int
     paid_micro_usd: int
     avoided_micro_usd: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TeamUse:
+    """What instances ran and cost for a namespace of a team; the empty names are of no team, and of nobody."""
+
+    team: str
+    namespace: str
+    capacity_type: str
+    unit_s: int
+    spent_micro_usd: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +169,16 @@ class Report:
     notable: tuple[Notable, ...]
     notable_count: int
     stories: tuple[Story, ...]  # of the objects that the notable events are about
+    teams: tuple[TeamUse, ...] = ()  # over whole days
 
 
 def make_report(
-    deployment: str, since: datetime, until: datetime, samples: Sequence[Sample], events: Sequence[PastEvent]
+    deployment: str,
+    since: datetime,
+    until: datetime,
+    samples: Sequence[Sample],
+    events: Sequence[PastEvent],
+    accounts: Mapping[AccountLine, Amount] | None = None,
 ) -> Report:
     """Compute everything from what is kept; both lists oldest first."""
     held = list(_held(samples, until))
@@ -185,7 +203,17 @@ def make_report(
         notable=tuple(shown),
         notable_count=len(notable),
         stories=tuple(_stories([it.about for it in shown if it.about], events)),
+        teams=tuple(_teams(accounts or {})),
     )
+
+
+def _teams(accounts: Mapping[AccountLine, Amount]) -> Iterator[TeamUse]:
+    totals: dict[tuple[str, str, str], Amount] = {}
+    for account, amount in accounts.items():
+        key = (account.team, account.namespace, account.capacity_type.value)
+        totals[key] = totals.get(key, Amount()) + amount
+    for key in sorted(totals):
+        yield TeamUse(*key, totals[key].seconds, totals[key].micro_usd)
 
 
 def _held(samples: Sequence[Sample], until: datetime) -> Iterator[tuple[Sample, int]]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import date, datetime, timedelta
 
 from shared.core.sharing.accounts import AccountLine, Amount, TeamOf, added_up, charges, left_of_month, month_of, rates
 from shared.manifests.answers.status import TeamSpending
@@ -45,6 +45,17 @@ class Spending:
         for team, rate in self.rates.items():
             found[team] += int(rate * hours_left)
         return found
+
+
+def spent_between(
+    accounts: AccountStore, since: date, until: date, now: datetime, team_of: TeamOf
+) -> Mapping[AccountLine, Amount]:
+    """Return what was spent on these days (UTC), both whole: what was written down, and what runs, to the second."""
+    running = [charges(meter, now.replace(microsecond=0), team_of) for meter in accounts.meters().values()]
+    days = [since + timedelta(days=number) for number in range((until - since).days + 1)]
+    written = [accounts.accounts(month) for month in sorted({f"{day:%Y-%m}" for day in days})]
+    known = {day.isoformat() for day in days}
+    return {account: amount for account, amount in added_up([*written, *running]).items() if account.day in known}
 
 
 def spending(accounts: AccountStore, now: datetime, team_of: TeamOf) -> Spending:

@@ -1,5 +1,6 @@
 """``reservoir report``: its figures, and its page."""
 
+import json
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -11,9 +12,15 @@ from typer.testing import CliRunner
 from reservoir.app import app
 from reservoir.report.figures import Report, make_report
 from reservoir.report.page import page
+from shared.core.model.instance_type import CapacityType
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+from tests.fakes.stores.accounts import MemoryAccounts
 from tests.fakes.stores.history import MemoryHistory
+from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.system import ManualClock
 from tests.reservoir.ask.report_world import EVIL, PRICE, SINCE, UNTIL, events, samples
+from tests.usecases.policy.test_apply_policy import applier
+from tests.usecases.test_show_team import team
 
 HOUR_S = 3600
 
@@ -129,7 +136,7 @@ class Stack:
 
     def __init__(self) -> None:
         self.clock = ManualClock(UNTIL)
-        self.history = MemoryHistory()
+        self.history, self.policy, self.accounts = MemoryHistory(), MemoryPolicyStore(), MemoryAccounts()
         self.history.keep(events())
         for sample in samples():
             self.history.keep_sample(sample)
@@ -142,6 +149,38 @@ def test_the_command_writes_the_file_and_says_what_it_is_made_of(tmp_path: Path)
     assert "samples and 13 events" in done.stdout
     expected = make_report("Reservoir", UNTIL - timedelta(days=1), UNTIL, list(samples()), events())
     assert file.read_text() == page(expected)
+
+
+def test_what_teams_spent_is_read_from_the_accounts(tmp_path: Path) -> None:
+    stack = Stack()
+    audio = team("audio", 0)
+    applier(stack.policy).apply([("audio", json.dumps(audio))])
+
+    def line(day: str, namespace: str, capacity_type: CapacityType) -> AccountLine:
+        return AccountLine(day, "audio" if namespace == "audio" else "", namespace, capacity_type)
+
+    written = {
+        line("2026-01-14", "audio", CapacityType.SPOT): Amount(3600, 10**18),  # the day before
+        line("2026-01-15", "audio", CapacityType.SPOT): Amount(7200, 3 * 10**18),
+        line("2026-01-15", "audio", CapacityType.RESERVED): Amount(3600, 0),
+        line("2026-01-16", "others", CapacityType.ON_DEMAND): Amount(60, 10**17),
+    }
+    stack.accounts.write("nc-1", None, MeterReading(written, None))
+    since = UNTIL - timedelta(hours=1)
+    running = Meter("nc-2", since, since, CapacityType.SPOT, 2 * 10**18, {"audio": 1})
+    stack.accounts.write("nc-2", None, MeterReading({}, running))
+    html, figures = tmp_path / "day.html", tmp_path / "day.json"
+    done = CliRunner().invoke(app, ["report", "--since", "1d", "--html", str(html), "--json", str(figures)], obj=stack)
+    assert done.exit_code == 0, done.output
+    found = json.loads(figures.read_text())["teams"]
+    assert [
+        (it["team"], it["namespace"], it["capacity_type"], it["unit_s"], it["spent_micro_usd"]) for it in found
+    ] == [
+        ("", "others", "on-demand", 60, 100_000),
+        ("audio", "audio", "reserved", 3600, 0),
+        ("audio", "audio", "spot", 7200 + 3600, 5_000_000),
+    ]
+    assert '<th scope="row">audio</th><td>audio</td><td>spot</td><td class="number">3.0 h</td>' in html.read_text()
 
 
 def test_a_report_can_end_earlier_than_now(tmp_path: Path) -> None:
