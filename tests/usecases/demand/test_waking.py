@@ -72,7 +72,7 @@ def test_demand_that_never_stops_arriving_is_planned_all_the_same() -> None:
         submit_now(world, f"more-{len(world.pauses_s)}")
 
     assert world.provisioner(pause=more).run().placed_count > 2
-    assert sum(world.pauses_s) < 1.5
+    assert 1.9 < sum(world.pauses_s) < 2.1
 
 
 def test_what_names_nobody_waits_until_the_listings_show_what_was_written() -> None:
