@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import typer
 
@@ -158,8 +158,7 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Cell:
+class _Cell(NamedTuple):
     """What stands in one place of a table. There are thousands: it is plain text until its line is whole."""
 
     text: str

@@ -1,11 +1,14 @@
 """One line about an event: what it happened to, and what that was."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from shared.core.history.past_event import PastEvent, node_name, reservation_name, workload_name
 
 Detail = Mapping[str, Any]
+
+_FRACTION: Final = re.compile(r"(?<=:\d\d)\.\d+")
 
 
 def subject(event: PastEvent) -> str:
@@ -41,7 +44,7 @@ def _placed(detail: Detail) -> str:
 
 
 def _pending(detail: Detail) -> str:
-    earliest = f"; could change at {detail['earliestAt']}" if "earliestAt" in detail else ""
+    earliest = f"; could change at {_instant(detail['earliestAt'])}" if "earliestAt" in detail else ""
     return f"{_number(detail.get('replicas', 0), 'replica')}: {detail.get('reason')}: {detail.get('message')}{earliest}"
 
 
@@ -57,7 +60,7 @@ def _launched(detail: Detail) -> str:
 
 
 def _draining(detail: Detail) -> str:
-    return f"{detail.get('reason')}, until {detail.get('deadline')}"
+    return f"{detail.get('reason')}, until {_instant(detail.get('deadline'))}"
 
 
 def _terminated(detail: Detail) -> str:
@@ -81,7 +84,7 @@ def _exhausted(detail: Detail) -> str:
 
 def _idle(detail: Detail) -> str:
     units = f"{detail.get('idleCount')} of {detail.get('totalCount')} units of {detail.get('instanceType')}"
-    return f"{units} unused since {detail.get('idleSince')}"
+    return f"{units} unused since {_instant(detail.get('idleSince'))}"
 
 
 def _policy_changed(detail: Detail) -> str:
@@ -97,6 +100,11 @@ def _plain(detail: Detail) -> str:
 
 def _offer(part: Any) -> str:
     return f"{part.get('instanceType', '?')} {part.get('capacityType', '?')} in {part.get('zone', '?')}"
+
+
+def _instant(text: object) -> str:
+    """Return an instant to the second, as the column of times has it."""
+    return _FRACTION.sub("", str(text))
 
 
 def _parts(detail: Detail, key: str) -> Sequence[Detail]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shared.core.history.past_event import EventError, PastEvent, outcome_of, parse_event
+from shared.core.history.summary import summary
 from shared.manifests.event_parts import Event
 from tests.manifests.test_events import ONE_OF_EACH
 
@@ -110,3 +111,10 @@ def test_an_event_tells_of_namespaces_pools_and_what_became_of_its_object() -> N
     assert ({*told.namespaces()}, {*told.node_pools()}, told.outcome) == ({"research"}, {"gpu"}, "placed")
     assert ({*changed.namespaces()}, {*changed.node_pools()}, changed.outcome) == (set(), {"cpu"}, "changed")
     assert outcome_of("Node Capacity Type Changed") == "capacity-type-changed"
+
+
+def test_instants_are_told_to_the_second() -> None:
+    drain = {"reason": "Requested", "deadline": "2026-01-15T12:14:46.116897Z"}
+    assert summary(event(drain, "Node Draining")) == "Requested, until 2026-01-15T12:14:46Z"
+    idle = {"idleCount": 1, "totalCount": 2, "instanceType": "m5.large", "idleSince": "2026-01-15T12:00:00Z"}
+    assert summary(event(idle, "Reservation Idle")) == "1 of 2 units of m5.large unused since 2026-01-15T12:00:00Z"
