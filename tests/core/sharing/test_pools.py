@@ -1,10 +1,17 @@
 """A team that may use some pools is placed in these alone; its neighbours anywhere."""
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from shared.core.checking.violation import ViolationCode
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
+from shared.core.scheduling_terms.resources import Resources
 from tests.core.scheduler.world import ON_DEMAND, markets, pool
 from tests.core.sharing.world import planned, team, violations, wants, world
 
@@ -51,3 +58,41 @@ def test_the_checker_forbids_a_pool_that_a_team_may_not_use() -> None:
     assert {(violation.code, violation.workload_keys) for violation in found} == {
         (ViolationCode.TEAM_POOL, ("audio/job",))
     }
+
+
+NAMES = ("audio", "vision", "of-no-team")
+POOL_NAMES = ("first", "second")
+MAY_USE = st.sampled_from([(), ("first",), ("second",), ("gone",)])
+
+
+@given(MAY_USE, MAY_USE, st.tuples(*[st.integers(0, 3)] * 3), st.tuples(*[st.integers(0, 3)] * 2))
+def test_no_choice_of_pools_places_more(
+    audio: tuple[str, ...], vision: tuple[str, ...], wanted: tuple[int, ...], sizes: tuple[int, ...]
+) -> None:
+    """All choices of small worlds: who is where, within what each pool may have and each team may use."""
+    may_use = {"audio": audio or POOL_NAMES, "vision": vision or POOL_NAMES, "of-no-team": POOL_NAMES}
+    teams = (team("audio", None, node_pools=audio), team("vision", None, node_pools=vision))
+    pools = [
+        replace(pool(name, markets(ON_DEMAND)), limits=Resources.of({"nodes": size}))
+        for name, size in zip(POOL_NAMES, sizes, strict=True)
+    ]
+    demands = [wants(name, count) for name, count in zip(NAMES, wanted, strict=True) if count]
+    plan = planned(world(teams, demands, units=0, node_pools=tuple(pools)))
+    placed: Counter[str] = Counter()
+    for launch in plan.launches:
+        (name,) = {each.workload_key.partition("/")[0] for each in launch.placements}
+        assert launch.node_pool_name in may_use[name]
+        placed[name] += launch.count
+
+    def choices(name: str, count: int) -> Iterator[Counter[str]]:
+        for first, second in product(range(count + 1), repeat=2):
+            found = Counter({"first": first, "second": second})
+            if first + second <= count and all(each in may_use[name] for each in +found):
+                yield found
+
+    most = max(
+        sum(each.total() for each in choice)
+        for choice in product(*(list(choices(name, count)) for name, count in zip(NAMES, wanted, strict=True)))
+        if all(sum(each[name] for each in choice) <= size for name, size in zip(POOL_NAMES, sizes, strict=True))
+    )
+    assert placed.total() == most
