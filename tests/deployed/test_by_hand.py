@@ -126,6 +126,28 @@ def test_a_paused_pool_launches_nothing_until_it_is_resumed(world: World, pool: 
     assert placed.returncode == 0, placed.stderr
 
 
+def test_an_operator_lets_generations_begin_anew(world: World, pool: str) -> None:
+    operator = Person(world, managed=("Viewer", "Operator"))
+    workload = story_workload("reset", 1, "100m", nodeSelector={"karpenter.sh/nodepool": pool})
+    mistaken = {**workload, "metadata": {**workload["metadata"], "generation": 2**53 - 1}}
+    world.send({"action": "submit", "workload": mistaken})
+    world.until("it is placed", lambda seen: seen.placed["story/reset"] == 1)
+    more = {**workload, "spec": {**workload["spec"], "replicas": 2}}
+    world.send({"action": "submit", "workload": more})
+    world.until(
+        "nothing follows", lambda _: any(it["workload"]["name"] == "reset" for it in world.events("Workload Ignored"))
+    )
+    done = operator.command("reset", "workload", "story/reset", "--reason", "OPS-10")
+    assert done.returncode == 0, done.stderr
+    world.send({"action": "submit", "workload": more})
+    world.until("what it wants now is placed", lambda seen: seen.placed["story/reset"] == 2)
+    about = ("reset", operator.arn, "OPS-10")
+    world.until(
+        "it is told who asked",
+        lambda _: about in [(it["verb"], it["by"], it["reason"]) for it in world.events("Operation Requested")],
+    )
+
+
 def test_nobody_else_operates_and_a_proof_is_good_for_one_request(world: World, pool: str) -> None:
     operator, sender = Person(world, managed=("Viewer", "Operator")), Person(world, managed=("Viewer", "Sender"))
     assert "AccessDenied" in sender.command("pause", "pool", pool, "--reason", "mine").stderr
