@@ -14,7 +14,7 @@ import pytest
 
 from embedded.reservoir.user_data import AGENT, agent_user_data
 from shared.names import Function
-from tests.deployed.story.nodes import let_nodes_in
+from tests.deployed.story.nodes import Inside, let_nodes_in
 from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.story.world import World
 
@@ -35,10 +35,18 @@ echo "for $RESERVOIR_CORRELATION_ID"
 while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
 echo "is done at $n"
 """
+# A member of a gang works until it is told that it has lost another one.
+MEMBER = """#!/bin/sh
+echo $RANK $WORLD_SIZE $MASTER_ADDR $RESERVOIR_GANG_ADDRESSES > {shared}/$RANK
+while [ ! -e {shared}/lost-$RANK ]; do sleep 0.1; done
+rm {shared}/lost-$RANK
+echo lost another one
+exit 1
+"""
 RUNS = """
 [[run]]
 workload = "story/gang"
-command = ["sh", "-c", "echo $RANK $WORLD_SIZE $MASTER_ADDR $RESERVOIR_GANG_ADDRESSES > {shared}/$RANK; exec sleep 600"]
+command = ["{shared}/member.sh"]
 gang = true
 ready_after_s = 1
 
@@ -65,6 +73,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def policy(world: World, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     let_nodes_in(world)
     (shared / "work.sh").write_text(WORK.format(shared=shared))
+    (shared / "member.sh").write_text(MEMBER.format(shared=shared))
+    (shared / "member.sh").chmod(0o755)
     start = START.format(shared=shared)
     user_data = agent_user_data(RUNS.format(shared=shared), log_folder=shared / "logs", start=start)
     world.buy_block("block", "p5.48xlarge", ZONE, 1, "circle", end_in_s=timedelta(hours=3).total_seconds())
@@ -139,18 +149,13 @@ def test_a_command_that_fails_is_told_and_started_again(world: World, shared: Pa
     (shared / "work.sh").write_text("echo no such dataset; exit 3\n")
     workload = story_workload("crashing", 1, "100", nodeSelector={"story": "circle"})
     world.send({"action": "submit", "workload": workload})
-    world.until("it fails", lambda _: bool(world.events("Replica Failed")))
-    world.aws.clock.advance(timedelta(seconds=15))
-    world.until("it fails again", lambda _: _failures(world).keys() >= {0, 1})
-    first = _failures(world)[0]
-    assert first["exitCode"] == 3
-    assert first["logTail"].endswith("no such dataset\n")
-    assert first["isCrashLoop"] is False
-
-
-def _failures(world: World) -> dict[int, dict[str, Any]]:
-    """Return what was told of commands that failed, by how often they had been started again."""
-    return {failure["restarts"]: failure for failure in world.events("Replica Failed")}
+    for restarts, pause_s in enumerate((10, 20, 40, 0)):
+        _until_it_fails("crashing", restarts, world)
+        world.aws.clock.advance(timedelta(seconds=pause_s))
+    failures = _failures("crashing", world)
+    assert [failures[restarts]["isCrashLoop"] for restarts in range(4)] == [False, False, False, True]
+    assert failures[0]["exitCode"] == 3
+    assert failures[0]["logTail"].endswith("no such dataset\n")
 
 
 def _written(path: Path) -> bool:
@@ -170,12 +175,48 @@ def test_nodes_of_a_gang_start_when_all_are_there_and_know_each_other(world: Wor
     world.until("both have written", lambda _: all(_written(shared / rank) for rank in ("0", "1")))
     told = [(shared / rank).read_text().split() for rank in ("0", "1")]
     addresses = told[0][3]
-    described = world.aws.client("ec2").describe_instances(
-        InstanceIds=[it["instanceId"] for it in _ready("gang", world)]
-    )
-    instances = [it for reservation in described["Reservations"] for it in reservation["Instances"]]
-    assert sorted(addresses.split(",")) == sorted(it["PrivateIpAddress"] for it in instances)
+    assert sorted(addresses.split(",")) == sorted(_addresses(_ready("gang", world), world).values())
     assert told == [[rank, "2", addresses.partition(",")[0], addresses] for rank in ("0", "1")]
+
+
+def test_the_node_of_a_gang_that_ec2_takes_is_replaced_and_whoever_starts_anew_knows_the_new_one(
+    world: World, shared: Path
+) -> None:
+    before = (shared / "1").read_text().split()
+    lost, stays = before[3].split(",")
+    address_of = _addresses(_ready("gang", world), world)
+    instance_of = {address: instance for instance, address in address_of.items()}
+    (shared / "0").unlink()
+    world.aws.client("ec2").terminate_instances(InstanceIds=[instance_of[lost]])
+    world.until("another node is ready", lambda _: len(_ready("gang", world)) == 3)
+    world.until("it has written", lambda _: _written(shared / "0"))
+    (new,) = {*_addresses(_ready("gang", world), world).values()} - {*address_of.values()}
+    assert (shared / "0").read_text().split() == ["0", "2", new, f"{new},{stays}"], "it takes the rank that was free"
+    assert (shared / "1").read_text().split() == before, "what runs goes on"
+    (told,) = Inside(world, instance_of[stays]).identity()["workloads"]
+    assert told["gang"]["addresses"] == [new, stays]
+
+    (shared / "lost-1").touch()
+    _until_it_fails("gang", 0, world)
+    world.aws.clock.advance(timedelta(seconds=10))
+    now = ["1", "2", new, f"{new},{stays}"]
+    world.until("it starts among those of now", lambda _: (shared / "1").read_text().split() == now)
+
+
+def _failures(name: str, world: World) -> dict[int, dict[str, Any]]:
+    """Return what was told of failures of a workload, by the restarts before."""
+    return {it["restarts"]: it for it in world.events("Replica Failed") if it["workload"]["name"] == name}
+
+
+def _until_it_fails(name: str, restarts: int, world: World) -> None:
+    world.until(f"{name} fails after {restarts} restarts", lambda _: restarts in _failures(name, world))
+
+
+def _addresses(nodes: list[dict[str, Any]], world: World) -> dict[str, str]:
+    """Return the private addresses of nodes, by instance; EC2 shows none of an instance that is gone."""
+    described = world.aws.client("ec2").describe_instances(InstanceIds=[it["instanceId"] for it in nodes])
+    instances = [it for reservation in described["Reservations"] for it in reservation["Instances"]]
+    return {it["InstanceId"]: it["PrivateIpAddress"] for it in instances if it.get("PrivateIpAddress")}
 
 
 def _ready(name: str, world: World) -> list[dict[str, Any]]:
