@@ -44,7 +44,10 @@ def _session() -> boto3.Session:
 
 
 def bound_client(emulation: Answering, service: str, region: str, attempts: int) -> Any:
-    """Return a boto3 client for ``ec2`` or ``pricing`` bound to ``emulation``."""
+    """Return a boto3 client for ``ec2`` or ``pricing`` bound to ``emulation``.
+
+    An answer that the emulation loses is ``ConnectionClosedError`` to whoever calls the client.
+    """
     config = Config(retries={"total_max_attempts": attempts, "mode": "standard"})
     make_client: Any = _session().client  # its overloads name every service literally
     with _MAKING_CLIENTS:

@@ -47,7 +47,7 @@ class PricingService:
         self._region = region
 
     def answer(self, body: bytes, target: str) -> Reply:
-        """Answer one request; only GetProducts is emulated."""
+        """Answer one request; only GetProducts is emulated, anything else is answered with status 400."""
         try:
             if target.rpartition(".")[2] != "GetProducts":
                 raise Ec2Error("InvalidParameterException", f"{target} is not emulated.")
