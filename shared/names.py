@@ -126,24 +126,20 @@ DRAIN_SCHEDULE_GROUP: Final = "DRAIN_SCHEDULE_GROUP"  # of EventBridge Scheduler
 DRAIN_SCHEDULE_ROLE_ARN: Final = "DRAIN_SCHEDULE_ROLE_ARN"
 DRAIN_SCHEDULE_TARGET_ARN: Final = "DRAIN_SCHEDULE_TARGET_ARN"  # the expire function
 INSTANCE_ARN_PREFIX: Final = "INSTANCE_ARN_PREFIX"  # of the account's instances in the region; an id follows
-# Environment variables, and their values with the default first: what a spot rebalance recommendation does, and what
-# failed status checks and planned maintenance do.
+# Environment variables: what a spot rebalance recommendation does (values with the default first), and what failed
+# status checks and planned maintenance do.
 REBALANCE_POLICY: Final = "REBALANCE_POLICY"
 REBALANCE_POLICIES: Final = ("ignore", "launch-before-drain")
 INSTANCE_STATUS_POLICY: Final = "INSTANCE_STATUS_POLICY"
-INSTANCE_STATUS_POLICIES: Final = ("replace", "report")
 # What launches of the deployment may do, for those who write EC2NodeClasses: whether instances must read metadata by
 # token, and the ARNs of the keys that volumes may be encrypted with, with commas between.
 METADATA_HTTP_TOKENS_POLICY: Final = "METADATA_HTTP_TOKENS"
 METADATA_HTTP_TOKENS: Final = ("required", "optional")
 KMS_KEYS: Final = "KMS_KEYS"
-# How the planner decides; the first value is the default. The first two are named and spelt as Karpenter's settings.
+# How the planner decides. The first two are named and spelt as Karpenter's settings.
 PREFERENCE_POLICY: Final = "PREFERENCE_POLICY"
-PREFERENCE_POLICIES: Final = ("Respect", "Ignore")
 MIN_VALUES_POLICY: Final = "MIN_VALUES_POLICY"
-MIN_VALUES_POLICIES: Final = ("Strict", "BestEffort")
 NO_DURATION_POLICY: Final = "NO_DURATION_POLICY"
-NO_DURATION_POLICIES: Final = ("Place", "Avoid")
 SPOT_TO_SPOT_CONSOLIDATION: Final = "SPOT_TO_SPOT_CONSOLIDATION"  # "true" or "false"
 SPOT_POOL_SHARE_PERCENT: Final = "SPOT_POOL_SHARE_PERCENT"
 RESERVED_FLOOR_PERCENT: Final = "RESERVED_FLOOR_PERCENT"

@@ -3,6 +3,7 @@
 import typing
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 from infra.safety import safety_environment
 from shared import names
+from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy
+from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import DEFAULT_BOUNDS, EndingKind
 from shared.deployment.deployment import Deployment, find, read
 from shared.deployment.ending_bounds import EndingBounds
@@ -129,14 +132,16 @@ def test_a_file_whose_name_cannot_name_a_deployment_is_refused(tmp_path: Path) -
 
 def test_the_policies_are_those_that_the_functions_know() -> None:
     fields: Mapping[str, Any] = DeploymentSettings.model_fields
-    known = {
-        "rebalance_policy": names.REBALANCE_POLICIES,
-        "instance_status_policy": names.INSTANCE_STATUS_POLICIES,
-        "preference_policy": names.PREFERENCE_POLICIES,
-        "min_values_policy": names.MIN_VALUES_POLICIES,
-        "no_duration_policy": names.NO_DURATION_POLICIES,
+    known: Mapping[str, type[StrEnum]] = {
+        "rebalance_policy": RebalancePolicy,
+        "instance_status_policy": InstanceStatusPolicy,
+        "preference_policy": PreferencePolicy,
+        "min_values_policy": MinValuesPolicy,
+        "no_duration_policy": NoDurationPolicy,
     }
-    for name, values in known.items():
+    assert tuple(RebalancePolicy) == names.REBALANCE_POLICIES
+    for name, kind in known.items():
+        values = tuple(kind)
         assert typing.get_args(fields[name].annotation) == values
         assert fields[name].default == values[0]
 

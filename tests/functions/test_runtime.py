@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from infra.scheduling import planner_environment
 from shared import names
 from shared.core.model.policy import MinValuesPolicy, NoDurationPolicy, PreferencePolicy, SchedulingPolicy
-from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.deployment.settings import DeploymentSettings
 from shared.manifests.messages import parse_demand
 from shared.manifests.parsing.problems import ManifestError
@@ -59,9 +58,7 @@ def test_everything_that_is_missing_is_named_at_once() -> None:
     assert all(name in str(caught.value) for name in (Table.POLICY, names.EVENT_BUS, Queue.DEMAND))
 
 
-def test_the_policies_are_those_that_the_stack_offers_and_the_first_is_the_default() -> None:
-    assert tuple(RebalancePolicy) == names.REBALANCE_POLICIES
-    assert tuple(InstanceStatusPolicy) == names.INSTANCE_STATUS_POLICIES
+def test_what_rebalancing_and_failed_checks_do_is_as_the_stack_says() -> None:
     settings = Settings.from_environment(ENVIRONMENT)
     assert (settings.rebalance_policy, settings.instance_status_policy) == ("ignore", "replace")
     chosen = {names.REBALANCE_POLICY: "launch-before-drain", names.INSTANCE_STATUS_POLICY: "report"}
@@ -76,12 +73,6 @@ def test_a_policy_that_nobody_offers_is_refused(name: str) -> None:
 
 
 def test_the_planner_decides_as_the_stack_says() -> None:
-    kinds = {
-        names.PREFERENCE_POLICIES: PreferencePolicy,
-        names.MIN_VALUES_POLICIES: MinValuesPolicy,
-        names.NO_DURATION_POLICIES: NoDurationPolicy,
-    }
-    assert all(tuple(kind) == offered for offered, kind in kinds.items())
     untold = Settings.from_environment(ENVIRONMENT)
     assert untold.scheduling == SchedulingPolicy()
     told = Settings.from_environment(ENVIRONMENT | planner_environment(DeploymentSettings()))

@@ -41,7 +41,6 @@ _KINDS: Final[Mapping[DrainReason, EndingKind]] = {
     DrainReason.WITHDRAWN: EndingKind.SURPLUS,
     DrainReason.REQUESTED: EndingKind.REQUESTED,
 }
-FORCED: Final = frozenset(DrainReason) - _KINDS.keys()
 
 
 def kind_of(reason: DrainReason) -> EndingKind | None:

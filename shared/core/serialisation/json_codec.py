@@ -61,11 +61,6 @@ class _Codec(NamedTuple):
     decode: Callable[[Json], Any]
 
 
-def to_json(value: object) -> Json:
-    """Return a dataclass of the core as JSON-ready values."""
-    return json.loads(dumps(value))
-
-
 def from_json(kind: type[T], data: Json) -> T:
     """Read a value of ``kind`` back.
 

@@ -11,7 +11,6 @@ from pydantic_core import PydanticCustomError
 
 from shared.core.scheduling_terms.labels import closest
 from shared.core.scheduling_terms.quantity import QuantityError, parse_quantity
-from shared.core.scheduling_terms.requirement import integer_of
 from shared.core.scheduling_terms.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS
 from shared.manifests.parsing import nearest
 
@@ -148,12 +147,6 @@ def _check_price(text: str) -> str:
     return text
 
 
-def _check_integer_text(value: str) -> str:
-    if integer_of(value) is None:
-        raise broken("integer", "must be an integer")
-    return value
-
-
 def _check_resource(name: str) -> str:
     """Refuse what Kubernetes refuses: names without a domain are its own, and it has these."""
     if "/" not in name and name not in _PLAIN_RESOURCES and not name.startswith("hugepages-"):
@@ -262,5 +255,4 @@ Price = Annotated[
         {"anyOf": [{"type": "string", "pattern": r"^[0-9]{1,10}(\.[0-9]{1,6})?$"}, {"type": "number", "minimum": 0}]}
     ),
 ]
-IntegerText = Annotated[str, AfterValidator(_check_integer_text)]
 AccountId = Annotated[str, AfterValidator(matching("account-id", r"^[0-9]{12}$", "must be exactly 12 digits"))]

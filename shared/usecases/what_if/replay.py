@@ -8,9 +8,8 @@ from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Workload
-from shared.core.serialisation.json_codec import CodecError, dumps
+from shared.core.serialisation.json_codec import CodecError, dumps, loads
 from shared.core.serialisation.policy_json import policy_from_json
-from shared.core.serialisation.snapshot_json import plan_from_json, snapshot_from_json
 from shared.core.what_if.edits import WorldEdits, edited
 from shared.core.what_if.outcome import DemandOutcome, outcome_of
 from shared.ports.state import Decision, DecisionStore
@@ -96,7 +95,7 @@ def read_plan(decision: Decision, snapshot_json: str) -> tuple[Decision, Snapsho
     if decision.plan_id.startswith(f"{DECISION_PREFIX}-"):
         raise ReplayError(f"{decision.plan_id} is a pass of disruption, not a plan: reservoir explain node tells of it")
     try:
-        return decision, snapshot_from_json(snapshot_json), plan_from_json(decision.plan_json)
+        return decision, loads(Snapshot, snapshot_json), loads(Plan, decision.plan_json)
     except CodecError as error:
         message = f"this release cannot read {decision.plan_id}: {error}"
         raise ReplayError(message) from error

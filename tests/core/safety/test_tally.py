@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core.model.node_claim import DrainReason
-from shared.core.safety.endings import DEFAULT_BOUNDS, FORCED, WINDOW, Bound, Bounds, EndingKind, kind_of
+from shared.core.safety.endings import DEFAULT_BOUNDS, WINDOW, Bound, Bounds, EndingKind, kind_of
 from shared.core.safety.tally import Lift, Tally, Verdict, admit, lifted
 from shared.core.serialisation.json_codec import dumps, loads
 from tests.fakes.system import START
@@ -130,12 +130,11 @@ def test_no_hour_sees_more_pass_than_the_bound(asked: list[tuple[int, set[str]]]
 
 
 def test_every_reason_is_bounded_or_forced_by_ec2() -> None:
-    assert {reason for reason in DrainReason if kind_of(reason) is None} == FORCED
-    assert {
+    assert {reason for reason in DrainReason if kind_of(reason) is None} == {
         DrainReason.CAPACITY_BLOCK_ENDING,
         DrainReason.INTERRUPTION,
         DrainReason.SCHEDULED_CHANGE,
-    } == FORCED
+    }
 
 
 def test_every_kind_has_a_bound_of_the_deployment_or_a_default() -> None:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,12 @@ from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint, Toleration
-from shared.core.serialisation.json_codec import CodecError, dumps, from_json, loads, to_json
+from shared.core.serialisation.json_codec import CodecError, dumps, from_json, loads
+
+
+def to_json(value: object) -> Any:
+    return json.loads(dumps(value))
+
 
 NOW = datetime(2026, 1, 15, 12, 30, tzinfo=UTC)
 KEY = OfferingKey("p5.48xlarge", "us-east-1a", "use1-az1", CapacityType.RESERVED, "cr-1")

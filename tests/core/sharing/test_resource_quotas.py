@@ -20,7 +20,7 @@ from shared.core.model.team import ResourceQuota, Team
 from shared.core.model.workload import Demand, FallbackStep, Gang
 from shared.core.scheduler import solve
 from shared.core.scheduling_terms.resources import Resources
-from shared.core.serialisation.snapshot_json import snapshot_from_json, snapshot_to_json
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import NOW, ON_DEMAND, POLICY, RESERVED, SPOT, fx_type, markets, node, pool
 from tests.core.sharing.world import planned, violations, wants, world
 
@@ -385,4 +385,4 @@ def test_a_launch_does_not_fall_back_to_what_a_quota_bounds() -> None:
 
 def test_a_snapshot_with_quotas_of_resources_is_read_as_it_was_written() -> None:
     snapshot = market([team("audio", quota(3, SPOT, ON_DEMAND, borrowing_limit=2))], [wants("audio", 1)])
-    assert snapshot_from_json(snapshot_to_json(snapshot)) == snapshot
+    assert loads(Snapshot, dumps(snapshot)) == snapshot

@@ -11,7 +11,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team
 from shared.core.model.workload import Gang
 from shared.core.node_life.drain import VOLUNTARY_GRACE
-from shared.core.serialisation.snapshot_json import snapshot_from_json, snapshot_to_json
+from shared.core.serialisation.json_codec import dumps, loads
 from tests.core.scheduler.world import NOW, ON_DEMAND, RESERVED, markets, pool
 from tests.core.sharing.world import planned, team, units_of, wants, world
 
@@ -102,9 +102,9 @@ def test_teams_without_quotas_change_no_plan() -> None:
 
 
 def test_a_snapshot_without_teams_is_written_as_before() -> None:
-    assert '"teams"' not in snapshot_to_json(world(()))
+    assert '"teams"' not in dumps(world(()))
     snapshot = world(TWO, [wants("audio", 1)])
-    assert snapshot_from_json(snapshot_to_json(snapshot)) == snapshot
+    assert loads(Snapshot, dumps(snapshot)) == snapshot
 
 
 def test_priorities_order_within_a_team_and_not_across() -> None:

@@ -25,11 +25,13 @@ _GLIMPSES_MAX: Final = 40
 _GLIMPSES_MIN: Final = 4  # however much of the effort is used up
 
 
-def are_equal(source: CapacityReservation, destination: CapacityReservation, now: datetime) -> bool:
-    """Whether EC2 would move units between the two, and their owner allows it by a tag on both."""
-    both = (source, destination)
-    movable = all(_is_movable(it, now) for it in both)
-    return source.id != destination.id and movable and _likeness(source) == _likeness(destination)
+def equal_groups(
+    reservations: Iterable[CapacityReservation], now: datetime
+) -> Iterator[tuple[CapacityReservation, ...]]:
+    """Yield reservations among which EC2 would move units and whose owner allows it by a tag, each group by ids."""
+    movable = (it for it in reservations if _is_movable(it, now))
+    for _, alike in groupby(sorted(movable, key=lambda it: (_likeness(it), it.id)), key=_likeness):
+        yield tuple(alike)
 
 
 def _is_movable(it: CapacityReservation, now: datetime) -> bool:
@@ -166,11 +168,7 @@ class UnitMoves:
 
 def _possible(world: PassState) -> Iterator[UnitMove]:
     """Yield moves of all spare units into reservations that are full, by ids."""
-    movable = sorted(
-        (it for it in world.snapshot.reservations if _is_movable(it, world.now)), key=lambda it: (_likeness(it), it.id)
-    )
-    for _, alike in groupby(movable, key=_likeness):
-        equal = list(alike)
+    for equal in equal_groups(world.snapshot.reservations, world.now):
         for destination in equal:
             for source in equal:
                 count = spare_units(source)
