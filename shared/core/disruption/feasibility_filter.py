@@ -1,8 +1,8 @@
 """A quick look at where the replicas of nodes could go, which spares simulations that would come to nothing.
 
-It sees sizes, wishes, taints, markets and prices; it knows nothing of rules between workloads, of limits or minValues.
-Whatever it proposes, the scheduler simulates before anything is decided; what it takes for hopeless is merely left
-alone until the world changes.
+It sees sizes, requirements, taints, markets and prices; it knows nothing of rules between workloads, of limits or
+minValues. Whatever it proposes, the scheduler simulates before anything is decided; what it takes for hopeless is
+merely left alone until the world changes.
 """
 
 from bisect import bisect_left
@@ -27,20 +27,20 @@ EVALUATIONS_MAX: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What ``count`` replicas of one workload need: each this size, on a node that meets one of these wishes."""
+    """What ``count`` replicas of one workload need: each this size, on a node that meets one of these sets."""
 
     size: Vector
-    wishes: int
+    requirement_sets: int
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class _Purchasable:
-    """A node that could be launched: its price, its size, and the wishes that it meets."""
+    """A node that could be launched: its price, its size, and the requirement sets that it meets."""
 
     price: int
     size: Vector
-    wishes: int
+    requirement_sets: int
 
 
 class FeasibilityFilter:
@@ -49,26 +49,26 @@ class FeasibilityFilter:
     def __init__(self, world: PassState, candidates: Iterable[Candidate]) -> None:
         keys = sorted({placed.workload_key for candidate in candidates for placed in candidate.claim.placements})
         workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]
-        kinds: dict[object, list[Workload]] = {}
+        classes: dict[object, list[Workload]] = {}
         for workload in workloads:
-            kinds.setdefault(_kind(workload), []).append(workload)
-        examples = tuple(_bare_demand(alike[0]) for alike in kinds.values())
+            classes.setdefault(_class_key(workload), []).append(workload)
+        examples = tuple(_bare_demand(alike[0]) for alike in classes.values())
         asked = replace(world.snapshot, demands=examples, workloads={})
         demands = gather(asked, world.now, PreferencePolicy.IGNORE)
         # The most permissive policy: what the operator's does not allow, the simulation refuses.
         catalogue = OptionCatalogue(asked, world.now, SchedulingPolicy(), demands.dimensions, demands.requirement_sets)
-        wishes = {key: group.requirement_sets[-1] for group in demands.groups for key, _, _ in group.members}
+        of_example = {key: group.requirement_sets[-1] for group in demands.groups for key, _, _ in group.members}
         request = demands.dimensions.request
         self._facts = NodeFacts(catalogue, demands)
         self._asks = {
-            workload.key: (request(workload.requests), wishes[alike[0].key])
-            for alike in kinds.values()
+            workload.key: (request(workload.requests), of_example[alike[0].key])
+            for alike in classes.values()
             for workload in alike
         }
         self._least = tuple(min(amounts) for amounts in zip(*(size for size, _ in self._asks.values()), strict=True))
-        self._paid = _undominated(option for option in catalogue.options if option.reservation is None)
+        self._paid = _pareto_optimal(option for option in catalogue.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
-        self._units = _undominated(option for option in catalogue.options if option.reservation is not None)
+        self._units = _pareto_optimal(option for option in catalogue.options if option.reservation is not None)
         self.evaluations_left = EVALUATIONS_MAX
 
     @property
@@ -126,7 +126,7 @@ class FeasibilityFilter:
         """Put the node's replicas elsewhere as far as there is room; return what has none."""
         left_over = []
         for ask in self.asks(candidate):
-            left, evaluations = free_capacity.put(ask.size, ask.wishes, ask.count, besides=candidate.id)
+            left, evaluations = free_capacity.put(ask.size, ask.requirement_sets, ask.count, besides=candidate.id)
             self.evaluations_left -= evaluations
             if left:
                 left_over.append(replace(ask, count=left))
@@ -143,23 +143,25 @@ class FeasibilityFilter:
 
 
 def _holds(offer: _Purchasable, load: Vector, asks: Sequence[Ask]) -> bool:
-    return all(map(le, load, offer.size)) and all(offer.wishes & ask.wishes for ask in asks)
+    return all(map(le, load, offer.size)) and all(offer.requirement_sets & ask.requirement_sets for ask in asks)
 
 
-def _undominated(options: Iterable[LaunchOption]) -> list[_Purchasable]:
+def _pareto_optimal(options: Iterable[LaunchOption]) -> list[_Purchasable]:
     """Return what is offered, cheapest first, without what a cheaper offer can do as well."""
     cheapest: dict[tuple[Vector, int], int] = {}
     for option in options:
         key = (option.allocatable, option.requirement_sets)
         cheapest[key] = min(option.price, cheapest.get(key, option.price))
     kept: list[_Purchasable] = []
-    for price, size, wishes in sorted((price, size, wishes) for (size, wishes), price in cheapest.items()):
-        if not any(not wishes & ~it.wishes and all(map(le, size, it.size)) for it in kept):
-            kept.append(_Purchasable(price, size, wishes))
+    for price, size, requirement_sets in sorted(
+        (price, size, requirement_sets) for (size, requirement_sets), price in cheapest.items()
+    ):
+        if not any(not requirement_sets & ~it.requirement_sets and all(map(le, size, it.size)) for it in kept):
+            kept.append(_Purchasable(price, size, requirement_sets))
     return kept
 
 
-def _kind(workload: Workload) -> object:
+def _class_key(workload: Workload) -> object:
     """Tell workloads apart by what decides where they may run, sizes apart."""
     return (
         workload.node_selector,

@@ -11,10 +11,10 @@ _TIDY_EVERY: Final = 32  # nodes closed between two tidyings: neither many close
 
 @dataclass(slots=True, eq=False)
 class Destination:
-    """A node as a destination: the wishes that it meets, what is free on it, and how many replicas were put there."""
+    """A node as a destination: the requirement sets that it meets, what is free on it, how many were put there."""
 
     claim_id: str
-    wishes: int
+    requirement_sets: int
     free: list[int]
     arrivals: int = 0
     is_open: bool = True
@@ -65,7 +65,7 @@ class FreeCapacity:
             place.change(size, -count)
         self._tried.clear()
 
-    def put(self, size: Vector, wishes: int, count: int, *, besides: str) -> tuple[int, int]:
+    def put(self, size: Vector, requirement_sets: int, count: int, *, besides: str) -> tuple[int, int]:
         """Put replicas of this size where they fit, but not on the node ``besides``.
 
         Return how many found no room, and how many nodes were looked at.
@@ -77,7 +77,7 @@ class FreeCapacity:
         for place in self._places:
             evaluations += 1
             free = place.free
-            if free[0] < cpu or free[1] < memory or not place.wishes & wishes:
+            if free[0] < cpu or free[1] < memory or not place.requirement_sets & requirement_sets:
                 continue
             if not place.is_open or place.claim_id == besides:
                 continue

@@ -28,6 +28,32 @@ class Replacement:
     refusals: tuple[Refusal, ...]
 
 
+class _Underway:
+    """Replacements that have begun: one that takes capacity away for a while is not begun beside others."""
+
+    def __init__(self, claims: Mapping[str, NodeClaim]) -> None:
+        marked = [(claim, claim.disruption) for claim in claims.values() if claim.disruption is not None]
+        self._terminating_first = {claim.node_pool_name for claim, mark in marked if mark.terminate_first}
+        self._terminating_first |= {it.node_pool_name for it in claims.values() if fills_freed_slot(it, claims)}
+        self._freeing = {
+            claim.offering.reservation_id for claim, mark in marked if not mark.terminate_first and claim.is_live
+        }
+
+    def add(self, command: DisruptionCommand, candidate: Candidate) -> None:
+        if command.terminate_first:
+            self._terminating_first.add(candidate.pool.name)
+        else:
+            self._freeing.add(candidate.node.reservation_id)
+
+    def waits_for(self, candidate: Candidate) -> str | None:
+        """Say what a terminate-first replacement of the node has to wait for; None: for nothing."""
+        if candidate.pool.name in self._terminating_first:
+            return "waits for another terminate-first replacement of its pool"
+        if candidate.node.reservation_id in self._freeing:
+            return "waits for a unit of its reservation that another replacement is about to free"
+        return None
+
+
 def replace_drifted(
     world: PassState, drifted: Sequence[tuple[Candidate, str]], headroom: Headroom, claims: Mapping[str, NodeClaim]
 ) -> Replacement:
@@ -39,16 +65,7 @@ def replace_drifted(
     commands: list[DisruptionCommand] = []
     removed: list[Candidate] = []
     refusals: list[Refusal] = []
-    terminating_first = {
-        claim.node_pool_name
-        for claim in claims.values()
-        if (claim.disruption is not None and claim.disruption.terminate_first) or fills_freed_slot(claim, claims)
-    }
-    freeing = {
-        claim.offering.reservation_id
-        for claim in claims.values()
-        if claim.disruption is not None and not claim.disruption.terminate_first and claim.is_live
-    }
+    underway = _Underway(claims)
     half = world.effort.left // 2  # the other half is left to consolidation
     tried = False  # one is tried in every pass, however much the demand that waits has used up
     for candidate, reason in sorted(drifted, key=_drift_order):
@@ -58,21 +75,13 @@ def replace_drifted(
         if tried and world.effort.left < half:
             refusals.append(Refusal(candidate.id, f"{reason}; its turn comes in a later pass"))
             continue
-        waits = None
-        if candidate.pool.name in terminating_first:
-            waits = "waits for another terminate-first replacement of its pool"
-        elif candidate.node.reservation_id in freeing:
-            waits = "waits for a unit of its reservation that another replacement is about to free"
         tried = True
-        outcome = _replacement(world, candidate, reason, waits)
+        outcome = _replacement(world, candidate, reason, underway.waits_for(candidate))
         if isinstance(outcome, str):
             refusals.append(Refusal(candidate.id, f"{reason}; {outcome}"))
             continue
         command, plan = outcome
-        if command.terminate_first:
-            terminating_first.add(candidate.pool.name)
-        else:
-            freeing.add(candidate.node.reservation_id)
+        underway.add(command, candidate)
         commands.append(command)
         removed.append(candidate)
         headroom.spend((candidate,))
