@@ -2,6 +2,9 @@
 
 Each mutating method is one transaction: it happens whole or not at all, and repeating it after an unknown outcome is
 safe, because the revision or state that it requires is gone once it has happened.
+
+A row that a newer release wrote, or that was damaged, is never taken for one that does not exist. Whoever asks for rows
+by key is refused (UnreadableRowsError); listings go on without it, which is why nothing follows from their gaps.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -164,11 +167,11 @@ class WorkloadStore(Protocol):
     """Workloads."""
 
     def get(self, key: str) -> WorkloadRecord | None:
-        """Return the record (consistent read), None when there is none."""
+        """Return the record (consistent read), None when there is none. Raises UnreadableRowsError."""
         ...
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
-        """Return the records that exist."""
+        """Return the records that exist (consistent read). Raises UnreadableRowsError with all that cannot be read."""
         ...
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
@@ -190,7 +193,7 @@ class ReservationStore(Protocol):
     """Reservations with their balances."""
 
     def get(self, reservation_id: str) -> ReservationRecord | None:
-        """Return the record (consistent read)."""
+        """Return the record (consistent read). Raises UnreadableRowsError."""
         ...
 
     def list_current(self) -> tuple[ReservationRecord, ...]:
@@ -234,11 +237,11 @@ class NodeClaimStore(Protocol):
     """NodeClaims, and the transactions that move claims, leases and workload counts together."""
 
     def get(self, claim_id: str) -> NodeClaim | None:
-        """Return the claim (consistent read)."""
+        """Return the claim (consistent read). Raises UnreadableRowsError."""
         ...
 
     def get_many(self, claim_ids: Collection[str]) -> Mapping[str, NodeClaim]:
-        """Return the claims that exist (consistent read)."""
+        """Return the claims that exist (consistent read). Raises UnreadableRowsError with all that cannot be read."""
         ...
 
     def list_live(self) -> tuple[NodeClaim, ...]:
@@ -246,7 +249,7 @@ class NodeClaimStore(Protocol):
         ...
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
-        """Return claims by EC2 instance id."""
+        """Return claims by EC2 instance id. Raises UnreadableRowsError with all that cannot be read."""
         ...
 
     def list_moving(self) -> tuple[NodeClaim, ...]:
@@ -327,7 +330,10 @@ class OfferingStore(Protocol):
     """Instance types with their offerings, and known shortages."""
 
     def load_catalogue(self) -> tuple[InstanceType, ...]:
-        """Return all types with prices; shortages that have not expired are applied to the offerings."""
+        """Return all types with prices; shortages that have not expired are applied to the offerings.
+
+        Raises UnreadableRowsError: a type that is left out would be taken for one that is not sold any more.
+        """
         ...
 
     def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
