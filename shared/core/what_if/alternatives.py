@@ -1,5 +1,6 @@
 """What the next best places for a workload would have cost, and why they were not chosen."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,7 +10,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.solver.outcome.reasons import Reasons
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
-from shared.core.solver.problem.groups import gather
+from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -44,23 +45,27 @@ def alternatives(
     demands = gather(snapshot, now, policy.preference_policy)
     catalogue = OptionCatalogue(snapshot, now, policy, demands.dimensions, demands.requirement_sets)
     demands.resolve(catalogue)
-    group = next((it for it in demands.groups if any(key == workload_key for key, *_ in it.members)), None)
+    mine = ((group, count) for group in demands.groups for key, count, _ in group.members if key == workload_key)
+    group, count = next(mine, (None, 0))
     if group is None:
         return ()
-    count = next(count for key, count, _ in group.members if key == workload_key)
     judge = _Judge(snapshot, plan, workload_key)
-    candidates = Candidates(catalogue, demands)
-    served = [judge.served(option, -(-count // fitting)) for option, fitting in candidates.of(group.relaxed[-1])]
+    options = Candidates(catalogue, demands).of(group.relaxed[-1])
+    served = [judge.served(option, -(-count // fitting)) for option, fitting in options]
     served.sort(key=lambda item: (item.price_micro_usd_per_hour or 0, *_name(item)))
     known = {(item.node_pool_name, item.offering) for item in served}
     reasons = Reasons(PartialPlan(catalogue, demands, NodeFacts(catalogue, demands)))
-    refused = [
-        Alternative(name, failure.key, failure.message)
-        for name, failure in sorted(reasons.of_places(group), key=lambda pair: (pair[1].order, pair[0]))
-        if failure.key is not None and (name, failure.key) not in known
-    ]
-    others = [item for item in (*served, *dict.fromkeys(refused)) if not item.chosen_count]
+    refused = [it for it in _refused(reasons, group) if (it.node_pool_name, it.offering) not in known]
+    others = [item for item in (*served, *refused) if not item.chosen_count]
     return (*(item for item in served if item.chosen_count), *others[:limit])
+
+
+def _refused(reasons: Reasons, group: Group) -> Iterable[Alternative]:
+    """Return places that could not have served with the reason, the nearest first, none of them twice."""
+    failures = sorted(reasons.of_places(group), key=lambda pair: (pair[1].order, pair[0]))
+    return dict.fromkeys(
+        Alternative(name, failure.key, failure.message) for name, failure in failures if failure.key is not None
+    )
 
 
 def _name(item: Alternative) -> tuple[str, ...]:
