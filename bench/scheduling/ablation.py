@@ -178,7 +178,6 @@ MECHANISMS: Final = {
 # Constants found by trial. Those near to one are ratios: halving moves them half the way to one.
 CONSTANTS: Final = (
     "packing.knapsack:_MANY.own_balance",
-    "packing.knapsack:_MANY.own_size",
     "packing.knapsack:_FEW.own_balance",
     "packing.knapsack:_FEW.own_size",
     "packing.knapsack:_NEARLY_FULL",
@@ -192,7 +191,6 @@ CONSTANTS: Final = (
     "packing.item_types:_SIZE_STEP",
     "packing.buying:_NEAR_ENOUGH",
     "insertion.node_elimination:_EVALUATIONS_MAX",
-    "column_generation.improve:_ROUNDS",
     "column_generation.improve:_SLOW_ROUNDS",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",

@@ -86,7 +86,7 @@ def _accelerated_program(
         for row, _ in (*pattern, *master.row_entries(bin_type)):
             if row >= len(special) or special[row]:
                 rows.setdefault(row, len(rows))
-    program = LinearProgram([master.bounds[row] for row in rows], solver="simplex")
+    program = LinearProgram([master.bounds[row] for row in rows])
     for bin_type, pattern in accelerated:
         other = sum(duals[index] * count for index, count in pattern if not special[index])
         entries = [(index, float(count)) for index, count in pattern if special[index]]

@@ -14,7 +14,6 @@ from shared.core.solver.column_generation.restricted_master import RestrictedMas
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
-_ROUNDS = 34  # nearly all worlds are done before
 _NEAR = 1.003  # times the cost in fractions: the program is as good as done
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
@@ -44,15 +43,12 @@ def _solved_in_fractions(
 ) -> bool:
     """Add columns until none would gain anything to speak of; False when HiGHS finds no solution."""
     costs: list[float] = []
-    for number in range(_ROUNDS + 1):
+    while True:
         if not master.program.solve():
             return False
         costs.append(master.program.objective())
-        if number == _ROUNDS or base.expired() or is_done(costs, relaxation):
-            break
-        if not pricing.add(master.program.duals(), base.left):
-            break
-    return True
+        if base.expired() or is_done(costs, relaxation) or not pricing.add(master.program.duals(), base.left):
+            return True
 
 
 def is_done(costs: Sequence[float], relaxation: RelaxationDuals | None) -> bool:

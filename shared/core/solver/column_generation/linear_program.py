@@ -22,20 +22,18 @@ def _new_highs() -> Any:
 class LinearProgram:
     """Minimise cost over columns >= 0; rows have lower and upper bounds. Single-threaded, so deterministic."""
 
-    def __init__(self, rows: Sequence[tuple[float, float]], *, solver: str) -> None:
+    def __init__(self, rows: Sequence[tuple[float, float]]) -> None:
         self._highs: Any = _new_highs()
-        self._highs.setOptionValue("solver", solver)
+        self._highs.setOptionValue("solver", "simplex")
         nothing: tuple[Any, Any] = (np.array([], dtype=np.int32), np.array([], dtype=float))
         for lower, upper in rows:
             self._highs.addRow(lower, upper, 0, *nothing)
-        self.columns = 0
 
-    def add(self, cost: float, entries: Sequence[tuple[int, float]], upper: float = INFINITY) -> None:
+    def add(self, cost: float, entries: Sequence[tuple[int, float]]) -> None:
         """Add one column with its entries (row, value)."""
         rows = np.array([row for row, _ in entries], dtype=np.int32)
         values = np.array([value for _, value in entries], dtype=float)
-        self._highs.addCol(cost, 0.0, upper, len(entries), rows, values)
-        self.columns += 1
+        self._highs.addCol(cost, 0.0, INFINITY, len(entries), rows, values)
 
     def rebound(self, row: int, lower: float, upper: float) -> None:
         """Change the bounds of a row; the next solve starts from the last solution."""

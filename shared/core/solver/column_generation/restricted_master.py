@@ -26,7 +26,7 @@ class RestrictedMaster:
             self._row_of[name] = len(rows)
             rows.append((-INFINITY, most))
         self.bounds = rows
-        self.program = LinearProgram(rows, solver="simplex")
+        self.program = LinearProgram(rows)
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._seen: set[tuple[int, Pattern]] = set()
         for index in range(len(base.left)):
