@@ -178,6 +178,7 @@ MECHANISMS: Final = {
 # Constants found by trial. Those near to one are ratios: halving moves them half the way to one.
 CONSTANTS: Final = (
     "packing.knapsack:_MANY.own_balance",
+    "packing.knapsack:_MANY.own_size",
     "packing.knapsack:_FEW.own_balance",
     "packing.knapsack:_FEW.own_size",
     "packing.knapsack:_NEARLY_FULL",
