@@ -23,7 +23,7 @@ from embedded.emulated_time.control import set_clock, show_clock
 from embedded.emulated_time.governor import Governor
 from embedded.emulated_time.sources import Ec2Agenda, QueuedMessages, Schedules
 from embedded.faults import FaultRule, Faults
-from embedded.front import dynamodb_keys, expressions, policies, policy_variables, senders
+from embedded.front import dynamodb_keys, expressions, policies, policy_variables, principal_arns, senders
 from embedded.front.plain_calls import PlainCalls
 from embedded.front.server import serve
 from embedded.functions import concurrency
@@ -102,6 +102,7 @@ class Host:
         policies.install()
         senders.install()
         dynamodb_keys.install()
+        principal_arns.install()
         policy_variables.install()
         sessions.install()
         expressions.install()

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
 from shared.names import Queue, Table
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.outside import Process
@@ -59,6 +59,7 @@ class SimulatedAdapters:
         )
         self.dead_letters = SqsDeadLetters(sqs, REJECTED)
         self.reactions = SqsRedelivery(sqs, urls[Queue.REACTIONS])
+        self.start_messages = SqsStartMessages(sqs, urls[Queue.REACTIONS], environment)
         self.publisher = EventBridgePublisher(self._port("events"), SETTINGS.event_bus)
         self.timers = SchedulerDrainTimers(self._port("scheduler"), group="drain", role_arn="role", target_arn="expire")
         self.launch_policy = StoredPolicy(self._port("policy"), environment)

@@ -26,6 +26,8 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     count_for_all("CapacitySuspected", report.suspected_count)
     count("NodesEndedEarly", report.early_count)
     count_for_all("LaunchesBlocked", report.blocked_count)
+    count("ReservationsStarted", report.started_count)
+    count("ReservationsUnread", report.unread_count)
     left = report.failed_instance_ids
     failed = [it for it in received if it.id in notices and left.intersection(notices[it.id].instance_ids)]
     if failed:

@@ -285,6 +285,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.REACT: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),
         reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.REACTIONS),  # to itself: look again for a reservation that is late
         # A warning that a Capacity Block ends starts its drains at once; the end is re-read before.
         # A node that ends before it ran may tell of a broken machine of a block.
         describes=("AvailabilityZones", "CapacityBlocks", "CapacityBlockStatus", "CapacityReservations", "Instances"),
@@ -293,6 +294,7 @@ DUTIES: Final[Mapping[Function, Duty]] = {
     Function.EXPIRE: Duty(
         writes=(*_CLAIMS, Table.OFFERINGS),  # what instances that end before they run let rest
         reads=(Table.POLICY,),
+        sends=(Queue.PLANNING, Queue.REACTIONS),  # what begins before the next sweep
         describes=(
             "AvailabilityZones",
             "CapacityBlocks",

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
+from shared.core.node_life.notice import DUE_TYPE, OWN_SOURCE, RESERVATION
 from shared.core.serialisation.json_codec import dumps
 from shared.names import PLANNING_MESSAGE_GROUP
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
-from shared.ports.system import IdFactory
+from shared.ports.system import Clock, IdFactory
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -18,6 +21,7 @@ _ENTRIES_MAX: Final = 10  # of one SendMessageBatch
 _KEYS_MAX: Final = 1_000  # of at most 320 characters each: below half of what a message may hold
 _MESSAGE_BYTES_MAX: Final = 1 << 20  # body and attributes together
 _ATTRIBUTE_CHARS_MAX: Final = 2_000
+_DELAY_MAX_S: Final = 900  # of a message
 
 
 class SqsWorkQueue:
@@ -93,6 +97,32 @@ class SqsRedelivery:
             ]
             with map_client_errors():
                 self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+
+
+class SqsStartMessages:
+    """Implements ``shared.ports.messaging.StartTimers`` by messages to the reactions queue that come later.
+
+    ``react`` sends the next one itself while EC2 is late. Each waits twice as long, so that there are fewer than the
+    sixteen after which Lambda takes a function that feeds itself for a runaway.
+    """
+
+    def __init__(self, client: "SQSClient", url: str, clock: Clock) -> None:
+        self._client = client
+        self._url = url
+        self._clock = clock
+
+    def set_start_timer(self, reservation_id: str, at: datetime) -> None:
+        """Have ``react`` look then, never before it."""
+        now = self._clock.now()
+        told = {
+            "source": OWN_SOURCE,
+            "detail-type": DUE_TYPE,
+            "time": now.isoformat(),
+            "detail": {RESERVATION: reservation_id},
+        }
+        delay_s = min(max(0, ceil((at - now).total_seconds())), _DELAY_MAX_S)
+        with map_client_errors():
+            self._client.send_message(QueueUrl=self._url, MessageBody=json.dumps(told), DelaySeconds=delay_s)
 
 
 class SqsDeadLetters:

@@ -84,6 +84,14 @@ class EventPublisher(Protocol):
         ...
 
 
+class StartTimers(Protocol):
+    """Has somebody look at a reservation when it is to begin."""
+
+    def set_start_timer(self, reservation_id: str, at: datetime) -> None:
+        """Look then, in moments if that is over; a look too many is harmless."""
+        ...
+
+
 class DrainTimers(Protocol):
     """Exact one-time timers that fire the expire function.
 

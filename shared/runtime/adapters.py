@@ -34,7 +34,7 @@ from shared.adapters.pricing import AwsPriceReader
 from shared.adapters.safety.table_marks import DynamoDbTableMarks
 from shared.adapters.safety.tallies import DynamoDbTallies
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsDemandQueue, SqsRedelivery, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsDemandQueue, SqsRedelivery, SqsStartMessages, SqsWorkQueue
 from shared.adapters.system import RandomIds, SystemClock
 from shared.core.capacity.token_bucket import CREATE_TAGS_CALLS, MUTATING_CALLS
 from shared.names import MARKED_TABLES, Queue, Table, output_name
@@ -201,6 +201,11 @@ class Adapters:
     def reactions(self) -> SqsRedelivery:
         """Redelivery on the reactions queue."""
         return SqsRedelivery(self._sqs, self.settings.queue_urls[Queue.REACTIONS])
+
+    @cached_property
+    def start_messages(self) -> SqsStartMessages:
+        """Messages to the reactions queue at the starts of reservations."""
+        return SqsStartMessages(self._sqs, self.settings.queue_urls[Queue.REACTIONS], self.clock)
 
     @cached_property
     def publisher(self) -> EventPublisher:

@@ -53,7 +53,8 @@ class Sqs:
     def send_message(self, **request: Any) -> Mapping[str, Any]:
         """SendMessage."""
         queue = self.queues[request["QueueUrl"]]
-        self.put(queue, request["MessageBody"], request.get("MessageDeduplicationId"))
+        delay_s = request.get("DelaySeconds", 0)
+        self.put(queue, request["MessageBody"], request.get("MessageDeduplicationId"), delay_s=delay_s)
         return {}
 
     def send_message_batch(self, **request: Any) -> Mapping[str, Any]:

@@ -13,7 +13,9 @@ from simulation.play import Aims, Killed, Point, Verdict
 SIDES: Final = ("before", "after")
 _ONE_EC2: Final = frozenset({"reservation_reader", "instances", "fleet", "launch_templates"})
 # These are played with their real adapters, over clients whose calls are the points.
-_REAL: Final = frozenset({"queue", "demand", "dead_letters", "reactions", "publisher", "timers", "launch_policy"})
+_REAL: Final = frozenset(
+    {"queue", "demand", "dead_letters", "reactions", "start_messages", "publisher", "timers", "launch_policy"}
+)
 
 
 def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:

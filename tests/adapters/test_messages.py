@@ -10,12 +10,13 @@ import pytest
 
 from shared.adapters.eventbridge import EventBridgePublisher
 from shared.adapters.scheduler_timers import SchedulerDrainTimers
-from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsWorkQueue
+from shared.adapters.sqs import SqsDeadLetters, SqsRedelivery, SqsStartMessages, SqsWorkQueue
+from shared.core.node_life.notice import Notice, NoticeKind, parse_notice
 from shared.core.serialisation.json_codec import loads
 from shared.ports.errors import TransientError
 from shared.ports.messaging import LaunchBatch
 from tests.adapters import ministack
-from tests.fakes.system import START, SequentialIds
+from tests.fakes.system import START, ManualClock, SequentialIds
 
 pytestmark = pytest.mark.embedded
 _numbers = itertools.count()
@@ -206,6 +207,18 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     deadline = scheduler.get_schedule(GroupName=group, Name="deadline")
     assert deadline["ScheduleExpression"] == "at(2026-01-15T12:08:00)"
     assert json.loads(deadline["Target"]["Input"]) == {"drainDeadline": "2026-01-15T12:08:00+00:00"}
+
+
+def test_a_message_about_a_start_comes_then_and_not_before(sqs: Any) -> None:
+    url, clock = make_queue(sqs), ManualClock()
+    messages = SqsStartMessages(sqs, url, clock)
+    messages.set_start_timer("cr-0123456789abcdef0", clock.now() - timedelta(seconds=5))
+    messages.set_start_timer("cr-0fedcba9876543210", clock.now() + timedelta(seconds=29, milliseconds=1))
+    (message,) = received(sqs, url)  # the other one is on its way
+    asked = ["ApproximateNumberOfMessagesDelayed"]
+    assert sqs.get_queue_attributes(QueueUrl=url, AttributeNames=asked)["Attributes"] == {asked[0]: "1"}
+    notice = parse_notice(json.loads(message["Body"]))
+    assert notice == Notice(NoticeKind.RESERVATION_DUE, clock.now(), reservation_ids=("cr-0123456789abcdef0",))
 
 
 def test_failed_messages_come_back_when_they_are_hastened(aws_endpoint: str) -> None:

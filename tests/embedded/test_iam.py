@@ -187,6 +187,30 @@ def test_a_queue_that_denies_plain_http_takes_messages_over_tls(resources: Resou
     assert resources.bodies(url, 1) == ["in"]
 
 
+@pytest.mark.embedded
+def test_a_queue_that_denies_all_but_one_role_takes_its_messages(
+    resources: Resources, embedded_aws: EmbeddedAws
+) -> None:
+    source = (
+        "import boto3\ndef handle(event, context): boto3.client('sqs').send_message(QueueUrl=event, MessageBody='in')"
+    )
+    one, other = (resources.function(source, allow("sqs:SendMessage")) for _ in range(2))
+    role = embedded_aws.client("lambda").get_function_configuration(FunctionName=one)["Role"]
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:SendMessage",
+        "Resource": "*",
+        "Condition": {"ArnNotEquals": {"aws:PrincipalArn": [role]}},
+    }
+    url, _ = resources.queue(Policy={"Version": "2012-10-17", "Statement": [deny]})
+    assert resources.invoke(one, url) == (None, False)
+    answer, failed = resources.invoke(other, url)
+    assert failed
+    assert "explicit deny" in str(answer)
+    assert resources.bodies(url, 1) == ["in"]
+
+
 THROUGH_EC2 = {"StringEquals": {"kms:ViaService": "ec2.us-east-1.amazonaws.com"}}
 
 

@@ -54,6 +54,7 @@ class Outside:
     queue: Any = None
     publisher: Any = None
     timers: Any = None
+    start_messages: Any = None
     reservation_reader: Any = None
     unit_mover: Any = None
     capacity_blocks: Any = None

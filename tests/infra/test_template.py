@@ -83,8 +83,8 @@ def test_nobody_but_an_instance_puts_reports_into_the_queue(resources: Resources
     assert denial["Condition"] == {"Null": {"ec2:SourceInstanceARN": "true"}}
 
 
-def test_nobody_but_the_rules_puts_reactions_into_the_queue(resources: Resources) -> None:
-    """Neither a role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
+def test_nobody_but_rules_and_two_functions_puts_reactions_into_the_queue(resources: Resources) -> None:
+    """No other role with ``sqs:*`` nor an administrator: a denial of the queue's own stands above what they may."""
     (reactions,) = (
         name for name in of_type(resources, "AWS::SQS::Queue") if re.fullmatch("QueuesReactions[0-9A-F]{8}", name)
     )
@@ -97,7 +97,9 @@ def test_nobody_but_the_rules_puts_reactions_into_the_queue(resources: Resources
         if statement["Effect"] == "Allow"
     }
     assert denial["Condition"].keys() == {"ArnNotEquals"}
-    assert denial["Condition"]["ArnNotEquals"].keys() == {"aws:SourceArn"}
+    assert denial["Condition"]["ArnNotEquals"].keys() == {"aws:SourceArn", "aws:PrincipalArn"}
+    roles = {role["Fn::GetAtt"][0] for role in denial["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]}
+    assert sorted(re.sub("FunctionRole[0-9A-F]*|Role[0-9A-F]*", "", role) for role in roles) == ["Expire", "React"]
     assert {as_reported(arn) for arn in denial["Condition"]["ArnNotEquals"]["aws:SourceArn"]} == allowed
 
 

@@ -17,6 +17,12 @@ _INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,32}")
 _RESERVATION_ID: Final = re.compile(r"cr-[0-9a-z]{8,32}")
 
 
+# What is sent to the reactions queue by Reservoir itself.
+OWN_SOURCE: Final = "reservoir"
+DUE_TYPE: Final = "Reservation Due"
+RESERVATION: Final = "capacity-reservation-id"
+
+
 class NoticeKind(StrEnum):
     """The kinds of events that are acted upon; also the names under which they are counted."""
 
@@ -32,6 +38,7 @@ class NoticeKind(StrEnum):
     SCHEDULED_CHANGE = "ScheduledChange"
     RESERVATION_CHANGED = "ReservationChanged"
     RESERVATION_UNDERUTILIZED = "ReservationUnderutilized"
+    RESERVATION_DUE = "ReservationDue"  # our own word: it is to begin about now
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,8 @@ _Reader = Callable[[Mapping[str, Any], datetime], Notice | None]
 def _reader(source: str, detail_type: str) -> _Reader | None:
     if source == "aws.health" and detail_type == "AWS Health Event":
         return _health
+    if source == OWN_SOURCE and detail_type == DUE_TYPE:
+        return _reservation_due
     if source != "aws.ec2":
         return None
     exact = _EC2_READERS.get(detail_type)
@@ -118,8 +127,12 @@ def _reservation(detail: Mapping[str, Any], at: datetime) -> Notice:
 
     Not all of these are documented down to their fields: one that names no reservation still says that some changed.
     """
-    named = detail.get("capacity-reservation-id") or detail.get("sourceCapacityReservationId")
+    named = detail.get(RESERVATION) or detail.get("sourceCapacityReservationId")
     return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
+
+
+def _reservation_due(detail: Mapping[str, Any], at: datetime) -> Notice:
+    return Notice(NoticeKind.RESERVATION_DUE, at, reservation_ids=_reservation_ids(detail.get(RESERVATION)))
 
 
 def _reservation_ids(named: object) -> tuple[str, ...]:

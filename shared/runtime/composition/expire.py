@@ -2,10 +2,13 @@
 
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.draining import draining_from
-from shared.runtime.composition.parts.node_life import block_drains_from, broken_capacity_from, node_life_from
+from shared.runtime.composition.parts.node_life import (
+    block_drains_from,
+    broken_capacity_from,
+    node_life_from,
+    reservation_starts_from,
+)
 from shared.runtime.composition.parts.outside import adapters, once
-from shared.usecases.discovery.observe_reservation import ReservationObserver
-from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.drain_deadlines import DrainDeadlines
 from shared.usecases.node_life.expire import Expire
 
@@ -28,13 +31,8 @@ def expire_from(outside: Adapters) -> Expire:
         draining=draining,
         blocks=block_drains_from(outside),
         deadlines=DrainDeadlines(outside.node_claims, draining, outside.timers),
-        starts=ReservationStarts(
-            reservations=outside.reservations,
-            reader=outside.reservation_reader,
-            observer=ReservationObserver(outside.reservations, outside.node_claims),
-            timers=outside.timers,
-            queue=outside.queue,
-        ),
+        starts=reservation_starts_from(outside, outside.timers),
+        near_starts=outside.start_messages,
         broken=broken_capacity_from(outside),
         clock=outside.clock,
         instance_status=outside.settings.instance_status_policy,

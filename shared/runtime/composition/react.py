@@ -3,7 +3,7 @@
 from shared.ports.messaging import Redelivery
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.draining import draining_from
-from shared.runtime.composition.parts.node_life import block_drains_from, node_life_from
+from shared.runtime.composition.parts.node_life import block_drains_from, node_life_from, reservation_starts_from
 from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.observe_reservation import ReservationObserver
@@ -32,6 +32,7 @@ def react_from(outside: Adapters) -> React:
             observer=ReservationObserver(outside.reservations, outside.node_claims),
             queue=outside.queue,
         ),
+        starts=reservation_starts_from(outside, outside.start_messages),
         publisher=outside.publisher,
         clock=outside.clock,
         rebalance=outside.settings.rebalance_policy,

@@ -1,43 +1,58 @@
 """Reservations that begin: seen the moment they do, whether or not EC2's event arrives.
 
 Discovery sets a timer at the start of every reservation that it knows to come. The timer, like each minute's sweep,
-asks here; EC2 may be some seconds late, so the timer is then set again: soon at first, later less often.
+asks here; EC2 may be some seconds late, so the timer is then set again: soon at first, later less often. The sweep also
+has another service tell of what begins before the next one, which asks here too: timers may be late or lost.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.model.capacity_reservation import ACTIVE, UPCOMING_STATES
 from shared.ports.discovery import ReservationReader
-from shared.ports.messaging import DrainTimers, WorkQueue
+from shared.ports.messaging import StartTimers, WorkQueue
 from shared.ports.state import ReservationRecord, ReservationStore
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 
 _ASK_AGAIN_AFTER: Final = timedelta(seconds=3)  # and, from then on, after as long again as it is late
 # One that is later than this is delayed; each minute's discovery will find it.
 _EXPECTED_WITHIN: Final = timedelta(minutes=5)
+# What begins before the next sweep, or soon after that: sweeps are not on time to the second.
+NEAR: Final = timedelta(seconds=75)
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationStarts:
-    """Looks for reservations whose time has come."""
+    """Looks for reservations whose time has come. ``timers`` are set again while EC2 is late."""
 
     reservations: ReservationStore
     reader: ReservationReader
     observer: ReservationObserver
-    timers: DrainTimers
+    timers: StartTimers
     queue: WorkQueue
 
-    def run(self, now: datetime, only_id: str | None = None) -> int:
-        """Observe what should have begun (``only_id``: if it is that one); wake the planner if anything has.
+    def sweep(self, now: datetime, near: StartTimers) -> int:
+        """Observe what should have begun, and set ``near`` for what begins soon. Raises AwsError."""
+        records = self.reservations.list_current()
+        begun = self._observe(records, now)
+        for record in records:
+            start_at = record.reservation.start_at
+            if record.reservation.is_upcoming(now) and start_at is not None and now < start_at <= now + NEAR:
+                near.set_start_timer(record.reservation.id, start_at)
+        return begun
 
-        Raises AwsError.
-        """
+    def run(self, now: datetime, ids: Collection[str]) -> int:
+        """Observe those of these reservations that should have begun. Raises AwsError."""
+        found = [self.reservations.get(reservation_id) for reservation_id in sorted(ids)]
+        return self._observe([record for record in found if record is not None], now)
+
+    def _observe(self, records: Sequence[ReservationRecord], now: datetime) -> int:
+        """Observe what should have begun; wake the planner if anything has."""
         due = {
             record.reservation.id: (record, late_by)
-            for record in self._records(only_id)
+            for record in records
             if (late_by := _late_by(record, now)) is not None
         }
         if not due:
@@ -54,12 +69,6 @@ class ReservationStarts:
         if opened:
             self.queue.wake_planner(reason="reservation started")
         return opened
-
-    def _records(self, only_id: str | None) -> Sequence[ReservationRecord]:
-        if only_id is None:
-            return self.reservations.list_current()
-        record = self.reservations.get(only_id)
-        return () if record is None else (record,)
 
 
 def _late_by(record: ReservationRecord, now: datetime) -> timedelta | None:

@@ -4,7 +4,7 @@ The same sweep finds what lost events would have told. An exact timer asks for i
 Blocks end at the same time of day, and as many sweeps at once would each announce, and fight over, the same drains.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -20,6 +20,7 @@ from shared.core.node_life.observation import Meaning
 from shared.ports.ec2 import InstanceHealth, InstanceHealthReader, InstanceReader
 from shared.ports.errors import AwsError
 from shared.ports.launches import LaunchPolicy
+from shared.ports.messaging import StartTimers
 from shared.ports.state import ConflictError, NodeClaimStore
 from shared.ports.system import Clock
 from shared.usecases.claims import unreadable
@@ -73,6 +74,7 @@ class Expire:
     blocks: BlockDrains
     deadlines: DrainDeadlines
     starts: ReservationStarts
+    near_starts: StartTimers
     broken: BrokenCapacity
     clock: Clock
     instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
@@ -101,7 +103,7 @@ class Expire:
         self._look_after(present, report, now)
         leaving = [claim for claim in live if claim.state in _GOING or claim.id in draining]
         report.aged_count = self._drain_aged(steady, leaving, now)
-        self._look_for_starts(report, now)
+        self._look_for_starts(report, lambda: self.starts.sweep(now, self.near_starts))
         self.deadlines.watch([claim for claim in live if claim.id not in over], blocks.due_ids, now)
         return report
 
@@ -117,7 +119,7 @@ class Expire:
             block_drain_late_s=_seconds(blocks.late),
             unread_count=blocks.unread_count,
         )
-        self._look_for_starts(report, now, reservation_id)
+        self._look_for_starts(report, lambda: self.starts.run(now, [reservation_id]))
         self.deadlines.watch(live, blocks.due_ids, now)
         return report
 
@@ -137,9 +139,9 @@ class Expire:
         report.refused.update(ended.refused)
         return ended.claim_ids
 
-    def _look_for_starts(self, report: ExpireReport, now: datetime, reservation_id: str | None = None) -> None:
+    def _look_for_starts(self, report: ExpireReport, look: Callable[[], int]) -> None:
         try:
-            report.started_count = self.starts.run(now, reservation_id)
+            report.started_count = look()
         except AwsError:  # discovery reads the same each minute, and alarms when it cannot
             report.unread_count += 1
 

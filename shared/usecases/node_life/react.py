@@ -19,11 +19,13 @@ from shared.core.node_life.drain import INTERRUPTION_NOTICE, InstanceStatusPolic
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.manifests.events import ReservationIdle
 from shared.ports.ec2 import InstanceReader
+from shared.ports.errors import AwsError
 from shared.ports.messaging import EventPublisher
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore
 from shared.ports.system import Clock
 from shared.usecases.claims import unreadable
 from shared.usecases.discovery.freed_units import FreedUnits
+from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.draining.draining import Draining, DrainWish, Moves
 from shared.usecases.node_life.node_life import NodeLife
@@ -44,6 +46,8 @@ class ReactReport:
     suspected_count: int = 0  # reservations that have become suspected of broken units
     early_count: int = 0  # nodes that ended before they ran
     blocked_count: int = 0  # classes that rest because their nodes do
+    started_count: int = 0  # reservations that were seen to begin
+    unread_count: int = 0  # readings of reservations that EC2 refused
     failed_instance_ids: set[str] = field(default_factory=set)
     correlation_ids: list[str] = field(default_factory=list)  # of the workloads on the nodes that it was about
 
@@ -84,6 +88,7 @@ class React:
     draining: Draining
     blocks: BlockDrains
     freed: FreedUnits
+    starts: ReservationStarts
     publisher: EventPublisher
     clock: Clock
     rebalance: RebalancePolicy = RebalancePolicy.IGNORE
@@ -102,6 +107,9 @@ class React:
             self._react_to_instances(notices, known, {key: shown[key] for key in known if key in shown}, now, report)
         if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
             self._react_to_reservations(notices, now)
+        due = {key for it in notices if it.kind is NoticeKind.RESERVATION_DUE for key in it.reservation_ids}
+        if due:
+            self._look_for_starts(due, report, now)
         idle = self._idle([notice for notice in notices if notice.kind is NoticeKind.RESERVATION_UNDERUTILIZED])
         if idle:
             self.publisher.publish(idle)
@@ -120,6 +128,12 @@ class React:
         known = {key: named[tag] for key, tag in tagged.items() if tag in named and named[tag].instance_id == key}
         rest, lost = unreadable.claims_by_instance(self.claims, instance_ids - known.keys())
         return {**known, **rest}, lost
+
+    def _look_for_starts(self, reservation_ids: Set[str], report: ReactReport, now: datetime) -> None:
+        try:
+            report.started_count = self.starts.run(now, reservation_ids)
+        except AwsError:  # discovery reads the same each minute, and alarms when it cannot
+            report.unread_count += 1
 
     def _idle(self, notices: Sequence[Notice]) -> list[ReservationIdle]:
         """Pass on that AWS has seen a reservation nearly unused, where that is still so."""

@@ -166,6 +166,17 @@ def test_a_reservation_that_begins_is_seen_without_its_event(world: World) -> No
     assert world.expire().run().started_count == 0
 
 
+def test_a_sweep_sends_ahead_for_what_begins_before_the_next_one(world: World) -> None:
+    start = coming(world)
+    world.clock.set(start - timedelta(minutes=2))
+    world.expire().run()
+    assert world.start_messages.starts == {}
+    world.clock.set(start - timedelta(minutes=1))
+    world.expire().run()
+    assert world.start_messages.starts == {"cr-new": start}
+    assert world.timers.starts == {}  # discovery sets those, long before
+
+
 def test_timers_of_blocks_that_end_together_each_drain_their_own_and_tell_of_it_once(
     world: World, end: datetime
 ) -> None:

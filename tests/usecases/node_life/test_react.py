@@ -146,6 +146,50 @@ def test_instances_of_others_are_counted_and_left_alone(world: World) -> None:
     assert world.ec2.describe_count == 1
 
 
+def test_a_message_of_our_own_finds_a_reservation_that_begins_without_event_or_timer(world: World) -> None:
+    start = world.clock.now() + timedelta(seconds=30)
+    world.add_reservation("cr-new", state="scheduled", start_at=start, total_count=0, available_count=0)
+    due = Notice(NoticeKind.RESERVATION_DUE, world.clock.now(), reservation_ids=("cr-new",))
+    world.clock.set(start)
+    assert world.react().run([due]).started_count == 0
+    assert world.start_messages.starts == {"cr-new": start + timedelta(seconds=3)}  # EC2 is late
+    begun = replace(world.ec2.reservations["cr-new"], state="active", total_count=4, available_count=4)
+    world.ec2.reservations["cr-new"] = begun
+    world.clock.advance(seconds=3)
+    world.queue.wake_ups.clear()
+    assert world.react().run([due, due]).started_count == 1
+    assert world.free_units("cr-new") == 4
+    assert world.queue.wake_ups == ["reservation started"]
+    assert world.timers.starts == {}
+
+
+def test_a_reservation_that_never_begins_is_asked_about_eight_times(world: World) -> None:
+    start = world.clock.now()
+    world.add_reservation("cr-new", state="scheduled", start_at=start, total_count=0, available_count=0)
+    sent: list[datetime] = []
+    world.start_messages.starts["cr-new"] = start
+    while world.start_messages.starts:
+        world.clock.set(world.start_messages.starts.pop("cr-new"))
+        due = Notice(NoticeKind.RESERVATION_DUE, world.clock.now(), reservation_ids=("cr-new",))
+        world.react().run([due])
+        sent += world.start_messages.starts.values()
+    assert [(at - start).total_seconds() for at in sent] == [3, 6, 12, 24, 48, 96, 192, 384]
+
+
+def test_a_batch_is_through_although_starts_cannot_be_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = world.clock.now()
+    world.add_reservation("cr-new", state="scheduled", start_at=start, total_count=0, available_count=0)
+    (claim,) = world.running(1, spot("m5.large"))
+
+    def refused() -> NoReturn:
+        raise ThrottledError("RequestLimitExceeded", "DescribeCapacityReservations")
+
+    monkeypatch.setattr(world.ec2, "list_visible", refused)
+    due = Notice(NoticeKind.RESERVATION_DUE, world.clock.now(), reservation_ids=("cr-new",))
+    assert world.react().run([due, about(world, claim, NoticeKind.SPOT_INTERRUPTION)]).unread_count == 1
+    assert now_of(world, claim).state is ClaimState.DRAINING
+
+
 class Lookups:
     """Claims, counting what is looked up by instance; dies after part of a batch was written when it is told to."""
 

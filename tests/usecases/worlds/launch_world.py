@@ -131,6 +131,7 @@ class World:
         self.queue = MemoryQueue()
         self.bus = MemoryBus()
         self.timers = MemoryTimers()
+        self.start_messages = MemoryTimers()
         self.boot_failures: Any = MemoryBootFailures(self.clock)
         self.blocks: Any = MemoryBlocks()
         self.effects = Effects()
@@ -227,6 +228,7 @@ class World:
             queue=watch(self.queue, {"wake_planner", "send_launches"}),
             publisher=watch(self.bus, {"publish"}),
             timers=watch(self.timers, {"set_timer"}),
+            start_messages=self.start_messages,
             reservation_reader=self.ec2,
             capacity_blocks=self.blocks,
             instances=ec2,

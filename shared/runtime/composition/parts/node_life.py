@@ -1,7 +1,10 @@
 """What follows nodes through their lives."""
 
+from shared.ports.messaging import StartTimers
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.draining import draining_from
+from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.node_life.broken_capacity import BrokenCapacity
 from shared.usecases.node_life.early_ends import EarlyEnds
@@ -22,6 +25,17 @@ def block_drains_from(outside: Adapters) -> BlockDrains:
         reader=outside.reservation_reader,
         timers=outside.timers,
         draining=draining_from(outside),
+    )
+
+
+def reservation_starts_from(outside: Adapters, timers: StartTimers) -> ReservationStarts:
+    """Return what sees reservations begin."""
+    return ReservationStarts(
+        reservations=outside.reservations,
+        reader=outside.reservation_reader,
+        observer=ReservationObserver(outside.reservations, outside.node_claims),
+        timers=timers,
+        queue=outside.queue,
     )
 
 
