@@ -16,16 +16,18 @@ def use_best_first(
     fill: Callable[[BinType], tuple[float, Pattern]],
     *,
     near_enough: float = 0.0,
+    expired: Callable[[], bool] = lambda: False,
 ) -> None:
     """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
 
     ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled. A pattern that
     comes as near as ``near_enough`` to the best of the others' bounds is used at once: bounds are rarely reached.
+    ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
     """
     patterns: list[Pattern] = [()] * len(bin_types)
     heap = [(-bound, position) for position, bound in enumerate(bounds) if bound > 0]
     heapify(heap)
-    while heap and not packing.expired():
+    while heap and not expired():
         score, position = heappop(heap)
         bin_type = bin_types[position]
         units = packing.residual.nodes_left(bin_type.option)

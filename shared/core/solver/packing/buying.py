@@ -33,7 +33,8 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
         return knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
     bounds = [knapsack.bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
-    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, near_enough=_NEAR_ENOUGH)
+    price = attrgetter("price")
+    use_best_first(packing, bin_types.paid, bounds, price, fill, near_enough=_NEAR_ENOUGH, expired=packing.expired)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
