@@ -99,15 +99,16 @@ class TeamShares:
 
     def violations(self) -> Iterator[Violation]:
         """Report loans that the plan makes against a limit of the borrower or of an owner."""
-        takers: dict[int, set[str]] = {}
+        takers: dict[int, dict[str, set[str]]] = {}
         for launch in self._facts.plan.launches:
             account = self._account_of.get(launch.offering.reservation_id or "")
             if account is not None:
-                names = {self.team_of(placed.workload_key) for placed in launch.placements}
-                takers.setdefault(id(account), set()).update(names)
+                for placed in launch.placements:
+                    by_team = takers.setdefault(id(account), {})
+                    by_team.setdefault(self.team_of(placed.workload_key), set()).add(placed.workload_key)
         for account in self.accounts:
-            for name in sorted(takers.get(id(account), ())):
-                yield from self._loans(account, name)
+            for name, keys in sorted(takers.get(id(account), {}).items()):
+                yield from self._loans(account, name, tuple(sorted(keys)))
         yield from self._budgets()
         yield from self._pools()
 
@@ -146,16 +147,16 @@ class TeamShares:
                 message = f"would pay more than {most} micro-USD an hour"
                 yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message)
 
-    def _loans(self, account: _Account, name: str) -> Iterator[Violation]:
+    def _loans(self, account: _Account, name: str, keys: tuple[str, ...]) -> Iterator[Violation]:
         borrowed = account.borrowed(name)
         limit = account.quotas[name].borrowing_limit_units if name in account.quotas else None
         if limit is not None and borrowed > limit:
             message = f"borrows {borrowed} units where {limit} are allowed"
-            yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message)
+            yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, keys)
         kept = self._unlent(account, name)
         if borrowed and account.free < kept:
             message = f"borrows {borrowed} units and leaves {account.free} of {kept} that are not lent to it"
-            yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message)
+            yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, keys)
 
     def _kept(self, account: _Account, borrower: str) -> int:
         held = sum(max(0, account.owned(name) - account.used.get(name, 0)) for name in self._held if name != borrower)
@@ -222,11 +223,13 @@ class TeamShares:
         return found
 
     def _user(self, host: Host) -> str | None:
-        """Return the team that uses most of a host, by the resource of which it takes the largest part."""
+        """Return the team that uses most of a host, by the resource of which it takes the largest part.
+
+        A node that runs something is whose it was: who joins it uses what is left over of a unit that is given out.
+        """
         parts: Counter[str] = Counter()
-        carried = Counter(host.placed)
-        if host.node is not None:
-            carried.update({placed.workload_key: placed.count for placed in host.node.placements})
+        running = () if host.node is None else host.node.placements
+        carried = {placed.workload_key: placed.count for placed in running} or host.placed
         for key, count in carried.items():
             workload = self._facts.workloads.get(key)
             amounts = () if workload is None else workload.requests.items()

@@ -6,7 +6,8 @@ from shared.core.checking.violation import ViolationCode
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import PlacedReplicas, Snapshot
 from shared.core.model.team import Team
-from tests.core.sharing.world import planned, team, violations, wants, world
+from shared.core.scheduling_terms.resources import Resources
+from tests.core.sharing.world import planned, team, units_of, violations, wants, world
 
 
 def given_to(snapshot: Snapshot, plan: Plan, name: str, count: int) -> Plan:
@@ -44,6 +45,33 @@ def test_a_loan_of_what_is_not_lent_is_forbidden() -> None:
     apart = (team("audio", 4), team("vision", 4, cohort="elsewhere"))
     assert ViolationCode.TEAM_QUOTA in codes(apart, "audio", 5)
     assert ViolationCode.TEAM_QUOTA not in codes(apart, "audio", 4)
+
+
+def test_a_loan_that_is_forbidden_names_its_workloads() -> None:
+    """The planner leaves them out and plans the others: one team's mistake does not stop everybody."""
+    snapshot = world((team("audio", 4, borrowing_limit_units=1), team("vision", 4)), [wants("audio", 9)])
+    plan = planned(snapshot)
+    broken = given_to(snapshot, plan, "audio", 6)
+    assert [it.workload_keys for it in violations(snapshot, broken) if it.code is ViolationCode.TEAM_QUOTA] == [
+        ("audio/job",)
+    ]
+
+
+def test_who_joins_a_node_of_another_team_borrows_nothing() -> None:
+    """Half of vision's node is free: audio uses it, and the node stays vision's though they share it evenly."""
+    teams = (team("audio", 0), team("vision", 2, borrowing_limit_units=1, lending_limit_units=0))
+    half = Resources.of({"cpu": 3_500})
+    snapshot = world(teams, [wants("audio", 2, requests=half)], {"vision": 1}, units=3)
+    (node,) = snapshot.nodes
+    running = replace(snapshot.workloads["vision/runs"], requests=half)
+    shared = replace(
+        snapshot,
+        nodes=(replace(node, used=half + Resources.of({"pods": 1})),),
+        workloads={**snapshot.workloads, running.key: running},
+    )
+    plan = planned(shared)
+    assert [it.claim_id for it in plan.existing] == ["vision-0"]
+    assert units_of(plan) == {"audio": 1}, "the unit beyond those that vision owns"
 
 
 def test_a_loan_while_its_owner_waits_is_a_shortcoming() -> None:
