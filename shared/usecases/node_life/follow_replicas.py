@@ -97,11 +97,13 @@ class FollowReplicas:
         save_claim(self.claims, claim, lambda it: replicas.ready(it, key, report.replicas))
 
     def _finish(self, claim: NodeClaim, key: str, report: FinishedReport) -> None:
-        current: NodeClaim | None = claim
         lost: ConflictError | None = None
         for _ in range(_TRIES):
-            done = None if current is None else replicas.finished(current, key, report.replicas, self.clock.now())
+            # In this order: a claim that is newer than its record shows a repeat for what it is, and an older one would
+            # have the same replicas told of twice.
             record = self.workloads.get(key)
+            current = self.claims.get(claim.id)
+            done = None if current is None else replicas.finished(current, key, report.replicas, self.clock.now())
             if current is None or done is None or record is None or record.withdrawn:
                 # A repeat; or nobody wants them, and their node drains or is about to.
                 self._end_if_over(current)
@@ -117,7 +119,6 @@ class FollowReplicas:
                 )
             except ConflictError as error:
                 lost = error
-                current = self.claims.get(claim.id)
             else:
                 self._go_on(moved, after)
                 return

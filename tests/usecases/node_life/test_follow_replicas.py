@@ -13,6 +13,7 @@ from shared.manifests.node_identity import node_identity
 from shared.manifests.parsing.problems import ManifestError
 from shared.manifests.reports import NodeReport, parse_report
 from shared.ports.errors import UnknownOutcomeError
+from shared.ports.state import WorkloadRecord
 from tests.fakes.effects import Effects, Killed
 from tests.usecases.worlds.launch_world import World, reserved
 
@@ -92,6 +93,24 @@ def test_a_report_that_comes_again_changes_nothing(world: World) -> None:
         assert tell(world, claim, "finished", replicas=1)
     assert world.state.workload_rows[KEY].finished_count == 1
     assert len(world.bus.of("Replica Finished")) == 1
+
+
+def test_a_report_that_is_taken_twice_at_once_is_not_counted_twice(world: World) -> None:
+    claim, _ = world.running(2, reserved())
+    follow = world.follow_replicas()
+
+    class Late:
+        """Reads a workload after somebody else took the same report."""
+
+        def get(self, key: str) -> WorkloadRecord | None:
+            assert tell(world, claim, "finished", replicas=1)
+            return world.state.workloads.get(key)
+
+    assert claim.instance_id is not None
+    late: Any = Late()
+    assert replace(follow, workloads=late).apply(report("finished", replicas=1), claim.instance_id)
+    assert {(it["replicas"], it["finished"]) for it in world.bus.of("Replica Finished")} == {(1, 1)}
+    assert world.state.workload_rows[KEY].finished_count == 1
 
 
 def test_what_finishes_on_a_node_that_drains_is_not_placed_again(world: World) -> None:
