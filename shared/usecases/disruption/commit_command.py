@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from shared.core.disruption.command import DisruptionCommand
+from shared.core.disruption.decision_ids import decision_id
 from shared.core.launching.claim_nodes import correlated, planned_claims
 from shared.core.model.node_claim import ClaimState, DisruptionMark, DrainReason, NodeClaim
 from shared.core.model.node_pool import DisruptionReason
@@ -132,11 +133,6 @@ def _moved(command: DisruptionCommand, known: Mapping[str, NodeClaim], gathered:
 def drain_reason(command: DisruptionCommand) -> DrainReason:
     """Return the reason that the command's nodes are given for their drain."""
     return DrainReason.NODE_POOL_DELETED if command.pool_deleted else DRAIN_REASONS[command.reason]
-
-
-def decision_id(command_id: str) -> str:
-    """Return the id of the stored decision that a command belongs to."""
-    return command_id.partition("/")[0]
 
 
 def give_up(claims: NodeClaimStore, replacements: Sequence[NodeClaim], why: str, now: datetime) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 from shared.core.disruption.candidate import Refusal
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
 from shared.core.disruption.decide import DisruptionInput, decide_disruption
+from shared.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECISION
 from shared.core.disruption.methods.deleted_pool import deleted_pools
 from shared.core.disruption.methods.reclaim import units_returning
 from shared.core.launching.claim_nodes import fills_freed_slot, is_held
@@ -39,9 +40,6 @@ from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGathe
 from shared.usecases.provisioning.solver import Solve
 from shared.usecases.safety.envelope import Envelope
 
-# The id under which the last pass's decision is kept, whatever it was: it says why each node stays.
-DECISION_PREFIX: Final = "disruption"
-LATEST_DECISION: Final = f"{DECISION_PREFIX}-latest"
 # Nodes that EC2 shows: budgets are percentages of these.
 _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
 _NEVER: Final = ReclaimWithinCohort.NEVER

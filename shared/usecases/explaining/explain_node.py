@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision
+from shared.core.disruption.decision_ids import DECISION_PREFIX, LATEST_DECISION, decision_id
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_pool import DisruptionReason
 from shared.core.model.plan import Plan, PlannedNodes
@@ -13,8 +14,6 @@ from shared.core.serialisation.json_codec import loads
 from shared.manifests.answers.explanations import NodeExplanation, Origin, Standing
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore
 from shared.usecases.claims.announce import node_detail, placed_workloads
-from shared.usecases.disruption.commit_command import decision_id
-from shared.usecases.disruption.disrupt import DECISION_PREFIX, LATEST_DECISION
 
 _INSTANCE_PREFIX: Final = "i-"
 _SEEN_MICRO_USD: Final = 100  # the last of four decimals

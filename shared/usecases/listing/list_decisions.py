@@ -3,12 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from shared.core.disruption.decision_ids import LATEST_DECISION, decision_id
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_claim import NodeClaim
 from shared.manifests.answers.listed import DecisionRow, DecisionRowStatus, Named
 from shared.ports.state import DecisionStore, NodeClaimStore
-from shared.usecases.disruption.commit_command import decision_id
-from shared.usecases.disruption.disrupt import LATEST_DECISION
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Final
 
+from shared.core.disruption.decision_ids import DECISION_PREFIX
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.alternatives import Alternative, alternatives
 from shared.manifests.answers.explanations import AlternativePlace, DecisionAlternatives
 from shared.ports.state import DecisionStore, NodeClaimStore
 from shared.usecases.claims.announce import offering_detail
-from shared.usecases.disruption.disrupt import DECISION_PREFIX
 from shared.usecases.what_if.replay import read_plan
 
 ALTERNATIVES_MAX: Final = 20  # of one plan

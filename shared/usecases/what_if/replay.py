@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from shared.core.disruption.decision_ids import DECISION_PREFIX
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
@@ -13,7 +14,6 @@ from shared.core.serialisation.policy_json import policy_from_json
 from shared.core.what_if.edits import WorldEdits, edited
 from shared.core.what_if.outcome import DemandOutcome, outcome_of
 from shared.ports.state import Decision, DecisionStore
-from shared.usecases.disruption.disrupt import DECISION_PREFIX
 from shared.usecases.provisioning.solver import Solve
 
 EditsAt = Callable[[datetime], WorldEdits]

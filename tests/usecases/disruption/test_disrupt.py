@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from shared.core.disruption.decision_ids import decision_id
 from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from shared.ports.state import COMMIT_ITEMS_MAX
-from shared.usecases.disruption.commit_command import decision_id
 from shared.usecases.provisioning.commit_plan import in_transactions
 from tests.fakes.effects import Effects
 from tests.fakes.values import node_claim

@@ -6,13 +6,13 @@ from datetime import datetime
 
 import pytest
 
+from shared.core.disruption.decision_ids import LATEST_DECISION
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.what_if.added_capacity import parse_added_capacity
 from shared.core.what_if.edits import WorldEdits
 from shared.runtime.composition.parts.planning import solve_in_full
-from shared.usecases.disruption.disrupt import LATEST_DECISION
 from shared.usecases.what_if.describe import replay_described
 from shared.usecases.what_if.replay import Replay, Replayed, ReplayError
 from tests.fakes.values import reservation

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from shared.core.disruption.command import DisruptionDecision
+from shared.core.disruption.decision_ids import LATEST_DECISION
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
 from shared.core.model.node_claim import OPEN_LEASE_STATES, ClaimState, NodeClaim
@@ -24,7 +25,7 @@ from shared.ports.state import WorkloadRecord
 from shared.runtime.composition.disrupt import disrupt_from
 from shared.runtime.composition.parts.planning import snapshot_gatherer_from
 from shared.runtime.composition.provision import provision_from
-from shared.usecases.disruption.disrupt import LATEST_DECISION, Disrupt, DisruptReport
+from shared.usecases.disruption.disrupt import Disrupt, DisruptReport
 from shared.usecases.policy.stored_policy import StoredPolicy
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.provision import Provision
