@@ -9,7 +9,7 @@ from simulation.aws.lambdas import Environment
 from simulation.aws.tables import LAG_MAX
 from simulation.catalogue import CPUS
 from simulation.invariants.base import STEADY, WAITING, Invariant
-from simulation.kernel import SECOND, moment
+from simulation.kernel import moment
 from simulation.world import World
 
 
@@ -46,19 +46,23 @@ class LimitsAreKept(Invariant):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._committed_us = -1
+        self._plan_ids: set[str | None] = set()  # of what was committed at that instant
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and before is None and self.world.limits:
+            if self._committed_us != self.world.kernel.now_us:
+                self._plan_ids.clear()
             self._committed_us = self.world.kernel.now_us
+            self._plan_ids.add(after.plan_id)
 
     def holds(self) -> None:
         now = self.world.kernel.now_us
         if self.world.limits and self._committed_us == now:
-            shown_since, added_since = moment(now - LAG_MAX), moment(now - 2 * SECOND)
+            shown_since = moment(now - LAG_MAX)
             for name, limit in self.world.limits.items():
                 used = 0
                 for claim in self.world.state.claim_rows.values():
-                    counts = claim.created_at < shown_since or claim.created_at > added_since
+                    counts = claim.created_at < shown_since or claim.plan_id in self._plan_ids
                     if claim.is_live and claim.disruption is None and counts:
                         used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
                 if used > int(limit):
