@@ -50,11 +50,16 @@ class Group:
     is_alone: bool
     requirement_sets: tuple[int, ...] = ()
     constraints: tuple[Constraints, ...] = ()
-    relaxed: tuple["RelaxedGroup", ...] = ()  # itself at each level, from all preferences to none
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
     team_budget: int | None = None  # what its team's budget leaves for new nodes, in atto-USD an hour
     withheld: tuple[Withheld, ...] = ()  # what a quota of its team keeps it from
+
+    @property
+    def relaxed(self) -> tuple["RelaxedGroup", ...]:
+        """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
+        each = zip(self.requirement_sets, self.constraints, strict=True)
+        return tuple([RelaxedGroup(self, level, *kept) for level, kept in enumerate(each)])
 
     @property
     def is_price_capped(self) -> bool:
@@ -94,8 +99,6 @@ class Demands:
                 class_.terms |= constraints.terms()
         for group in self.groups:
             group.constraints = group.equivalence_class.constraints
-            each = zip(group.requirement_sets, group.constraints, strict=True)
-            group.relaxed = tuple([RelaxedGroup(group, level, *kept) for level, kept in enumerate(each)])
 
 
 def has_soft_taints(snapshot: Snapshot) -> bool:
