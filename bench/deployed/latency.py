@@ -40,7 +40,7 @@ def run(_case: str) -> dict[str, object]:
         world.discover()
         world.aws.clock.govern(governed=False)
         sent = [_send(world, number) for number in range(WARM_UP + MESSAGES)][WARM_UP:]
-        world.until("all run", lambda seen: len(seen.launched) == WARM_UP + MESSAGES)
+        world.until("all run", lambda seen: len(seen.launched) == WARM_UP + MESSAGES, real_time=True)
         return {"messages": MESSAGES, **_figures(world, sent)}
 
 

@@ -52,7 +52,7 @@ def run(case: str) -> dict[str, object]:
         sent_at = world.now()
         for name, _, _, percent, cpu in WORK:
             world.send({"action": "submit", "workload": story_workload(name, size * percent // 100, cpu)})
-        world.until("every claim has its instance", lambda seen: len(seen.launched) == size)
+        world.until("every claim has its instance", lambda seen: len(seen.launched) == size, real_time=True)
         return _figures(world, size, sent_at)
 
 

@@ -64,7 +64,7 @@ class _Stage:
         self._buy(lambda due_in: {"end_in_s": (due_in + RECLAIM_LEAD + DRAIN_MARGIN).total_seconds()})
         self.world.discover()
         self.world.send({"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")})
-        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS)
+        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True)
         self._let_come(events_arrive=events_arrive, timers_fire=timers_fire)
         self._watch("Node Draining", lambda detail: [detail["node"]["capacityReservationId"]])
         instances = [instance.id for instance in self.world.seen.live()]
@@ -78,11 +78,11 @@ class _Stage:
         self._buy(lambda due_in: {"start_in_s": due_in.total_seconds(), "end_in_s": timedelta(days=2).total_seconds()})
         self.world.discover()
         self.world.send({"action": "submit", "workload": story_workload(NAME, BLOCKS, "100")})
-        self.world.until("demand waits", lambda seen: f"story/{NAME}" in seen.pending)
+        self.world.until("demand waits", lambda seen: f"story/{NAME}" in seen.pending, real_time=True)
         self._let_come(events_arrive=events_arrive, timers_fire=timers_fire)
         self._watch("Workload Placed", lambda detail: [node["capacityReservationId"] for node in detail["nodes"]])
         self.world.aws.clock.set_rate(1)
-        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS)
+        self.world.until("all run", lambda seen: len(seen.live("running")) == BLOCKS, real_time=True)
         return {**self._lateness(), "blocks": BLOCKS}
 
     def _buy(self, times: Callable[[timedelta], Mapping[str, float]]) -> None:

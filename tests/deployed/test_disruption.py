@@ -161,9 +161,9 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
     rule = world.aws.fault("delay", service="ec2", operation="CreateFleet", function=launch, delay_s=3_600, times=9)
     body = workload("gone", "empty")
     world.send({"action": "submit", "workload": body})
-    world.until("EC2 is asked", lambda _: is_hit(world, rule), held_up=True)
+    world.until("EC2 is asked", lambda _: is_hit(world, rule), real_time=True)
     world.send({"action": "withdraw", "workload": body})
-    world.until("the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND), held_up=True)
+    world.until("the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND), real_time=True)
     world.reservoir.invoke(Function.PROVISION)  # what would wake it waits for the clock, which waits for EC2
     world.aws.clear_faults()  # EC2 answers
     detail = drained(world, EMPTY)

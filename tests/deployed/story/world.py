@@ -125,16 +125,17 @@ class World:
         """
         return [event["detail"] for event in self.seen.events if event["detail-type"] == detail_type]
 
-    def until(self, what: str, holds: Callable[[Observed], bool], *, held_up: bool = False) -> Observed:
+    def until(self, what: str, holds: Callable[[Observed], bool], *, real_time: bool = False) -> Observed:
         """Let emulated time pass until ``holds``; what functions logged is in the error when it never does.
 
-        With ``held_up`` a failure that was ordered keeps a request from its answer: the clock waits for it.
+        With ``real_time`` it passes no faster than outside: a failure that was ordered keeps a request from its
+        answer, or times are what is measured.
         """
         limit, looks = time.monotonic() + LIMIT_S, 0
         while not holds(self.look()):
             looks += 1
             assert time.monotonic() < limit, f"not within {LIMIT_S:.0f} s: {what}\n{self.summary()}"
-            if held_up or self._runs_nodes:
+            if real_time or self._runs_nodes:
                 time.sleep(PAUSE_S)
             else:
                 self.aws.clock.advance(PACE if looks < LOOKS_BEFORE_STRIDES else STRIDE)
