@@ -15,7 +15,7 @@ from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
 from tests.fakes.stores.policy_store import MemoryPolicyStore
-from tests.reservoir.world_stack import WorldStack
+from tests.reservoir.world_stack import LaunchWorldStack
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
@@ -35,7 +35,7 @@ class DemandInMemory:
 
 
 @dataclass
-class Stack(WorldStack[DisruptWorld]):
+class Stack(LaunchWorldStack[DisruptWorld]):
     """Implements what acting commands use of ``reservoir.stack.connection.Connection``."""
 
     demand: DemandInMemory = field(default_factory=DemandInMemory)

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from tests.fakes.messaging import MemoryBus
+from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.stores.state import MemoryDecisions, MemoryNodeClaims, MemoryReservations, MemoryState, MemoryWorkloads
 from tests.fakes.system import ManualClock
+from tests.usecases.worlds.launch_world import World
 
 
 class _World(Protocol):
@@ -13,6 +16,7 @@ class _World(Protocol):
 
 
 W = TypeVar("W", bound=_World)
+L = TypeVar("L", bound=World)
 
 
 @dataclass
@@ -40,3 +44,19 @@ class WorldStack(Generic[W]):
     @property
     def clock(self) -> ManualClock:
         return self.world.clock
+
+
+class LaunchWorldStack(WorldStack[L]):
+    """That of a world in which nodes are launched and end: with what bounds endings, and the bus."""
+
+    @property
+    def tallies(self) -> MemoryTallies:
+        return self.world.tallies
+
+    @property
+    def table_marks(self) -> MemoryTableMarks:
+        return self.world.marks
+
+    @property
+    def publisher(self) -> MemoryBus:
+        return self.world.bus

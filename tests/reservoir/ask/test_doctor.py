@@ -17,8 +17,6 @@ from reservoir.examination.checks import CHECKS
 from shared.manifests.answers.operations import OperationRequest, Verb
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
-from tests.fakes.messaging import MemoryBus
-from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.reservoir.acting import Stack
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 from tests.usecases.worlds.launch_world import DEPLOYMENT
@@ -128,18 +126,6 @@ class Patient(Stack):
     @property
     def snapshots(self) -> SnapshotGatherer:
         return self.world.gatherer()
-
-    @property
-    def tallies(self) -> MemoryTallies:
-        return self.world.tallies
-
-    @property
-    def table_marks(self) -> MemoryTableMarks:
-        return self.world.marks
-
-    @property
-    def publisher(self) -> MemoryBus:
-        return self.world.bus
 
     def client(self, _: str) -> Aws:
         aws: Aws = self.aws

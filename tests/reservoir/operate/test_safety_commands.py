@@ -6,30 +6,16 @@ from typer.testing import CliRunner, Result
 from reservoir.app import app
 from shared.core.safety.endings import EndingKind
 from tests.fakes.ec2 import FakeEc2
-from tests.fakes.messaging import MemoryBus
-from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
-from tests.reservoir.world_stack import WorldStack
+from tests.reservoir.world_stack import LaunchWorldStack
 from tests.usecases.worlds.launch_world import DEPLOYMENT, World, on_demand
 
 ME = "arn:aws:sts::111122223333:assumed-role/operators/ada"
 
 
-class Stack(WorldStack[World]):
+class Stack(LaunchWorldStack[World]):
     """Implements what these commands use of ``reservoir.stack.connection.Connection``."""
 
     deployment = DEPLOYMENT
-
-    @property
-    def tallies(self) -> MemoryTallies:
-        return self.world.tallies
-
-    @property
-    def table_marks(self) -> MemoryTableMarks:
-        return self.world.marks
-
-    @property
-    def publisher(self) -> MemoryBus:
-        return self.world.bus
 
     @property
     def instances(self) -> FakeEc2:
