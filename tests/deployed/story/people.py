@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from itertools import count
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from embedded.reservoir import ROOT
+from tests.deployed.story.commands import run_command
 from tests.deployed.story.world import World
 
 NUMBERS = count(1)
@@ -45,14 +44,7 @@ class Person:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """Run the command line with this person's credentials."""
         with self._world.hurrying() if "--wait" in arguments else nullcontext():
-            return subprocess.run(  # noqa: S603 - our own program
-                [sys.executable, "-m", "reservoir", *arguments],
-                cwd=ROOT,
-                env={**self._world.reservoir.environment(), **self.environment()},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            return run_command(arguments, {**self._world.reservoir.environment(), **self.environment()})
 
 
 def refusal(error: ClientError) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +12,10 @@ from typing import Any, Final
 
 from demo.observer import Observed, Observer
 from embedded.client import EmbeddedAws
-from embedded.reservoir import ROOT, DeployedReservoir
+from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
 from shared.names import DEPLOYMENT, EVENT_BUS, Function, Queue, output_name
+from tests.deployed.story.commands import run_command
 
 LIMIT_S: Final = 600.0  # keeps a broken story from hanging; what it waits for takes seconds on an idle machine
 PACE: Final = timedelta(seconds=1)  # of emulated time from one look to the next ...
@@ -94,15 +94,7 @@ class World:
 
     def command(self, *arguments: str, stdin: str | None = None) -> "subprocess.CompletedProcess[str]":
         """Run the command line against this deployment."""
-        return subprocess.run(  # noqa: S603 - our own program
-            [sys.executable, "-m", "reservoir", *arguments],
-            cwd=ROOT,
-            env=self.reservoir.environment(),
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_command(arguments, self.reservoir.environment(), stdin)
 
     def apply(self, manifests: Path) -> None:
         """Apply a file or folder of manifests; what the command line writes is in the error."""
