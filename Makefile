@@ -36,8 +36,13 @@ RING_simulation := tests/simulation
 RING_oracle := tests/oracle
 RING_model := tests/formal
 RING_template := tests/infra
-RING_emulator := tests/embedded
-RING_deployed := tests/deployed tests/demo
+# How the embedded AWS is started, overloaded, kept, killed and ended: each story has processes of its own.
+RING_host := tests/embedded/keep tests/embedded/reservoir tests/embedded/test_host.py \
+	tests/embedded/emulated_time/test_keeping_up.py
+RING_emulator := tests/embedded $(addprefix --ignore=,$(RING_host))
+# What the product is for, what it may do to nodes, and what it must not: a story of each.
+RING_main := tests/deployed/test_pipeline.py tests/deployed/test_disruption.py tests/deployed/test_safety.py tests/demo
+RING_deployed := tests/deployed $(addprefix --ignore=,$(filter-out tests/demo,$(RING_main)))
 RING_lifecycle := tests/deployment
 RING_tutorials := tests/tutorials
 RING_integrations := tests/integrations
@@ -47,8 +52,8 @@ RING_style := $(wildcard tests/test_*.py)
 # A part of `check`, which `test` has run.
 TIDY := tests/test_tidy.py
 # What a change must pass before it is shown to others, in minutes; then what takes as long again and finds less often.
-TEST_RINGS := deployed emulator template component unit style
-MORE_RINGS := lifecycle tutorials integrations simulation model exhaustive oracle bench site
+TEST_RINGS := main emulator template component unit style
+MORE_RINGS := deployed host lifecycle tutorials integrations simulation model exhaustive oracle bench site
 RINGS := $(TEST_RINGS) $(MORE_RINGS)
 # A file is one worker's, because what is expensive is made once a module.
 # They run in the order of collection, the longest first (tests/conftest.py).
@@ -89,10 +94,10 @@ sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulat
 model: setup ## search all orders of the protocols' steps, in small worlds; needs spin and a C compiler
 	@python -m formal
 
-test: check ## `check`, then the tests of decisions, adapters, template, emulator and deployed stack
+test: check ## `check`, then the tests of decisions, adapters, template, emulator and the main stories
 	@echo '== tests: $(TEST_RINGS)'; $(PYTEST) $(filter-out $(TIDY),$(foreach ring,$(TEST_RINGS),$(RING_$(ring))))
 
-test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: tutorials, integrations, simulation, oracles ...
+test-more: setup $(NODE_TOOLS) $(ORACLES) $(RAY)/.installed ## all other rings: all deployed stories, tutorials, integrations, simulation ...
 	@echo '== tests: $(MORE_RINGS)'; $(PYTEST) $(foreach ring,$(MORE_RINGS),$(RING_$(ring)))
 
 test-%: setup ## one ring alone; `make test-unit` is the one to run while writing (docs/testing.md has all)

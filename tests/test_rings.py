@@ -61,7 +61,7 @@ def test_a_ring_is_run_alone_and_prints_its_slowest_tests(ring: str) -> None:
 
 
 def test_a_ring_that_does_not_exist_is_refused_with_the_names_of_all() -> None:
-    assert "no ring is called nothing; there are: deployed " in make("test-nothing")
+    assert "no ring is called nothing; there are: main " in make("test-nothing")
 
 
 def test_a_recipe_keeps_bytecode_also_where_the_shell_forbids_it() -> None:
