@@ -71,8 +71,14 @@ class ObjectSet:
 
 
 _REQUIREMENTS: Final = ("spec", "template", "spec", "requirements")
-# Rules that look at one object alone, and so hold whatever becomes of the others.
-ABOUT_ONE: Final = frozenset({"custom-label", "no-value", "resource", "unknown-value"})
+# Rules that say that something is not there, with its kind: an object that cannot be read yet may be it.
+_MISSING_KINDS: Final[Mapping[str, str]] = {
+    "no-class": "EC2NodeClass",
+    "no-node-pool": "NodePool",
+    "no-pool": "NodePool",
+    "ladder": "NodePool",
+    "reservations-unused": "NodePool",
+}
 # Bounds of the work that one megabyte of input can cause.
 _MOST_DOUBTS: Final = 100
 _MOST_COMPARED_NAMES: Final = 2_000
@@ -93,9 +99,13 @@ class _Names:
         return labels.closest(name, known)
 
 
-def cross_check(objects: ObjectSet) -> tuple[Doubt, ...]:
-    """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred."""
-    doubts = list(islice(_all_doubts(objects), _MOST_DOUBTS + 1))
+def cross_check(objects: ObjectSet, unread_kinds: Collection[str] = ()) -> tuple[Doubt, ...]:
+    """Return everything that can never launch, or never the way it says, in a fixed order, at most a hundred.
+
+    Of ``unread_kinds`` there may be more objects than these: what one of them could supply is not said to be missing.
+    """
+    found = (doubt for doubt in _all_doubts(objects) if _MISSING_KINDS.get(doubt.rule) not in unread_kinds)
+    doubts = list(islice(found, _MOST_DOUBTS + 1))
     if len(doubts) > _MOST_DOUBTS:
         last = doubts.pop()
         doubts.append(Doubt(last.kind, last.name, (), "more", "this object and others raise doubts too"))

@@ -1,6 +1,6 @@
 """Documents as manifests: everything that is wrong, at once."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -52,11 +52,15 @@ def identity_of(manifest: Manifest) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All manifests that are valid, everything that is wrong or without effect, and the documents that have errors."""
+    """All manifests that are valid, everything that is wrong or without effect, and the documents that have errors.
+
+    ``unread_kinds``: objects of these may be among what has errors; all kinds where not even that can be told.
+    """
 
     manifests: tuple[Read, ...]
     problems: tuple[Problem, ...]
     refused: tuple[Document, ...] = ()
+    unread_kinds: frozenset[str] = frozenset()
 
 
 def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
@@ -68,23 +72,28 @@ def read_files(files: Iterable[tuple[str, str | bytes]]) -> Reading:
     manifests: list[Read] = []
     problems: list[Problem] = []
     refused: list[Document] = []
+    unread_kinds: set[str] = set()
     for source, content in files:
         loaded, complaints = load_as_far_as_possible(content, source)
         problems.extend(complaints)
+        if errors_of(complaints):
+            unread_kinds.update(KINDS)
         documents = [item for document in loaded for item in objects_in(document)]
         for index, document in enumerate(documents):
             if len(problems) > MOST_PROBLEMS and len(errors_of(problems)) > MOST_PROBLEMS:
                 message = f"{len(documents) - index} documents were not looked at: too much is wrong already"
                 problems.append(Problem("", "more", message, document.line_of(()), source=source))
+                unread_kinds.update(KINDS)
                 break
             found, wrong = read_document(document)
             problems.extend(wrong)
             if found is None:
                 refused.append(document)
+                unread_kinds.update(_possible_kinds(document))
             else:
                 manifests.append(Read(found, document))
     problems.extend(_repeated(manifests))
-    return Reading(tuple(manifests), tuple(problems), tuple(refused))
+    return Reading(tuple(manifests), tuple(problems), tuple(refused), frozenset(unread_kinds))
 
 
 def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
@@ -113,6 +122,12 @@ def read_document(document: Document) -> tuple[Manifest | None, list[Problem]]:
         return None, [*wrong, *(problem for problem in found if problem.path not in told)]
     ignored = ignored_fields(manifest, line_of=line_of, subject=subject, source=source)
     return None if wrong else manifest, [*wrong, *notes, *ignored]
+
+
+def _possible_kinds(document: Document) -> Collection[str]:
+    """Return the kinds of which a document with errors may be."""
+    given = document.value.get("kind") if isinstance(document.value, dict) else None
+    return (given,) if isinstance(given, str) and given in KINDS else KINDS
 
 
 def _kind_of(document: Document) -> tuple[str | None, list[Problem]]:

@@ -8,10 +8,10 @@ from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.team import Team
 from shared.core.model.workload import Workload
-from shared.manifests.crosscheck import ABOUT_ONE, ObjectSet, cross_check, problem_of
+from shared.manifests.crosscheck import ObjectSet, cross_check, problem_of
 from shared.manifests.doubtful_values import doubts_in
 from shared.manifests.known_values import shipped
-from shared.manifests.parsing.problems import Severity, errors_of
+from shared.manifests.parsing.problems import errors_of
 from shared.manifests.validate import read_files
 
 
@@ -33,10 +33,7 @@ def validate(filenames: files.Filenames) -> None:
         known=shipped(),
     )
     documents = {read.identity: read.document for read in reading.manifests}
-    found = cross_check(world)
-    if errors_of(reading.problems):
-        # Of objects together it is not known what is missing, and what is only not valid yet.
-        found = tuple(doubt for doubt in found if doubt.rule in ABOUT_ONE or doubt.severity is Severity.ERROR)
+    found = cross_check(world, reading.unread_kinds)
     doubts = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in found]
     report(doubts)
     report([doubt for document in reading.refused for doubt in doubts_in(document, shipped())])

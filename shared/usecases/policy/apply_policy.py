@@ -7,13 +7,15 @@ from typing import Any
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.manifests.answers.render import says_the_same, wire_form
 from shared.manifests.crosscheck import Doubt, ObjectSet, cross_check, problem_of
+from shared.manifests.doubtful_values import doubts_in
 from shared.manifests.events import Change, ChangedObject, PolicyChanged
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.manifests.kinds.team import TeamManifest
 from shared.manifests.kinds.workload import WorkloadManifest
 from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing.problems import ManifestError, Problem, errors_of
-from shared.manifests.validate import Manifest, Read, read_files
+from shared.manifests.validate import Manifest, Read, Reading, read_files
+from shared.ports.errors import AwsError
 from shared.ports.messaging import EventPublisher, WorkQueue
 from shared.ports.policy import (
     CHANGES_MAX,
@@ -97,15 +99,17 @@ class ApplyPolicy:
         Raises ManifestError, ConflictError and AwsError as :meth:`apply` does.
         """
         reading = read_files(files)
-        problems = [*reading.problems, *_not_policy(reading.manifests)]
-        if errors_of(problems):
-            raise ManifestError(problems)
-        stored = {(row.kind, row.name): row for row in self.store.list_all()}
-        wanted = {_name(read.manifest): read for read in reading.manifests}
-        _check_removed(removed, wanted)
-        changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
-        changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
-        problems += self._doubts(changes, stored, reading.manifests)
+        wanted = {_name(read.manifest): read for read in reading.manifests if _is_policy(read)}
+        problems = [*reading.problems, *_not_policy(reading.manifests), *_removed_and_given(removed, wanted)]
+        try:
+            stored = {(row.kind, row.name): row for row in self.store.list_all()}
+            changes = [self._put_change(name, read.manifest, stored.get(name)) for name, read in wanted.items()]
+            changes += [_delete_change(stored[name]) for name in dict.fromkeys(removed) if name in stored]
+            problems += self._doubts(changes, stored, reading)
+        except AwsError as error:
+            if errors_of(problems):
+                raise ManifestError(problems) from error  # what the files show by themselves is told all the same
+            raise
         if errors_of(problems):
             raise ManifestError(problems)
         _check_versions(wanted, stored)
@@ -118,33 +122,37 @@ class ApplyPolicy:
         """
         stored = {(row.kind, row.name): row for row in self.store.list_all()}
         changes = [_delete_change(stored[name]) for name in dict.fromkeys(names) if name in stored]
-        problems = self._doubts(changes, stored, ())
+        problems = self._doubts(changes, stored, Reading((), ()))
         return self._commit(Outcome(tuple(sorted(changes, key=_order)), tuple(problems)), dry_run=dry_run)
 
     def _doubts(
-        self, changes: Sequence[PolicyChange], stored: Mapping[Name, PolicyObject], reads: Sequence[Read]
+        self, changes: Sequence[PolicyChange], stored: Mapping[Name, PolicyObject], reading: Reading
     ) -> list[Problem]:
-        """Cross-check the world as it would be."""
-        world = dict(stored)
+        """Cross-check the world as it would be; without stored objects that what has errors may be meant to change."""
+        world = {name: row for name, row in stored.items() if row.kind not in reading.unread_kinds}
         for change in changes:
             name = (change.kind, change.name)
             if change.after is None:
-                del world[name]
+                world.pop(name, None)
             else:
                 before = world.get(name, PolicyObject(change.kind, change.name, {}, change.generation, 0))
                 world[name] = replace(before, manifest=change.after)
         policy = policy_of(world.values())
-        documents = {read.identity: read.document for read in reads}
+        documents = {read.identity: read.document for read in reading.manifests}
+        known = self.known()
         world_of_core = ObjectSet(
             policy.node_pools,
             policy.node_classes,
             teams=policy.teams,
             limits=self.limits,
-            known=self.known(),
+            known=known,
             reservations=self.reservations() if any(team.quotas for team in policy.teams) else (),
         )
-        doubts = [*cross_check(world_of_core), *_unresolved_principals(changes)]
-        return [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+        doubts = [*cross_check(world_of_core, reading.unread_kinds), *_unresolved_principals(changes)]
+        found = [problem_of(doubt, documents.get((doubt.kind, doubt.name))) for doubt in doubts]
+        if known is not None:
+            found += [doubt for document in reading.refused for doubt in doubts_in(document, known)]
+        return found
 
     def _put_change(self, name: Name, manifest: Manifest, before: PolicyObject | None) -> PolicyChange:
         after = wire_form(manifest)
@@ -192,6 +200,10 @@ def _name(manifest: Manifest) -> Name:
     return PolicyKind(manifest.kind), manifest.metadata.name
 
 
+def _is_policy(read: Read) -> bool:
+    return not isinstance(read.manifest, WorkloadManifest)
+
+
 def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
     return [
         Problem(
@@ -203,14 +215,13 @@ def _not_policy(manifests: Iterable[Read]) -> list[Problem]:
             source=read.document.source,
         )
         for read in manifests
-        if isinstance(read.manifest, WorkloadManifest)
+        if not _is_policy(read)
     ]
 
 
 def names_in(files: Iterable[tuple[str, str | bytes]]) -> tuple[Name, ...]:
     """Return the policy objects that files name; whatever cannot be read names nothing."""
-    manifests = (read.manifest for read in read_files(files).manifests)
-    return tuple(_name(manifest) for manifest in manifests if not isinstance(manifest, WorkloadManifest))
+    return tuple(_name(read.manifest) for read in read_files(files).manifests if _is_policy(read))
 
 
 def _delete_change(before: PolicyObject) -> PolicyChange:
@@ -225,8 +236,8 @@ def _write(change: PolicyChange) -> PolicyWrite:
     return PutPolicy(change.kind, change.name, change.after, change.generation, change.revision, change.status)
 
 
-def _check_removed(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> None:
-    both = [
+def _removed_and_given(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> list[Problem]:
+    return [
         Problem(
             "metadata.name",
             "removed",
@@ -239,8 +250,6 @@ def _check_removed(removed: Iterable[Name], wanted: Mapping[Name, Read]) -> None
         for read in [wanted.get(name)]
         if read is not None
     ]
-    if both:
-        raise ManifestError(both)
 
 
 def _check_versions(wanted: Mapping[Name, Read], stored: Mapping[Name, PolicyObject]) -> None:

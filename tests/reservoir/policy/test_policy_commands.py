@@ -531,3 +531,10 @@ def test_what_only_others_could_show_is_not_told_while_some_have_errors() -> Non
     told = CliRunner().invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}").stderr
     assert "unknown-field" in told
     assert "no-class" not in told
+
+
+def test_what_no_object_with_errors_could_supply_is_told_beside_them() -> None:
+    broken = pool().replace("weight: 7", "weight: many").replace("name: p", "name: broken")
+    told = CliRunner().invoke(app, ["validate", "-f", "-"], input=f"{pool()}\n---\n{broken}").stderr
+    assert "error: NodePool/broken spec.weight" in told
+    assert "NodePool/p spec.template.spec.nodeClassRef.name: the pool can never launch because there is no" in told

@@ -1,12 +1,16 @@
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from shared.core.model.conditions import Condition, ConditionStatus, ConditionType
+from shared.core.scheduling_terms.labels import ZONE
 from shared.manifests.answers.render import to_yaml
 from shared.manifests.events import Change, PolicyChanged
+from shared.manifests.known_values import KnownValues
 from shared.manifests.parsing.problems import ManifestError, Severity
+from shared.ports.errors import AccessDeniedError
 from shared.ports.messaging import LaunchBatch, OutboundEvent
 from shared.ports.policy import PolicyKind, PolicyStatus
 from shared.ports.state import ConflictError
@@ -124,6 +128,51 @@ def test_one_error_writes_nothing_at_all(store: MemoryPolicyStore) -> None:
         applier(store).apply(files(node_class(), pool().replace("weight: 7", "weight: 700"), "kind: Nothing"))
     assert [problem.source for problem in caught.value.problems] == ["1.yaml", "2.yaml"]
     assert store.list_all() == ()
+
+
+def rules_told(applied: ApplyPolicy, *texts: str) -> list[tuple[str, str]]:
+    """Return the object and the rule of each problem with which these manifests are refused."""
+    with pytest.raises(ManifestError) as caught:
+        applied.apply(files(*texts))
+    return sorted((problem.subject, problem.rule) for problem in caught.value.problems)
+
+
+def test_one_round_tells_errors_and_what_is_doubtful_in_all_that_was_given(store: MemoryPolicyStore) -> None:
+    """Values that the catalogue lacks are told of the pool that has errors and of the one that has none."""
+    known = KnownValues({ZONE: frozenset({"us-east-1a"})}, "in this account and region")
+    mistyped = f"{{key: {ZONE}, operator: In, values: [us-east-1z]}}"
+    broken = pool("broken", requirement=mistyped).replace("weight: 7", "weight: many")
+    told = rules_told(
+        replace(applier(store), known=lambda: known), node_class(), broken, pool("valid", "no-such", mistyped)
+    )
+    assert told == [
+        ("NodePool/broken", "int-type"),
+        ("NodePool/broken", "unknown-value"),
+        ("NodePool/valid", "no-class"),
+        ("NodePool/valid", "unknown-value"),
+    ]
+    assert store.list_all() == ()
+
+
+def test_what_an_object_with_errors_may_supply_is_not_said_to_be_missing(store: MemoryPolicyStore) -> None:
+    """Neither as it was given, nor as it is stored: what is stored is about to change."""
+    broken = node_class(image="app-arm64-*").replace("spec:", "spec:\n  mistake: 1")
+    told = rules_told(applier(store), broken, pool())
+    assert told == [("EC2NodeClass/c", "unknown-field")]
+    applier(store).apply(files(node_class(image="app-arm64-*")))
+    on_x86 = pool(requirement="{key: kubernetes.io/arch, operator: In, values: [amd64]}")
+    assert rules_told(applier(store), broken, on_x86) == told
+    assert [doubt.rule for doubt in applier(store).apply(files(on_x86)).problems] == ["architecture"]
+
+
+def test_what_the_files_show_is_told_also_when_aws_does_not_answer(store: MemoryPolicyStore) -> None:
+    def unreadable() -> KnownValues | None:
+        raise AccessDeniedError("AccessDenied", "Query")
+
+    without_catalogue = replace(applier(store), known=unreadable)
+    assert rules_told(without_catalogue, pool().replace("weight: 7", "weight: many")) == [("NodePool/p", "int-type")]
+    with pytest.raises(AccessDeniedError):
+        without_catalogue.apply(files(node_class(), pool()))
 
 
 def test_a_dry_run_tells_the_same_and_writes_nothing(store: MemoryPolicyStore) -> None:
