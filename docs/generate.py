@@ -72,14 +72,15 @@ What `reservoir get` and `reservoir describe` know. Several at once go with comm
 ones by name (`reservoir get node nc-4f1c`, or `reservoir get node/nc-4f1c`). Labels are selected as in kubectl:
 `-l team=research,stage!=test`, `-l 'zone in (a,b)'`, `-l spot`, `-l '!spot'`; those of a reservation are its tags.
 Workloads are those of the namespace `default`, unless `-n` or `-A` say otherwise. Workloads that neither want a place
-nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which no live
-node goes back; events are those of the last hour (`reservoir events` has more). All that is listed is read by an index
-or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
+nor have one are found by name only, and so are nodes and reservations that have ended, and decisions to which neither a
+live node goes back nor one that was told of within the hour; events are those of the last hour (`reservoir events` has
+more). All that is listed is read by an index or by keys ([ADR 93](adr/0093-list-by-what-is-alive.md)).
 
-A decision is chosen by the live nodes that go back to it: one of them must have the labels, the pool, the state, and a
+A decision is chosen by the nodes that go back to it: one of them must have the labels, the pool, the state, and a
 workload of the namespace. An event is chosen by what it is about: a workload's namespace, the pool of a node or a pool
-itself, the labels of workloads, nodes and reservations that are there. Its state is what became of its object:
-`--state draining` is `Node Draining`. `reservoir events` takes the same selectors, and `-f` with them.
+itself, the labels of workloads, nodes and reservations. What is gone answers to the labels that it had: a node for a
+week, a workload for 15 days, a reservation for 30. An event's state is what became of its object: `--state draining` is
+`Node Draining`. `reservoir events` takes the same selectors, and `-f` with them.
 
 Blocks are Capacity Blocks that EC2 would sell now ([ADR 116](adr/0116-ask-ec2-for-blocks-when-somebody-looks.md)). EC2
 wants to know how many units of which type for how long: `reservoir get blocks "4 p5.48xlarge for 2d"`. `describe` adds

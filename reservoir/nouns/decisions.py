@@ -1,4 +1,4 @@
-"""Decisions of the planner and of disruption. They are chosen by the live nodes that go back to them."""
+"""Decisions of the planner and of disruption. They are chosen by the nodes that go back to them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,13 +7,15 @@ from typing import Final
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, age
 from reservoir.output import Column, Listing
 from reservoir.stack.connection import Connection
+from reservoir.stack.lately import lately
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.manifests.answers.listed import DecisionRow
 from shared.usecases.listing.list_decisions import ListDecisions, ListedDecision
 
 
 def _read(stack: Connection, selection: Selection) -> Sequence[ListedDecision]:
-    return ListDecisions(stack.decisions, stack.node_claims).list(selection.names)
+    told = () if selection.names else {node for event in lately(stack) for node in event.nodes()}
+    return ListDecisions(stack.decisions, stack.node_claims).list(selection.names, told)
 
 
 def _facts(listed: ListedDecision) -> Facts:

@@ -1,22 +1,26 @@
 """What happened lately; ``reservoir events`` looks further back, and at one object."""
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from reservoir.nouns.noun import EVERYTHING, Facts, Noun, Selection, Selector
 from reservoir.output import Column, Listing
 from reservoir.stack.connection import Connection
-from shared.core.history.past_event import PastEvent, node_name, outcome_of, reservation_name, workload_name
+from reservoir.stack.lately import lately
+from shared.core.history.past_event import (
+    NODE,
+    RESERVATION,
+    WORKLOAD,
+    PastEvent,
+    node_name,
+    outcome_of,
+    reservation_name,
+    workload_name,
+)
 from shared.core.history.summary import subject, summary
 from shared.core.model.workload import LabelSelector
 from shared.manifests.events import EVENTS
-from shared.usecases.listing.list_nodes import ListNodes
-from shared.usecases.listing.list_reservations import ListReservations
-from shared.usecases.listing.list_workloads import ListWorkloads
-
-LATE: Final = timedelta(minutes=2)  # an event may carry a time a little ahead of ours
-_LATELY: Final = timedelta(hours=1)
 
 LISTING: Final = Listing[PastEvent](
     columns=(
@@ -40,30 +44,36 @@ LISTING: Final = Listing[PastEvent](
 
 def _read(stack: Connection, selection: Selection) -> Sequence[PastEvent]:
     """Read the last hour; an event has no key of its own to be read by."""
-    now = stack.clock.now()
-    told = labelled(stack, selection.labels, stack.history.timeline(now - _LATELY, now + LATE))
+    told = labelled(stack, selection.labels, lately(stack))
     return [event for event in told if not selection.names or event.id in selection.names]
 
 
 def labelled(stack: Connection, labels: LabelSelector, events: Iterator[PastEvent]) -> Iterator[PastEvent]:
-    """Yield the events about a workload, node or reservation that is there and has these labels."""
+    """Yield the events about a workload, node or reservation that has these labels, or had them when it went."""
     if labels == EVERYTHING:
         yield from events
         return
-    meant = set(_labelled_objects(stack, labels))
-    yield from (event for event in events if not meant.isdisjoint(event.objects()))
+    told = list(events)
+    meant = set(_labelled_objects(stack, labels, {name for event in told for name in event.objects()}))
+    yield from (event for event in told if not meant.isdisjoint(event.objects()))
 
 
-def _labelled_objects(stack: Connection, labels: LabelSelector) -> Iterator[str]:
-    for workload in ListWorkloads(stack.workloads, stack.node_claims).list():
-        if labels.matches(workload.metadata.labels):
-            yield workload_name(f"{workload.metadata.namespace}/{workload.metadata.name}")
-    for node in ListNodes(stack.node_claims).list():
-        if labels.matches(node.metadata.labels):
-            yield node_name(node.metadata.name)
-    for reservation in ListReservations(stack.reservations, stack.node_claims).list():
-        if labels.matches(reservation.metadata.labels):
-            yield reservation_name(reservation.metadata.name)
+def _labelled_objects(stack: Connection, labels: LabelSelector, names: Iterable[str]) -> Iterator[str]:
+    """Yield which of these objects have the labels; read by key, under which what is gone is kept for a while."""
+    keys: dict[str, list[str]] = {WORKLOAD: [], NODE: [], RESERVATION: []}
+    for name in sorted(names):
+        kind, _, key = name.partition("/")
+        keys.setdefault(kind, []).append(key)
+    for key, record in stack.workloads.get_many(keys[WORKLOAD]).items():
+        if record.workload is not None and labels.matches(record.workload.labels):
+            yield workload_name(key)
+    for claim_id, claim in stack.node_claims.get_many(keys[NODE]).items():
+        if labels.matches(claim.labels):
+            yield node_name(claim_id)
+    for reservation_id in keys[RESERVATION]:
+        reserved = stack.reservations.get(reservation_id)
+        if reserved is not None and labels.matches(reserved.reservation.tags):
+            yield reservation_name(reservation_id)
 
 
 def _facts(row: PastEvent) -> Facts:

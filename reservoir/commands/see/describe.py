@@ -10,13 +10,13 @@ import typer
 
 from reservoir.console import messages, output
 from reservoir.nouns import selection
-from reservoir.nouns.events import LATE
 from reservoir.nouns.events import LISTING as EVENTS
 from reservoir.nouns.found import Found, end_with_missing
 from reservoir.nouns.noun import Noun
 from reservoir.output import as_table, printable
 from reservoir.policy import attempt, connection
 from reservoir.stack.connection import Connection
+from reservoir.stack.lately import LATE
 from shared.core.history.past_event import PastEvent
 from shared.manifests.answers.render import to_yaml
 

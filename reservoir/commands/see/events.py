@@ -11,11 +11,12 @@ import typer
 
 from reservoir.console import fail, output
 from reservoir.nouns import selection
-from reservoir.nouns.events import LATE, LISTING, NOUN, labelled
+from reservoir.nouns.events import LISTING, NOUN, labelled
 from reservoir.nouns.noun import Selection
 from reservoir.output import Form, Output, as_data, printable, show
 from reservoir.policy import attempt, connection
 from reservoir.stack.connection import Connection
+from reservoir.stack.lately import LATE
 from shared.core.history.past_event import NODE, RESERVATION, WORKLOAD, PastEvent, node_name
 from shared.ports.system import Clock
 

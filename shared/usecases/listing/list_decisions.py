@@ -12,7 +12,7 @@ from shared.ports.state import DecisionStore, NodeClaimStore
 
 @dataclass(frozen=True, slots=True)
 class ListedDecision:
-    """A decision, and the live nodes that go back to it."""
+    """A decision, and the nodes that go back to it: the live ones, and others that were looked at."""
 
     row: DecisionRow
     nodes: tuple[NodeClaim, ...]
@@ -20,19 +20,24 @@ class ListedDecision:
 
 @dataclass(frozen=True, slots=True)
 class ListDecisions:
-    """Lists decisions that the fleet of the moment goes back to; others by name, as long as they are kept.
+    """Lists decisions that nodes of the moment and of lately go back to; others by name, as long as they are kept.
 
-    Decisions have no index by time, and a scan would read a fortnight of them. The live nodes name those that matter:
-    what launched them, and what chose them to go.
+    Decisions have no index by time, and a scan would read a fortnight of them. Nodes name those that matter: what
+    launched them, and what chose them to go.
     """
 
     decisions: DecisionStore
     claims: NodeClaimStore
 
-    def list(self, names: Collection[str] = ()) -> list[ListedDecision]:
-        """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first."""
+    def list(self, names: Collection[str] = (), lately: Collection[str] = ()) -> list[ListedDecision]:
+        """Return the decisions of these names; without any, those of live nodes and disruption's last. Newest first.
+
+        ``lately``: claims of nodes that count as the live ones do, ended or not.
+        """
         nodes: dict[str, list[NodeClaim]] = {LATEST_DECISION: []}
-        for claim in self.claims.list_live():
+        live = {claim.id: claim for claim in self.claims.list_live()}
+        ended = self.claims.get_many(set(lately) - live.keys())
+        for claim in (*live.values(), *ended.values()):
             for name in _made_by(claim):
                 nodes.setdefault(name, []).append(claim)
         found = self.decisions.summaries(names or nodes)
@@ -43,7 +48,9 @@ class ListDecisions:
 def _listed(decision: DecisionSummary, nodes: Iterable[NodeClaim]) -> ListedDecision:
     claims = tuple(sorted(nodes, key=lambda claim: claim.id))
     status = DecisionRowStatus(
-        made_at=decision.made_at, summary=dict(decision.counts), nodes=[claim.id for claim in claims]
+        made_at=decision.made_at,
+        summary=dict(decision.counts),
+        nodes=[claim.id for claim in claims if claim.is_live],
     )
     return ListedDecision(DecisionRow(metadata=Named(name=decision.plan_id), status=status), claims)
 

@@ -256,6 +256,42 @@ def test_events_are_chosen_by_what_they_are_about(
     assert {item["type"] for item in json.loads(result.stdout)["items"]} == set(told)
 
 
+def test_labels_find_what_happened_to_objects_that_are_gone(world: DisruptWorld) -> None:
+    """A node and its decision, and a workload that was withdrawn, answer to the labels that they had."""
+    (gone,) = (claim for claim in world.live() if claim.offering.reservation_id is not None)
+    end_of_everything(world)
+    stack = Stack(world)
+    ended = {"node": {"nodeClaim": gone.id, "nodePool": "gpu"}, "reason": "Withdrawn"}
+    placed = {"workload": {"namespace": "research", "name": "train"}, "replicas": 2, "nodes": []}
+    now = world.clock.now()
+    stack.history.keep(
+        [PastEvent("e-1", now, "Node Terminated", ended), PastEvent("e-2", now, "Workload Placed", placed)]
+    )
+
+    def named(*words: str) -> list[str]:
+        return CliRunner().invoke(app, ["get", *words, "-o", "name"], obj=stack).stdout.splitlines()
+
+    assert names(world, "nodes") == []
+    assert named("events", "-l", "karpenter.sh/capacity-type=reserved") == ["event/e-1"]
+    assert named("events", "-l", "stage=prod") == ["event/e-2"]
+    assert named("decisions", "-l", "karpenter.sh/capacity-type=reserved") == [f"decision/{gone.plan_id}"]
+    assert named("decisions", "-l", "karpenter.sh/capacity-type=on-demand") == []
+
+
+def end_of_everything(world: DisruptWorld) -> None:
+    """Withdraw what runs; its nodes end, and go from the lists."""
+    for name in ("train", "huge"):
+        record = world.state.workloads.get(f"research/{name}")
+        assert record is not None
+        world.state.workloads.put(replace(record, withdrawn=True), expected_revision=record.revision)
+    for _ in range(90):
+        if not world.live():
+            return
+        world.minutes(1)
+        world.release()
+    raise AssertionError("the nodes stay")
+
+
 def test_a_state_that_no_event_brings_is_refused(world: DisruptWorld) -> None:
     result = run(world, "get", "events", "--state", "drainig")
     assert (result.exit_code, result.stderr) == (2, "events are never 'drainig'; did you mean draining?\n")
