@@ -68,7 +68,7 @@ MEASURES: Final[Mapping[Subject, tuple[Measure, ...]]] = {
         Measure("ReservationUnits", "total_count", Unit.COUNT, "units of the reservation"),
         Measure("ReservationUnitsOurs", "ours_count", Unit.COUNT, "units that nodes of Reservoir use or are to use"),
         Measure("ReservationUnitsOthers", "others_count", Unit.COUNT, "units that somebody else uses"),
-        Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that may be promised"),
+        Measure("ReservationUnitsFree", "free_count", Unit.COUNT, "units that nobody uses"),
         Measure(
             "ReservationIdleUsdPerHour", "idle_usd_per_hour", Unit.NONE, "what the free units would cost on demand"
         ),

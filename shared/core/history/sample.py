@@ -141,7 +141,8 @@ def _reservation(
 ) -> ReservationSample:
     is_active = reservation.state == ACTIVE
     ours = sum(claim.offering.reservation_id == reservation.id and not claim.waits_for_slot for claim in claims)
-    free = reservation.free_units if is_active else 0
+    # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
+    others = reservation.units_of_others(ours) if is_active else 0
     return ReservationSample(
         id=reservation.id,
         instance_type=reservation.instance_type,
@@ -150,9 +151,8 @@ def _reservation(
         state=reservation.state,
         total_count=reservation.total_count,
         ours_count=ours,
-        # A unit whose instance has ended is nobody's until EC2 shows it as available: it counts as others'.
-        others_count=max(0, reservation.total_count - free - ours) if is_active else 0,
-        free_count=free,
+        others_count=others,
+        free_count=max(0, reservation.total_count - ours - others) if is_active else 0,
         micro_usd_per_hour=prices.get(reservation.instance_type),
         end_at=reservation.end_at,
         drain_at=reservation.drain_at(),

@@ -116,6 +116,13 @@ class CapacityReservation(ObservedReservation):
         """Name what its units are counted under: the reservation, or a team's share of it."""
         return self.id if self.share is None else f"{self.id}/{self.share.team_name}"
 
+    def units_of_others(self, ours_count: int) -> int:
+        """Return how many units somebody else uses for certain, beside so many with nodes of ours.
+
+        EC2's count may or may not contain a launch of a moment ago; taken as contained, nobody is blamed for it.
+        """
+        return max(0, self.total_count - self.available_count - ours_count)
+
     @classmethod
     def of(cls, observed: ObservedReservation, *, free_units: int) -> "CapacityReservation":
         """Return what was observed, with so many units to promise."""

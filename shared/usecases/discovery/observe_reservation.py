@@ -36,8 +36,8 @@ class ReservationChange:
 
     @property
     def was_exhausted(self) -> bool:
-        """Whether the last free units have just gone."""
-        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.free_units
+        """Whether EC2 shows that the last free units have gone; those that we promised were told of then."""
+        return self.before is not None and self.before.balance.free_units > 0 >= self.after.balance.available_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def _row(record: ReservationRecord, ours_count: int) -> ReservationRow:
             total=found.total_count,
             free=found.free_units,
             ours=ours_count,
-            others=max(0, found.total_count - found.free_units - ours_count),
+            others=found.units_of_others(ours_count),
             drain_at=found.drain_at(),
             idle_since=record.idle_since,
             observed_at=record.observed_at,

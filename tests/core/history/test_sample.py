@@ -84,6 +84,13 @@ def test_units_are_ours_others_or_free() -> None:
     assert found.idle_micro_usd_per_hour == 3 * 55_000_000
 
 
+def test_a_launch_that_ec2_counts_already_makes_no_unit_somebody_elses() -> None:
+    """Two leases are open beside an observation that contains them: nothing may be promised, and two units are idle."""
+    counted = replace(reservation(4, 2), free_units=0)
+    (found,) = sample(*(claim(f"nc-{n}", CapacityType.RESERVED) for n in "12"), reservations=[counted]).reservations
+    assert (found.ours_count, found.others_count, found.free_count) == (2, 0, 2)
+
+
 def test_before_and_after_it_is_active_nobody_has_a_unit_and_none_is_idle() -> None:
     (found,) = sample(reservations=[reservation(8, 8, state="scheduled")]).reservations
     assert (found.ours_count, found.others_count, found.free_count, found.idle_micro_usd_per_hour) == (0, 0, 0, 0)

@@ -11,6 +11,7 @@ from shared.core.model.capacity_reservation import CapacityReservation, Reservat
 from shared.core.model.node_claim import ClaimState, LeaseState, NodeClaim
 from shared.ports.errors import ThrottledError
 from shared.ports.policy import PolicyKind, PolicyObject
+from shared.usecases.discovery.observe_reservation import ReservationChange
 from shared.usecases.policy.stored_policy import StoredPolicy
 from tests.fakes.discovery import SUBNETS
 from tests.fakes.system import START
@@ -244,6 +245,16 @@ def test_an_outsider_that_takes_the_last_unit_is_told() -> None:
     world.discover()
 
     assert [event["capacityReservationId"] for event in world.bus.of("Reservation Exhausted")] == ["cr-1"]
+
+
+@pytest.mark.parametrize(("available_count", "is_told"), [(2, False), (0, True)])
+def test_a_launch_that_ec2_counts_already_exhausts_nothing(available_count: int, is_told: bool) -> None:
+    """Two of four units are leased, and the leases stay open beside what EC2 shows a moment later."""
+    record = PlanningWorld().ready(reservation(tags=TEAM)).state.reservations.get("cr-1")
+    assert record is not None
+    before = replace(record, balance=Balance(available_count=4, outstanding_count=2))
+    after = replace(record, balance=Balance(available_count, outstanding_count=2))
+    assert ReservationChange(before, after, absorbed_count=0).was_exhausted == is_told
 
 
 def test_units_that_lie_idle_are_told_once_and_then_daily() -> None:
