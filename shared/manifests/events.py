@@ -306,13 +306,25 @@ class QuotaShare(Part):
     total: int = Field(description="All units of the group.")
 
 
+class ResourceShare(Part):
+    """What a team owns, requests and has lent of a resource on some capacity types, as manifests write amounts."""
+
+    capacity_types: list[str]
+    resource: str
+    nominal: str = Field(description="How much it owns.")
+    used: str = Field(description="What its replicas request.")
+    borrowed: str = Field(description="How much that is beyond what it owns.")
+    borrowers: dict[str, str] = Field(description="How much others borrow, by team.")
+
+
 class TeamShareTold(Event):
-    """What a team uses and spends, every ten minutes: of reservations that are shared out, and of its budgets."""
+    """What a team uses and spends, every ten minutes: of what is shared out, and of its budgets."""
 
     detail_type: ClassVar[str] = "Team Share"
 
     team: str
     quotas: list[QuotaShare]
+    resources: list[ResourceShare] = Field(default=[], description="Quotas of resources, if it has any.")
     month: str = Field(description="The month (UTC) that was spent in: `2026-01`.")
     spent_micro_usd: int = Field(description="What was bought for it in the month so far.")
     forecast_micro_usd: int = Field(description="What that comes to by the end of the month if what runs goes on.")

@@ -34,6 +34,7 @@ from shared.manifests.events import (
     RejectedProblem,
     ReservationExhausted,
     ReservationIdle,
+    ResourceShare,
     TablesAdopted,
     TeamOverBudget,
     TeamShareTold,
@@ -176,6 +177,16 @@ ONE_OF_EACH: tuple[Event, ...] = (
     TeamShareTold(
         team="audio",
         quotas=[QuotaShare(reservations="tag purpose training", nominal=4, used=6, borrowed=2, lent=0, total=8)],
+        resources=[
+            ResourceShare(
+                capacity_types=["spot"],
+                resource="cpu",
+                nominal="64",
+                used="6",
+                borrowed="0",
+                borrowers={"vision": "32"},
+            )
+        ],
         month="2026-01",
         spent_micro_usd=12_000_000,
         forecast_micro_usd=30_000_000,

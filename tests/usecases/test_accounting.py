@@ -11,6 +11,7 @@ from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.model.team import Ceiling, Team
+from shared.core.scheduling_terms.resources import Resources
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.manifests.event_parts import Event
 from shared.manifests.events import TeamOverBudget, TeamShareTold
@@ -206,6 +207,22 @@ def test_a_team_is_told_what_it_spends_and_what_that_comes_to() -> None:
     assert isinstance(over, TeamOverBudget)
     assert (over.team, over.period, over.limit_micro_usd) == ("audio", "month", 300 * USD)
     assert (over.spent_micro_usd, over.forecast_micro_usd, over.waiting_replicas) == (USD, 396 * USD, 0)
+
+
+def test_a_team_is_told_what_it_requests_of_what_it_has_a_quota_for() -> None:
+    world = World()
+    quota = {"capacityTypes": [BOUGHT.value], "resource": "cpu"}
+    for name, nominal in (("audio", "4"), ("vision", "8")):
+        spec = {"namespaces": [name], "quotas": [{**quota, "nominalQuota": nominal}]}
+        world.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+    record = workload_record(namespace="audio", name="job", requests=Resources.of({"cpu": 6_000}))
+    world.state.workload_rows[record.key] = record
+    world.node()
+    shares = {share.team: share.resources for share in world.tell() if isinstance(share, TeamShareTold)}
+    (audio,), (vision,) = shares["audio"], shares["vision"]
+    assert (audio.capacity_types, audio.resource, audio.nominal, audio.used) == (["on-demand"], "cpu", "4", "6")
+    assert (audio.borrowed, audio.borrowers) == ("2", {})
+    assert (vision.used, vision.borrowed, vision.borrowers) == ("0", "0", {"audio": "2"})
 
 
 def test_who_waits_for_a_budget_is_told() -> None:

@@ -23,6 +23,7 @@ from shared.core.disruption.methods.deleted_pool import deleted_pools
 from shared.core.disruption.methods.drift import Offered, drift_reason
 from shared.core.disruption.methods.emptiness import kept_reason, paid_empty, reserved_empty
 from shared.core.disruption.methods.reclaim import reclaimed
+from shared.core.disruption.methods.reclaim_resources import resources_reclaimed
 from shared.core.disruption.methods.replacement import replace_drifted
 from shared.core.disruption.methods.unit_moves import UnitMoves
 from shared.core.disruption.price_rule import PriceRule
@@ -171,18 +172,19 @@ class _Pass:
         self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
 
     def reclaim(self) -> None:
-        """Let nodes go whose units were lent, and whose owners wait for them; a gang goes whole."""
+        """Let nodes go whose units, or room, were lent, and whose owners wait for them; a gang goes whole."""
         if self._waiting is None or not self._waiting.unplaced:
             return
-        for found in reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning):
+        units = list(reclaimed(self._before, self._waiting, self._reclaimable, self._given.returning))
+        taken = {candidate.id for found in units for candidate in found.candidates}
+        left = [candidate for candidate in self._reclaimable if candidate.id not in taken]
+        for found in (*units, *resources_reclaimed(self._before, self._waiting, left)):
             going = found.candidates
             if len(self._headroom.within(list(going), DisruptionReason.RECLAIMED)) < len(going):
                 for candidate in going:
                     self._refusals[candidate.id] = f"budget of NodePool {candidate.pool.name} is used up"
                 continue
-            explanation = f"its unit was lent to {found.borrower or 'whoever belongs to no team'}"
-            explanation += f", and Team {found.owner}, which owns it, has work that waits"
-            self._commands.append(command_of(DisruptionReason.RECLAIMED, going, Plan(), explanation))
+            self._commands.append(command_of(DisruptionReason.RECLAIMED, going, Plan(), found.explanation))
             self._headroom.spend(going)
             self._world = self._world.after(going, Plan())
             self._leave(going)

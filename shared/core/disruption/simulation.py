@@ -122,6 +122,19 @@ class PassState:
         )
         return replace(self, snapshot=replace(self.snapshot, nodes=nodes, reservations=reservations))
 
+    def drained(self, removed: Sequence[Candidate]) -> "PassState":
+        """Return the world without the nodes, whose replicas are demand beside that which waits."""
+        world = self.freed(removed)
+        demands = {demand.workload.key: demand for demand in self.snapshot.demands}
+        for placed in merged_placements(placed for candidate in removed for placed in candidate.claim.placements):
+            known = demands.get(placed.workload_key)
+            if known is not None:
+                demands[placed.workload_key] = replace(known, pending_count=known.pending_count + placed.count)
+            elif placed.workload_key in self.snapshot.workloads:
+                workload = self.snapshot.workloads[placed.workload_key]
+                demands[placed.workload_key] = Demand(workload, placed.count, self.now)
+        return replace(world, snapshot=replace(world.snapshot, demands=tuple(demands.values())))
+
     def _solved(self, snapshot: Snapshot, closed: Set[str]) -> Plan:
         self.effort.spend(
             len(snapshot.demands),
@@ -135,7 +148,9 @@ class PassState:
             for node in snapshot.nodes
         )
         asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
-        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if self.tied else asking))
+        # What runs is looked at by rules about other workloads, and by the quotas of teams.
+        is_looked_at = self.tied or any(team.quotas or team.resource_quotas for team in snapshot.teams)
+        return self.solve(replace(snapshot, nodes=nodes, workloads=snapshot.workloads if is_looked_at else asking))
 
     def after(self, removed: Iterable[Candidate], plan: Plan) -> "PassState":
         """Return the world once the nodes are gone and the replicas are where the plan put them."""

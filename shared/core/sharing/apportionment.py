@@ -16,7 +16,7 @@ from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from shared.core.model.workload import Demand
-from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, loan_ends, quota_groups, users_of
+from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, loan_ends, quota_groups, users_of, words_of_reclaim
 from shared.core.sharing.unit_wants import UnitWants
 from shared.core.sharing.water_filling import Units, shared_out
 
@@ -145,10 +145,7 @@ class Apportionment:
         if told:
             parts.append(f"borrowed by others: {told}")
         if used < nominal:
-            policy = self._teams[name].reclaim_within_cohort
-            parts.append(
-                "it gets its own as their work ends" if policy is ReclaimWithinCohort.NEVER else "it takes its own back"
-            )
+            parts.append(words_of_reclaim(self._teams[name]))
         is_withheld = used < nominal or reservation.free_units > units
         return TeamShare(name, "; ".join(parts), is_withheld, self._back_at(name, group) if used < nominal else None)
 

@@ -13,7 +13,7 @@ from shared.core.capacity.reservation_selection import matches
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_class import CapacityReservationSelectorTerm
 from shared.core.model.snapshot import Node, Snapshot
-from shared.core.model.team import DEFAULT_COHORT, Quota, Team, by_namespace
+from shared.core.model.team import DEFAULT_COHORT, Quota, ReclaimWithinCohort, Team, by_namespace
 from shared.core.model.workload import Workload
 
 NOBODY = Team("", cohort=DEFAULT_COHORT)  # whoever belongs to no team: owns nothing, and may borrow
@@ -131,6 +131,12 @@ def words(term: CapacityReservationSelectorTerm) -> str:
         ("group", term.reservation_group_arn),
     ]
     return ", ".join(f"{name} {value}" for name, value in parts if value is not None)
+
+
+def words_of_reclaim(team: Team) -> str:
+    """Say how a team gets back what others borrow."""
+    is_left = team.reclaim_within_cohort is ReclaimWithinCohort.NEVER
+    return "it gets its own as their work ends" if is_left else "it takes its own back"
 
 
 def _resource_groups(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozenset[str]]:

@@ -17,6 +17,7 @@ from shared.core.model.team import ResourceQuota, by_namespace
 from shared.core.scheduling_terms.resources import Resources
 
 Flavor = tuple[CapacityType, ...]  # Kueue's word for a kind of capacity that quotas are about
+PoolKey = tuple[str, Flavor, str]  # cohort, flavor, resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class ResourcePool:
     used: Counter[str] = field(default_factory=Counter)
 
     @property
-    def key(self) -> tuple[str, Flavor, str]:
+    def key(self) -> PoolKey:
         """What tells pools apart."""
         return self.cohort, self.flavor, self.resource
 
@@ -73,12 +74,12 @@ def has_resource_quotas(snapshot: Snapshot) -> bool:
 
 def resource_pools(snapshot: Snapshot, plan: Plan | None = None) -> tuple[ResourcePool, ...]:
     """Return the pools of the snapshot's teams with what runs or is about to, and with what a plan adds to that."""
-    quotas: dict[tuple[str, Flavor, str], dict[str, ResourceQuota]] = {}
+    quotas: dict[PoolKey, dict[str, ResourceQuota]] = {}
     for team in sorted(snapshot.teams, key=lambda team: team.name):
         for quota in team.resource_quotas:
             quotas.setdefault((team.cohort, quota.capacity_types, quota.resource), {})[team.name] = quota
     pools = tuple(ResourcePool(*key, quotas[key]) for key in sorted(quotas))
-    tally = _RequestTally(snapshot, pools)
+    tally = RequestTally(snapshot, pools)
     for node in snapshot.nodes if pools else ():  # also those that go: what is still placed there has not left
         tally.add(node.capacity_type, node.placements)
     for capacity_type, placements, nodes in placed_by(snapshot, plan) if plan is not None else ():
@@ -114,8 +115,8 @@ def loan_ends(pool: ResourcePool, team_name: str, snapshot: Snapshot) -> Iterato
                 yield node.leaves_at
 
 
-class _RequestTally:
-    """Adds up what replicas request."""
+class RequestTally:
+    """Says what replicas request of which pools."""
 
     def __init__(self, snapshot: Snapshot, pools: Iterable[ResourcePool]) -> None:
         self._owners = by_namespace(snapshot.teams)
@@ -128,15 +129,24 @@ class _RequestTally:
             for name, capacity_type in product(pool.quotas, pool.flavor):
                 self._pools.setdefault((name, capacity_type), []).append(pool)
 
-    def add(self, capacity_type: CapacityType, placements: Iterable[PlacedReplicas], nodes: int = 1) -> None:
-        """Count what is placed on each of so many equal nodes."""
+    def amounts(
+        self, capacity_type: CapacityType, placements: Iterable[PlacedReplicas]
+    ) -> Iterator[tuple[ResourcePool, str, int]]:
+        """Yield what is requested of a pool by a team, where so much is placed."""
         for placed in placements:
             owner = self._owners.get(_namespace(placed))
             workload = self._workloads.get(placed.workload_key)
             if owner is None or workload is None:
                 continue
             for pool in self._pools.get((owner.name, capacity_type), ()):
-                pool.used[owner.name] += workload.requests[pool.resource] * placed.count * nodes
+                amount = workload.requests[pool.resource] * placed.count
+                if amount:
+                    yield pool, owner.name, amount
+
+    def add(self, capacity_type: CapacityType, placements: Iterable[PlacedReplicas], nodes: int = 1) -> None:
+        """Count what is placed on each of so many equal nodes."""
+        for pool, name, amount in self.amounts(capacity_type, placements):
+            pool.used[name] += amount * nodes
 
 
 def _unlent(quota: ResourceQuota) -> int:

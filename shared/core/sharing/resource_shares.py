@@ -9,16 +9,21 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import chain, pairwise, product
+from typing import Final
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas, Snapshot
-from shared.core.model.team import Team, by_namespace
+from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
 from shared.core.model.workload import Demand, Withheld, Workload
+from shared.core.sharing.quota_groups import words_of_reclaim
 from shared.core.sharing.resource_pools import Flavor, ResourcePool, loan_ends, placed_by, resource_pools
+
+# The next pass of disruption comes within a minute; what it takes back is free for the next plan.
+_RECLAIMED_WITHIN: Final = timedelta(minutes=2)
 
 _Lines = dict[str, list["_Claimant"]]  # by team, in the order of their turn
 
@@ -166,7 +171,7 @@ class ResourceShares:
             given = min(count, self._given[demand.workload.key, flavor])
             if team is None or not pools or given == count:
                 continue
-            spans[self._withheld(team, flavor, pools)] = start, given
+            spans[self._withheld(team, flavor, pools, demand.pending_since)] = start, given
             start = (start + given) % count
         edges = {0, count, *(edge % count for start, given in spans.values() for edge in (start, start + given))}
         bounds = sorted(edges)
@@ -174,8 +179,8 @@ class ResourceShares:
             withheld = tuple(each for each, (start, given) in spans.items() if (first - start) % count >= given)
             yield _part(demand, end - first, withheld)
 
-    def _withheld(self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool]) -> Withheld:
-        """Say who has what of the scarcest of the pools."""
+    def _withheld(self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime) -> Withheld:
+        """Say who has what of the scarcest of the pools; ``since`` when it is waited for."""
         pool = min(pools, key=lambda each: (Fraction(each.room(team.name), each.total or 1), each.resource))
         used, nominal = pool.used[team.name], pool.nominal(team.name)
         parts = [f"Team {team.name} has {pool.formatted(used)} {pool.words()} and owns {pool.formatted(nominal)}"]
@@ -185,8 +190,11 @@ class ResourceShares:
             parts.append(f"borrowed by others: {told}")
         back_at = None
         if used < nominal and borrowers:
-            parts.append("it gets its own as their work ends")
-            back_at = min((at for at in loan_ends(pool, team.name, self._snapshot) if at > self._now), default=None)
+            times = list(loan_ends(pool, team.name, self._snapshot))
+            if team.reclaim_within_cohort is ReclaimWithinCohort.ANY:
+                times.append(since + _RECLAIMED_WITHIN)
+            parts.append(words_of_reclaim(team))
+            back_at = min((at for at in times if at > self._now), default=None)
         return Withheld(frozenset(flavor), "; ".join(parts), back_at)
 
 

@@ -78,6 +78,10 @@ class ResourceUse:
     borrowers: Mapping[str, int] = field(default_factory=dict)  # amounts by team
     back_at: datetime | None = None
 
+    def formatted(self, amount: int) -> str:
+        """Return an amount of it as manifests write it."""
+        return Resources.of({self.resource: amount}).formatted()[self.resource]
+
 
 @dataclass(frozen=True, slots=True)
 class TeamSpending:
@@ -118,16 +122,13 @@ def team_status(
 
 
 def _resource_use(use: ResourceUse) -> dict[str, Any]:
-    def written(amount: int) -> str:
-        return Resources.of({use.resource: amount}).formatted()[use.resource]
-
     return _given(
         capacityTypes=list(use.capacity_types),
         resource=use.resource,
-        nominal=written(use.nominal),
-        used=written(use.used),
-        borrowed=written(use.borrowed),
-        borrowers=[{"team": name, "amount": written(amount)} for name, amount in use.borrowers.items()] or None,
+        nominal=use.formatted(use.nominal),
+        used=use.formatted(use.used),
+        borrowed=use.formatted(use.borrowed),
+        borrowers=[{"team": name, "amount": use.formatted(amount)} for name, amount in use.borrowers.items()] or None,
         backAt=None if use.back_at is None else _instant(use.back_at),
     )
 

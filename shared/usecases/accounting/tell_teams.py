@@ -9,9 +9,9 @@ from shared.core.model.plan import ReasonCode
 from shared.core.model.team import Ceiling, Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.sharing.accounts import NOBODY, month_of
-from shared.manifests.answers.status import QuotaUse
+from shared.manifests.answers.status import QuotaUse, ResourceUse
 from shared.manifests.event_parts import Event
-from shared.manifests.events import BudgetPeriod, QuotaShare, TeamOverBudget, TeamShareTold
+from shared.manifests.events import BudgetPeriod, QuotaShare, ResourceShare, TeamOverBudget, TeamShareTold
 from shared.ports.accounts import AccountStore
 from shared.ports.messaging import EventPublisher
 from shared.ports.policy import PolicyKind, PolicyStore
@@ -19,7 +19,7 @@ from shared.ports.state import NodeClaimStore, ReservationStore, WorkloadStore
 from shared.ports.system import Clock
 from shared.usecases.accounting.keep_accounts import teams_of
 from shared.usecases.policy.policy_objects import policy_of
-from shared.usecases.policy.team_quotas import stored_quota_uses
+from shared.usecases.policy.team_quotas import placed_workloads, quota_uses, resource_uses
 from shared.usecases.policy.team_spending import Spending, spending
 
 
@@ -45,10 +45,15 @@ class TellTeams:
         now = self.clock.now()
         spent = spending(self.accounts, now, teams_of(self.policy))
         uses: Mapping[str, Sequence[QuotaUse]] = {}
-        if any(team.quotas for team in teams):
+        amounts: Mapping[str, Sequence[ResourceUse]] = {}
+        if any(team.quotas or team.resource_quotas for team in teams):
             reservations = [record.reservation for record in self.reservations.list_current()]
-            uses = stored_quota_uses(teams, reservations, self.claims.list_live(), self.workloads)
-        events: list[Event] = [_share(team, uses.get(team.name, ()), spent, now) for team in teams]
+            claims = self.claims.list_live()
+            known = placed_workloads(claims, self.workloads)
+            uses, amounts = quota_uses(teams, reservations, claims, known), resource_uses(teams, claims, known)
+        events: list[Event] = [
+            _share(team, uses.get(team.name, ()), amounts.get(team.name, ()), spent, now) for team in teams
+        ]
         events += _over(teams, self.ceiling, spent, self._waiting(teams), now)
         self.publisher.publish(events)
         return len(events)
@@ -64,7 +69,9 @@ class TellTeams:
         return found
 
 
-def _share(team: Team, uses: Sequence[QuotaUse], spent: Spending, now: datetime) -> TeamShareTold:
+def _share(
+    team: Team, uses: Sequence[QuotaUse], amounts: Sequence[ResourceUse], spent: Spending, now: datetime
+) -> TeamShareTold:
     return TeamShareTold(
         team=team.name,
         quotas=[
@@ -78,10 +85,22 @@ def _share(team: Team, uses: Sequence[QuotaUse], spent: Spending, now: datetime)
             )
             for use in uses
         ],
+        resources=[_resource_share(use) for use in amounts],
         month=month_of(now),
         spent_micro_usd=_micro_usd(spent.by_team().get(team.name, 0)),
         forecast_micro_usd=_micro_usd(spent.forecast(now).get(team.name, 0)),
         micro_usd_per_hour=_micro_usd(spent.rates.get(team.name, 0)),
+    )
+
+
+def _resource_share(use: ResourceUse) -> ResourceShare:
+    return ResourceShare(
+        capacity_types=list(use.capacity_types),
+        resource=use.resource,
+        nominal=use.formatted(use.nominal),
+        used=use.formatted(use.used),
+        borrowed=use.formatted(use.borrowed),
+        borrowers={name: use.formatted(amount) for name, amount in use.borrowers.items()},
     )
 
 

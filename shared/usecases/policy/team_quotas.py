@@ -68,16 +68,6 @@ def resource_uses(
     return {name: tuple(uses) for name, uses in found.items()}
 
 
-def stored_quota_uses(
-    teams: Sequence[Team],
-    reservations: Iterable[CapacityReservation],
-    claims: Sequence[NodeClaim],
-    workloads: WorkloadStore,
-) -> Mapping[str, tuple[QuotaUse, ...]]:
-    """As :func:`quota_uses`, with the workloads of the claims read from where they are stored."""
-    return quota_uses(teams, reservations, claims, placed_workloads(claims, workloads))
-
-
 def placed_workloads(claims: Iterable[NodeClaim], workloads: WorkloadStore) -> Mapping[str, Workload]:
     """Read the workloads of the claims."""
     records, _ = unreadable.workloads(

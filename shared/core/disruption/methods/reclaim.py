@@ -12,13 +12,13 @@ from datetime import datetime
 from fractions import Fraction
 
 from shared.core.capacity.ledger import UNIT_BACK_WITHIN
-from shared.core.disruption.candidate import Candidate, steady_since
+from shared.core.disruption.candidate import Candidate
+from shared.core.disruption.methods.work_lost import WorkLost
 from shared.core.disruption.simulation import PassState
 from shared.core.model.node_claim import DrainReason, NodeClaim
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
-from shared.core.model.workload import Workload
 from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, quota_groups, users_of
 from shared.core.sharing.unit_wants import UnitWants
 
@@ -40,6 +40,13 @@ class Reclaimed:
     candidates: tuple[Candidate, ...]
     owner: str
     borrower: str
+    loan: str = "its unit"  # what was lent, as a sentence begins
+
+    @property
+    def explanation(self) -> str:
+        """Say why the nodes go."""
+        borrower = self.borrower or "whoever belongs to no team"
+        return f"{self.loan} was lent to {borrower}, and Team {self.owner}, which owns it, has work that waits"
 
 
 def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime) -> Mapping[str, int]:
@@ -128,15 +135,10 @@ class _Victims:
     """Looks for the nodes whose work loses least."""
 
     def __init__(self, snapshot: Snapshot, candidates: Sequence[Candidate], now: datetime) -> None:
-        self._workloads = snapshot.workloads
+        self._work = WorkLost(snapshot, now)
         self._teams = {team.name: team for team in (*snapshot.teams, NOBODY)}
         self._users = users_of(snapshot)
-        self._now = now
         self._left = {candidate.id: candidate for candidate in candidates}
-        self._hosts: dict[str, set[str]] = {}  # the nodes of each gang, candidates or not
-        for node in snapshot.nodes:
-            for gang in self._gangs(placed.workload_key for placed in node.placements):
-                self._hosts.setdefault(gang, set()).add(node.claim_id)
         self._borrowed: dict[str, Counter[str]] = {}  # of each group, as nodes are taken
 
     def victims(self, owed: Owed) -> Iterator[Reclaimed]:
@@ -178,9 +180,8 @@ class _Victims:
         for candidate in self._left.values():
             if self._users.get(candidate.id) != borrower or candidate.node.reservation_id not in ids:
                 continue
-            gangs = self._gangs(placed.workload_key for placed in candidate.claim.placements)
-            together = frozenset({candidate.id}.union(*(self._hosts[gang] for gang in gangs)))
-            if bool(gangs) is not is_gang or together in seen or not together <= self._left.keys():
+            together = self._work.together(candidate)
+            if self._work.has_gang(candidate) is not is_gang or together in seen or not together <= self._left.keys():
                 continue
             seen.add(together)
             nodes = tuple(self._left[key] for key in sorted(together))
@@ -192,26 +193,11 @@ class _Victims:
             return False
         if owed.team.reclaim_within_cohort is ReclaimWithinCohort.ANY:
             return True
-        return all(workload.priority < owed.priority for workload, _ in self._carried(node))
+        return self._work.priority(node) < owed.priority
 
     def _loss(self, nodes: tuple[Candidate, ...]) -> tuple[int, int, int, tuple[str, ...]]:
         """Sort key: how many go, seconds of work since the last checkpoint times replicas, replicas, ids."""
-        lost = replicas = 0
-        for node in nodes:
-            running_s = int((self._now - steady_since(node.claim)).total_seconds())
-            for workload, count in self._carried(node):
-                since_s = running_s % workload.checkpoint_period_s if workload.checkpoint_period_s else running_s
-                lost += max(0, since_s) * count
-                replicas += count
-        return len(nodes), lost, replicas, tuple(node.id for node in nodes)
-
-    def _carried(self, node: Candidate) -> list[tuple[Workload, int]]:
-        placements = node.claim.placements
-        return [(self._workloads[it.workload_key], it.count) for it in placements if it.workload_key in self._workloads]
-
-    def _gangs(self, keys: Iterable[str]) -> frozenset[str]:
-        known = ((key, self._workloads.get(key)) for key in keys)
-        return frozenset(key for key, workload in known if workload is not None and workload.gang is not None)
+        return len(nodes), *self._work.lost(nodes), tuple(node.id for node in nodes)
 
 
 def _least(units: Mapping[str, int], ids: set[str]) -> int:
