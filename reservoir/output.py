@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 import typer
@@ -99,7 +100,23 @@ def show_all(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form, *,
         messages().print(printable(nothing))
 
 
-def print_lines(lines: Sequence["Text"]) -> None:
+class Line(NamedTuple):
+    """One line of a table: its text, and which parts of it have a style. It becomes rich's where colours are seen."""
+
+    plain: str
+    styles: tuple[tuple[str, int, int], ...] = ()
+
+    def __rich__(self) -> "Text":
+        """Return what rich prints."""
+        from rich.text import Text
+
+        text = Text(self.plain)
+        for style in self.styles:
+            text.stylize(*style)
+        return text
+
+
+def print_lines(lines: Sequence[Line]) -> None:
     """Print lines that are printable already; where nobody sees colours, all at once, which takes far less time."""
     console = output()
     if console.is_terminal:
@@ -131,83 +148,82 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
     return json.dumps({"apiVersion": API_VERSION, "kind": "List", "items": documents}, indent=2) + "\n"
 
 
-def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list["Text"]:
+def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list[Line]:
     """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
     return lines_of(rows, [column for column in listing.columns if is_wide or not column.is_wide], width)
 
 
-def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list["Text"]:
-    """Return the lines of a table with these columns, as :func:`as_table` does."""
-    titles = [_Cell(column.title, "bold") for column in columns]
-    cells = [
-        [_Cell(printable(column.text(row)), column.style(row) if column.style else "") for column in columns]
-        for row in rows
-    ]
-    wanted = [max(line[i].width for line in (titles, *cells)) for i in range(len(columns))]
+def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list[Line]:
+    """Return the lines of a table with these columns, as :func:`as_table` does.
+
+    A table of ten thousand rows says little that is not said often: each text of a column is looked at once.
+    """
+    texts = [_texts(column, rows) for column in columns]
+    styles = [["bold", *(column.style(row) if column.style else "" for row in rows)] for column in columns]
+    wanted = [max(map(_width, set(column))) for column in texts]
     widths = _fitted(wanted, [column.gives_way for column in columns], width)
-    room_for_last = None
     if width is not None and columns[-1].folds:
-        room_for_last = max(_NARROWEST, width - sum(widths[:-1]) - _GAP * (len(widths) - 1))
-    lines = []
-    for line in (titles, *cells):
-        *others, last = line
-        folded = [last] if room_for_last is None else _folded(last, room_for_last)
-        for number, part in enumerate(folded):
-            shown = [*(others if number == 0 else [_NOTHING] * len(others)), part]
-            lines.append(_joined(shown, columns, widths))
-    return lines
-
-
-class _Cell(NamedTuple):
-    """What stands in one place of a table. There are thousands: it is plain text until its line is whole."""
-
-    text: str
-    style: str = ""
-
-    @property
-    def width(self) -> int:
-        """How many places of a terminal it takes."""
-        if self.text.isascii():
-            return len(self.text)
-        from rich.cells import cell_len
-
-        return cell_len(self.text)
-
-    def fitted(self, room: int, *, is_number: bool) -> str:
-        """Return its text in exactly that many places."""
-        free = room - self.width
-        if free >= 0:
-            return " " * free + self.text if is_number else self.text + " " * free
-        from rich.cells import set_cell_size
-
-        return set_cell_size(self.text, room - 1) + "…"
-
-
-_NOTHING: Final = _Cell("")
-
-
-def _joined(line: Sequence[_Cell], columns: Sequence[Column[Any]], widths: Sequence[int]) -> "Text":
-    """Return cells as one line."""
-    from rich.text import Text
-
-    fitted = [
-        cell.fitted(room, is_number=column.is_number) for cell, column, room in zip(line, columns, widths, strict=True)
+        room = max(_NARROWEST, width - sum(widths[:-1]) - _GAP * (len(widths) - 1))
+        texts, styles = _folded(texts, styles, room)
+    cells = [
+        _cells(column, room, is_number=found.is_number)
+        for column, room, found in zip(texts, widths, columns, strict=True)
     ]
-    whole = Text((" " * _GAP).join(fitted).rstrip())
-    start = 0
-    for cell, text in zip(line, fitted, strict=True):
-        if cell.style:
-            whole.stylize(cell.style, start, start + len(text))
-        start += len(text) + _GAP
-    return whole
+    return list(map(_line, zip(*cells, strict=True), zip(*styles, strict=True)))
 
 
-def _folded(cell: _Cell, room: int) -> list[_Cell]:
-    """Return a cell as lines that fit, broken between words where there are any."""
+def _texts(column: Column[T], rows: Sequence[T]) -> list[str]:
+    """Return the title and the texts of a column, printable."""
+    texts = [column.title, *map(column.text, rows)]
+    safe = {text: printable(text) for text in set(texts)}
+    return [safe[text] for text in texts]
+
+
+def _cells(texts: Sequence[str], room: int, *, is_number: bool) -> list[str]:
+    """Return the texts of a column in exactly that many places of a terminal."""
+    fitted = {text: _fit(text, room, is_number=is_number) for text in set(texts)}
+    return [fitted[text] for text in texts]
+
+
+def _fit(text: str, room: int, *, is_number: bool) -> str:
+    free = room - _width(text)
+    if free >= 0:
+        return " " * free + text if is_number else text + " " * free
+    from rich.cells import set_cell_size
+
+    return set_cell_size(text, room - 1) + "…"
+
+
+def _width(text: str) -> int:
+    """Return how many places of a terminal a text takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _line(cells: Sequence[str], styles: Sequence[str]) -> Line:
+    plain = (" " * _GAP).join(cells).rstrip()
+    if not any(styles):
+        return Line(plain)
+    starts = accumulate((len(cell) + _GAP for cell in cells), initial=0)
+    styled = [(style, start, start + len(cell)) for style, start, cell in zip(styles, starts, cells, strict=False)]
+    return Line(plain, tuple(span for span in styled if span[0]))
+
+
+def _folded(
+    texts: Sequence[Sequence[str]], styles: Sequence[Sequence[str]], room: int
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the columns with the last one broken, between words where there are any, into lines that fit."""
     from rich.console import Console
     from rich.text import Text
 
-    return [_Cell(part.plain, cell.style) for part in Text(cell.text).wrap(Console(width=room), room)] or [cell]
+    *others, last = texts
+    parts = [[part.plain for part in Text(text).wrap(Console(width=room), room)] or [text] for text in last]
+    starts = [(row, number) for row, part in enumerate(parts) for number in range(len(part))]
+    longer = [["" if number else column[row] for row, number in starts] for column in others]
+    return [*longer, list(chain(*parts))], [[column[row] for row, _ in starts] for column in styles]
 
 
 def _fitted(wanted: Sequence[int], gives_way: Sequence[bool], width: int | None) -> list[int]:

@@ -28,7 +28,10 @@ class Found:
         """Read the rows; ends the command when they cannot be read."""
         if not chosen.namespace and not chosen.all_namespaces:
             chosen = replace(chosen, namespace=noun.home)
-        facts = [(row, noun.facts(row)) for row in attempt(lambda: noun.read(stack, chosen))]
+        rows = attempt(lambda: noun.read(stack, chosen))
+        if chosen.is_everything:
+            return cls(noun, list(rows), (), chosen.namespace)
+        facts = [(row, noun.facts(row)) for row in rows]
         known = {name for _, fact in facts for name in fact.names}
         unknown = tuple(name for name in chosen.names if name not in known)
         return cls(noun, [row for row, fact in facts if chosen.has(fact)], unknown, chosen.namespace)

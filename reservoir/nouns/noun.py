@@ -55,6 +55,11 @@ class Selection:
     pool: str | None = None
     state: str | None = None
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether all rows are meant."""
+        return self == Selection(all_namespaces=self.all_namespaces)
+
     def has(self, facts: Facts) -> bool:
         """Whether a row that was read is meant."""
         return any(self._has(each) for each in facts.through or (facts,))

@@ -8,13 +8,13 @@ from reservoir.console import fail
 from reservoir.nouns.noun import Facts, Noun, Selection, Selector, ahead, price
 from reservoir.output import Column, Listing
 from reservoir.stack.connection import Connection
-from shared.manifests.answers.listed import OfferingRow, OfferingState
-from shared.usecases.listing.list_offerings import ForPool, ListOfferings
+from shared.manifests.answers.listed import OfferingState
+from shared.usecases.listing.list_offerings import ForPool, ListedOffering, ListOfferings
 
 _STYLES: Final = {OfferingState.RESTING: "yellow", OfferingState.FULL: "dim", OfferingState.NOT_ACTIVE: "dim"}
 
 
-def offered(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
+def offered(stack: Connection, selection: Selection) -> Sequence[ListedOffering]:
     """Return the offerings that are meant. Ends the command when there is no such pool."""
     listing = ListOfferings(stack.offerings, stack.reservations, stack.clock)
     if selection.pool is None:
@@ -30,26 +30,26 @@ def offered(stack: Connection, selection: Selection) -> Sequence[OfferingRow]:
     return listing.list(selection.names, ForPool(pool, selected))
 
 
-def _facts(row: OfferingRow) -> Facts:
-    family = row.spec.instance_type.partition(".")[0]
-    return Facts(frozenset({row.spec.instance_type, family}), state=row.status.state)
+def _facts(row: ListedOffering) -> Facts:
+    family = row.instance_type.partition(".")[0]
+    return Facts(frozenset({row.instance_type, family}), state=row.state)
 
 
-def _listing(now: datetime) -> Listing[OfferingRow]:
+def _listing(now: datetime) -> Listing[ListedOffering]:
     return Listing(
         (
-            Column("TYPE", lambda row: row.spec.instance_type),
-            Column("ZONE", lambda row: row.spec.zone),
-            Column("CAPACITY", lambda row: row.spec.capacity_type.value),
-            Column("USD/H", lambda row: price(row.spec.price_micro_usd_per_hour), is_number=True),
-            Column("FREE", lambda row: "-" if row.status.free is None else str(row.status.free), is_number=True),
-            Column("STATE", lambda row: row.status.state, style=lambda row: _STYLES.get(row.status.state, "")),
-            Column("RESTS", lambda row: ahead(row.status.rests_until, now).removeprefix("in ")),
-            Column("RESERVATION", lambda row: row.spec.capacity_reservation_id or "-"),
-            Column("WHY", lambda row: row.status.reason or "-", gives_way=True),
+            Column("TYPE", lambda row: row.instance_type),
+            Column("ZONE", lambda row: row.zone),
+            Column("CAPACITY", lambda row: row.capacity_type.value),
+            Column("USD/H", lambda row: price(row.price_micro_usd_per_hour), is_number=True),
+            Column("FREE", lambda row: "-" if row.free is None else str(row.free), is_number=True),
+            Column("STATE", lambda row: row.state, style=lambda row: _STYLES.get(row.state, "")),
+            Column("RESTS", lambda row: ahead(row.rests_until, now).removeprefix("in ")),
+            Column("RESERVATION", lambda row: row.reservation_id or "-"),
+            Column("WHY", lambda row: row.reason or "-", gives_way=True),
         ),
-        lambda row: f"offering/{row.metadata.name}",
-        lambda row: row.model_dump(mode="json", exclude_none=True),
+        lambda row: f"offering/{row.name}",
+        lambda row: row.row().model_dump(mode="json", exclude_none=True),
     )
 
 

@@ -16,7 +16,7 @@ def _read(stack: Connection, selection: Selection) -> Sequence[ReservationRow]:
     rows = ListReservations(stack.reservations, stack.node_claims).list(selection.names)
     if selection.pool is None:
         return rows
-    usable = {offering.spec.capacity_reservation_id for offering in offered(stack, Selection(pool=selection.pool))}
+    usable = {offering.reservation_id for offering in offered(stack, Selection(pool=selection.pool))}
     return [row for row in rows if row.metadata.name in usable]
 
 

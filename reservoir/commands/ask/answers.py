@@ -13,7 +13,7 @@ from reservoir.output import API_VERSION
 from shared.manifests.answers.render import to_yaml
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import RenderableType
 
 
 class Format(StrEnum):
@@ -27,7 +27,7 @@ class Format(StrEnum):
 Output = Annotated[Format, typer.Option("--output", "-o", help="For people: text. For programs: json, yaml.")]
 
 
-def print_answer(kind: str, answer: BaseModel, lines: Iterable["Text | str"], form: Format) -> None:
+def print_answer(kind: str, answer: BaseModel, lines: Iterable["RenderableType"], form: Format) -> None:
     """Print an answer; ``lines`` are made only if they are wanted."""
     if form is Format.TEXT:
         for line in lines:

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
-from reservoir.output import Column, lines_of, printable, terminal_width
+from reservoir.output import Column, Line, lines_of, printable, terminal_width
 from shared.core.scheduling_terms.money import usd
 from shared.manifests.answers.explanations import WaitingReplicas
 from shared.manifests.answers.what_if import (
@@ -17,9 +16,6 @@ from shared.manifests.answers.what_if import (
     WhatIfWorkload,
 )
 from shared.manifests.event_parts import OfferingDetail, WorkloadRef
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +29,7 @@ class _Row:
     until: str = ""
 
 
-def answer_lines(answer: WhatIfAnswer) -> "Iterator[Text | str]":
+def answer_lines(answer: WhatIfAnswer) -> Iterator[Line | str]:
     """Yield the lines: a table of places and of what waits, then who loses by it, and what it costs."""
     worlds = [answer.present] if answer.edited is None else [answer.present, answer.edited]
     rows = list(_rows(worlds))
@@ -47,7 +43,7 @@ def answer_lines(answer: WhatIfAnswer) -> "Iterator[Text | str]":
         yield f"assumed: {printable(assumption)}"
 
 
-def replay_lines(answer: ReplayAnswer) -> "Iterator[Text | str]":
+def replay_lines(answer: ReplayAnswer) -> Iterator[Line | str]:
     """Yield the lines: whether the plan is the same, else a table of what differs, and what it comes from."""
     made = f"{answer.plan_id} of {_time(answer.made_at)}"
     if answer.replayed is None:
@@ -68,7 +64,7 @@ def replay_lines(answer: ReplayAnswer) -> "Iterator[Text | str]":
         yield f"assumed: {printable(assumption)}"
 
 
-def _table(rows: Sequence[_Row], titles: Sequence[str]) -> "Iterator[Text]":
+def _table(rows: Sequence[_Row], titles: Sequence[str]) -> Iterator[Line]:
     columns = [
         Column[_Row]("WORKLOAD", lambda row: row.workload),
         *(_count(title, index) for index, title in enumerate(titles)),

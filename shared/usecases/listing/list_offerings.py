@@ -1,7 +1,7 @@
 """List offerings: what can be had where, for how much, and what rests and why."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -28,6 +28,46 @@ class ForPool:
 
 
 @dataclass(frozen=True, slots=True)
+class ListedOffering:
+    """An offering, and whether it can be had now. An account has some ten thousand: the model is made when asked for.
+
+    ``reservation_id``: of a reservation, and bought where there is none. ``price_micro_usd_per_hour``: None where no
+    price is known. ``free``: units of a reservation. ``rests_until`` and ``reason``: where it is not available.
+    """
+
+    instance_type: str
+    zone: str
+    capacity_type: CapacityType
+    price_micro_usd_per_hour: int | None
+    state: OfferingState = OfferingState.AVAILABLE
+    reservation_id: str | None = None
+    free: int | None = None
+    rests_until: datetime | None = None
+    reason: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is called: type, zone, and its market or reservation."""
+        return f"{self.instance_type}/{self.zone}/{self.reservation_id or self.capacity_type.value}"
+
+    def row(self) -> OfferingRow:
+        """Return it as programs read it."""
+        return OfferingRow(
+            metadata=Named(name=self.name),
+            spec=OfferingRowSpec(
+                instance_type=self.instance_type,
+                zone=self.zone,
+                capacity_type=self.capacity_type,
+                capacity_reservation_id=self.reservation_id,
+                price_micro_usd_per_hour=self.price_micro_usd_per_hour,
+            ),
+            status=OfferingRowStatus(
+                state=self.state, free=self.free, rests_until=self.rests_until, reason=self.reason
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ListOfferings:
     """Lists offerings of the catalogue (one partition of an index: a row an instance type) and of reservations."""
 
@@ -35,7 +75,7 @@ class ListOfferings:
     reservations: ReservationStore
     clock: Clock
 
-    def list(self, names: Collection[str] = (), wanted_by: ForPool | None = None) -> list[OfferingRow]:
+    def list(self, names: Collection[str] = (), wanted_by: ForPool | None = None) -> list[ListedOffering]:
         """Return the offerings of instance types, or families (``p5``), that names name; without names, of all.
 
         With a pool, only those that its requirements and its class allow. By type; reserved ones first, then
@@ -68,65 +108,44 @@ def _is_allowed(pool: NodePool | None, instance_type: InstanceType | None, zone:
     return pool.requirements.intersects(whole) is None
 
 
-def _order(row: OfferingRow) -> tuple[str, bool, int, str, str]:
-    spec = row.spec
-    price = spec.price_micro_usd_per_hour or 0
-    return spec.instance_type, spec.capacity_type is not CapacityType.RESERVED, price, spec.zone, row.metadata.name
+def _order(found: ListedOffering) -> tuple[str, bool, int, str, str]:
+    is_bought = found.reservation_id is None
+    return found.instance_type, is_bought, found.price_micro_usd_per_hour or 0, found.zone, found.name
 
 
-def _bought(instance_type: InstanceType, now: datetime, pool: NodePool | None) -> Iterator[OfferingRow]:
+def _bought(instance_type: InstanceType, now: datetime, pool: NodePool | None) -> Iterator[ListedOffering]:
     for offering in instance_type.offerings:
         if _is_allowed(pool, instance_type, offering.zone, offering.capacity_type):
-            yield OfferingRow(
-                metadata=Named(name=f"{instance_type.name}/{offering.zone}/{offering.capacity_type.value}"),
-                spec=OfferingRowSpec(
-                    instance_type=instance_type.name,
-                    zone=offering.zone,
-                    capacity_type=offering.capacity_type,
-                    price_micro_usd_per_hour=offering.price_micro_usd_per_hour,
-                ),
-                status=_standing(offering, now),
+            found = ListedOffering(
+                instance_type.name, offering.zone, offering.capacity_type, offering.price_micro_usd_per_hour
             )
+            yield found if offering.is_available(now) else _resting(found, offering)
 
 
-def _standing(offering: Offering, now: datetime) -> OfferingRowStatus:
-    if offering.is_available(now):
-        return OfferingRowStatus(state=OfferingState.AVAILABLE)
-    return OfferingRowStatus(
+def _resting(found: ListedOffering, offering: Offering) -> ListedOffering:
+    return replace(
+        found,
         state=OfferingState.RESTING,
         rests_until=offering.unavailable_until,
         reason=offering.unavailable_reason or NO_CAPACITY,
     )
 
 
-def _reserved(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> OfferingRow:
-    return OfferingRow(
-        metadata=Named(name=f"{reservation.instance_type}/{reservation.zone}/{reservation.id}"),
-        spec=OfferingRowSpec(
-            instance_type=reservation.instance_type,
-            zone=reservation.zone,
-            capacity_type=CapacityType.RESERVED,
-            capacity_reservation_id=reservation.id,
-            price_micro_usd_per_hour=0,
-        ),
-        status=_of_units(reservation, rests, now),
+def _reserved(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> ListedOffering:
+    place = OfferingKey(
+        reservation.instance_type, reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation.id
     )
-
-
-def _of_units(reservation: CapacityReservation, rests: Mapping[Place, Unavailable], now: datetime) -> OfferingRowStatus:
-    rest = rests.get(
-        OfferingKey(
-            reservation.instance_type, reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation.id
-        )
+    rest, free = rests.get(place), reservation.free_units
+    state = OfferingState.AVAILABLE if free else OfferingState.FULL
+    found = ListedOffering(
+        place.instance_type, place.zone, place.capacity_type, 0, state, reservation_id=reservation.id, free=free
     )
-    free = reservation.free_units
     if not reservation.is_active(now):
-        return OfferingRowStatus(state=OfferingState.NOT_ACTIVE, free=free, reason=_why_not_active(reservation, now))
+        return replace(found, state=OfferingState.NOT_ACTIVE, reason=_why_not_active(reservation, now))
     if rest is not None and rest.until > now:
-        return OfferingRowStatus(
-            state=OfferingState.RESTING, free=free, rests_until=rest.until, reason=rest.reason or "EC2 refused a unit"
-        )
-    return OfferingRowStatus(state=OfferingState.AVAILABLE if free else OfferingState.FULL, free=free)
+        reason = rest.reason or "EC2 refused a unit"
+        return replace(found, state=OfferingState.RESTING, rests_until=rest.until, reason=reason)
+    return found
 
 
 def _why_not_active(reservation: CapacityReservation, now: datetime) -> str:
