@@ -133,9 +133,6 @@ MECHANISMS: Final = {
         lambda: _set(_IMPROVE, improved=_nothing),
         (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
     ),
-    "accelerated-nodes-first": Mechanism(
-        lambda: _set(_DIVING, _fix_accelerated=_nothing), (f"{_DIVING}:_fix_accelerated",)
-    ),
     "dives": Mechanism(lambda: _set(_DIVING, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
     "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),

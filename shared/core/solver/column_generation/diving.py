@@ -7,18 +7,15 @@ such heuristics.
 from collections.abc import Sequence
 from math import floor
 
-from shared.core.solver.column_generation.linear_program import LinearProgram
 from shared.core.solver.column_generation.pricing_problem import PricingProblem
-from shared.core.solver.column_generation.restricted_master import UNPLACED, RestrictedMaster
+from shared.core.solver.column_generation.restricted_master import RestrictedMaster
 from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.existing_room import top_up
-from shared.core.solver.packing.item_types import BinType, BinTypes
-from shared.core.solver.packing.knapsack import Pattern
+from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
 
 _FINISHING = (PriceBias(0.3),)  # three biases here gain nothing
-_NODES_MAX = 100  # of the search for whole accelerated nodes
 _DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
@@ -31,7 +28,6 @@ def rounded(
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
     packing = base.fork(values)
-    _fix_accelerated(master, packing, master.program.duals())
     best: Packing | None = None
     worse = 0
     for dive in range(_DIVES):
@@ -56,46 +52,6 @@ def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) ->
         packing = use_reserved(packing, bin_types.reserved, values, _FINISHING)
     buy_rest(packing, bin_types)
     return packing
-
-
-def _fix_accelerated(master: RestrictedMaster, packing: Packing, duals: Sequence[float]) -> None:
-    """Decide about nodes with accelerators first, in whole numbers: they are few and dear, and rounding costs most."""
-    special = packing.knapsack.is_special
-    accelerated = [item for item in master.patterns if any(special[index] for index, _ in item[1])]
-    if not accelerated or packing.expired():
-        return
-    program = _accelerated_program(master, accelerated, special, duals)
-    program.make_integer(range(len(accelerated)), _NODES_MAX)
-    program.solve()
-    counts = program.values() if program.has_solution() else ()
-    for count, (bin_type, pattern) in zip(counts, accelerated, strict=False):
-        for _ in range(round(count)):
-            if not packing.repeat(bin_type, pattern, 1):
-                packing.repeat_in_part(bin_type, pattern)
-
-
-def _accelerated_program(
-    master: RestrictedMaster,
-    accelerated: Sequence[tuple[BinType, Pattern]],
-    special: Sequence[bool],
-    duals: Sequence[float],
-) -> LinearProgram:
-    """Return a program of accelerated work only; other work on such nodes counts at its price."""
-    rows: dict[int, int] = {}  # of the master: their places here
-    for bin_type, pattern in accelerated:
-        for row, _ in (*pattern, *master.row_entries(bin_type)):
-            if row >= len(special) or special[row]:
-                rows.setdefault(row, len(rows))
-    program = LinearProgram([master.bounds[row] for row in rows])
-    for bin_type, pattern in accelerated:
-        other = sum(duals[index] * count for index, count in pattern if not special[index])
-        entries = [(index, float(count)) for index, count in pattern if special[index]]
-        entries += master.row_entries(bin_type)
-        program.add(max(0.0, bin_type.price - other), [(rows[row], amount) for row, amount in entries])
-    for row, place in rows.items():
-        if row < len(special):
-            program.add(UNPLACED, [(place, 1.0)])
-    return program
 
 
 def _fix(master: RestrictedMaster, packing: Packing) -> None:

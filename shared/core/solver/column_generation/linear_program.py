@@ -44,18 +44,6 @@ class LinearProgram:
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
-    def make_integer(self, columns: Sequence[int], nodes_max: int) -> None:
-        """Ask for whole numbers in these columns; the search stops after so many nodes, the same on any machine."""
-        for column in columns:
-            self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
-        self._highs.setOptionValue("solver", "choose")
-        self._highs.setOptionValue("mip_rel_gap", 1e-3)
-        self._highs.setOptionValue("mip_max_nodes", nodes_max)
-
-    def has_solution(self) -> bool:
-        """Whether the last search found anything feasible."""
-        return bool(self._highs.getInfo().primal_solution_status == 2)
-
     def objective(self) -> float:
         """Value of the last solution."""
         return float(self._highs.getInfo().objective_function_value)

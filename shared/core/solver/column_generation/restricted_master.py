@@ -13,7 +13,7 @@ from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.catalogue import counted
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
-UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
+_UNPLACED = 1e6  # USD an hour: a replica stays unplaced only where no pattern holds it
 
 
 class RestrictedMaster:
@@ -25,12 +25,11 @@ class RestrictedMaster:
         for name, most in _limits(base.residual):
             self._row_of[name] = len(rows)
             rows.append((-INFINITY, most))
-        self.bounds = rows
         self.program = LinearProgram(rows)
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._seen: set[tuple[int, Pattern]] = set()
         for index in range(len(base.left)):
-            self.program.add(UNPLACED, [(index, 1.0)])
+            self.program.add(_UNPLACED, [(index, 1.0)])
         self._first = len(base.left)
 
     def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:

@@ -90,8 +90,7 @@ class GreedyKnapsack:
         self.memory_units = [memory / MEMORY_UNIT for memory in self.sizes.memory]
         self.requests = [item_type.request for item_type in item_types]
         self.hosts = [_NO_RULE if item_type.host is None else item_type.host.number for item_type in item_types]
-        self.is_special = [any(item_type.request[3:]) for item_type in item_types]
-        self.plain = sum([1 << index for index, special in enumerate(self.is_special) if not special])
+        self.plain = sum([1 << item_type.index for item_type in item_types if not any(item_type.request[3:])])
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
