@@ -2,7 +2,6 @@
 
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.solver.column_generation.improve import improved
-from shared.core.solver.column_generation.lower_bound import relaxation_duals
 from shared.core.solver.column_generation.pricing import Knapsacks
 from shared.core.solver.packing.buying import buy_rest
 from tests.core.scheduler.world import (
@@ -38,17 +37,6 @@ def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     assert polished is not None
     assert sum(count for _, _, count in uses(polished)) == 4
     assert sum(count for _, _, count in uses(greedy.packing)) >= 4
-
-
-def test_a_dual_price_says_what_one_more_replica_would_cost() -> None:
-    world = unpacked(ROLLS)
-
-    duals = relaxation_duals(world.items, list(world.packing.left), world.types, world.packing.residual)
-
-    assert duals is not None
-    four, three = duals.item_values
-    assert round(four / three, 3) == round(4000 / 2900, 3)
-    assert round(four * 4 + three * 6, 9) == round(duals.cost, 9)
 
 
 def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_costs() -> None:

@@ -7,17 +7,16 @@ solution is checked and scaled until it is feasible, so that the figure does not
 prices units of reservations count with no more than whole replicas in one are worth.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import floor, inf
-from typing import NamedTuple
 
 import numpy as np
 
 from shared.core.solver.column_generation.knapsack_bound import most_value
 from shared.core.solver.column_generation.linear_program import solve_matrix
-from shared.core.solver.packing.item_types import BinTypes, Eligibility, ItemType
+from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.option_order import overhead_atto_usd
@@ -51,7 +50,7 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
     if not item_types:
         return 0
     eligibility = Eligibility(item_types)
-    offers = _offers(state, item_types, eligibility, existing)
+    offers = _offers(state, item_types, eligibility) + _pooled(existing, eligibility)
     total = 0.0
     for some, sold in _components(item_types, offers):
         proven = _Program(some, sold).solve(whole=False)
@@ -105,60 +104,24 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
     return list(item_types.values())
 
 
-class RelaxationDuals(NamedTuple):
-    """What replicas cost if everything is bought in fractions, in USD an hour."""
-
-    item_values: list[float]  # one more replica of each item
-    cost: float  # everything
-
-
-def relaxation_duals(
-    item_types: Sequence[ItemType], left: Sequence[int], bin_types: BinTypes, residual: ResidualCapacity
-) -> RelaxationDuals | None:
-    """Return the prices at which what is left could be bought in fractions; None when HiGHS found nothing."""
-    fitting = bin_types.eligibility.fitting
-    sold = [
-        _Sold(item.option, item.eligible, item.eligible & fitting(item.option.allocatable), item.price)
-        for item in (*bin_types.unthinned, *bin_types.reserved)
-    ]
-    counted = [replace(item_type, count=count) for item_type, count in zip(item_types, left, strict=True)]
-    return _Program(counted, _merged(sold, counted, residual)).prices()
-
-
-class _Sold(NamedTuple):
-    """An option, who may run on it (size apart, and size included), and what it costs in USD an hour."""
-
-    option: LaunchOption
-    eligible: int
-    fitting: int
-    price: float
-
-
-def _offers(
-    state: PartialPlan,
-    item_types: Sequence[ItemType],
-    eligibility: Eligibility,
-    existing: Sequence[tuple[int, Sequence[int]]],
-) -> list[_Offer]:
+def _sold(state: PartialPlan, eligibility: Eligibility) -> Iterator[tuple[LaunchOption, int, int, float]]:
+    """Yield options, who may run on them (size apart, and size included), and what they cost in USD an hour."""
     overhead = overhead_atto_usd(state.catalogue.policy)
-    everyone: dict[str, str] = {}
-    sold = []
     for option in state.catalogue.options:
-        eligible = eligibility.accepting(option.requirement_sets, everyone)
+        eligible = eligibility.accepting(option.requirement_sets, {})
         fitting = eligible & eligibility.fitting(option.allocatable)
-        sold.append(_Sold(option, eligible, fitting, (option.price + overhead) / 1e18))
-    return _merged(sold, item_types, ResidualCapacity.of(state.catalogue)) + _pooled(existing, eligibility)
+        if fitting and option.price + overhead > 0:
+            yield option, eligible, fitting, (option.price + overhead) / 1e18
 
 
-def _merged(sold: Iterable[_Sold], item_types: Sequence[ItemType], residual: ResidualCapacity) -> list[_Offer]:
+def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
     """Return few offers that are as good as all that is sold."""
+    residual = ResidualCapacity.of(state.catalogue)
     special = sum(1 << item_type.index for item_type in item_types if any(item_type.request[3:]))
     plain: dict[int, list[tuple[Vector, float]]] = {}
     single: dict[tuple[Vector, int], float] = {}
     reserved: dict[str, _Offer] = {}
-    for option, eligible, fitting, price in sold:
-        if not fitting or price <= 0:
-            continue
+    for option, eligible, fitting, price in _sold(state, eligibility):
         if option.reservation is not None:
             # Several pools may offer one reservation: together they take no more than its units, by all who may.
             units = float(residual.units[option.unit_key])
@@ -243,14 +206,6 @@ class _Program:
         if solved is None:
             return None
         return solved[0] if whole else self._certified(solved[1])
-
-    def prices(self) -> RelaxationDuals | None:
-        """Return what the optimum says of more replicas."""
-        solved = self._solved(whole=False)
-        if solved is None:
-            return None
-        cost, duals = solved
-        return RelaxationDuals([max(0.0, dual) for dual in duals[: len(self._item_types)]], cost)
 
     def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
         item_types, offers, width = self._item_types, self._offers, self._dimensions
