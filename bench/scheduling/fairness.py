@@ -4,7 +4,7 @@
 jobs of one unit arrive, each team's in bursts of hours, and run for two hours on average; what is drained leaves at
 the end of its notice and starts again. Minute by minute the real scheduler plans and the real pass of disruption takes
 back. The time to plan is that of 2,000 replicas of 200 shapes over the whole market, with a reservation that the teams
-contend for; the best of five.
+contend for; the best of many, in turn.
 """
 
 import random
@@ -49,7 +49,7 @@ _MINUTE: Final = timedelta(minutes=1)
 _NOTICE_MINUTES: Final = int(VOLUNTARY_GRACE / _MINUTE)
 _WORKLOADS: Final = 200  # of the plan that is timed, with so many replicas each
 _REPLICAS: Final = 10
-_RUNS: Final = 5
+_RUNS: Final = 25
 _POLICY: Final = SchedulingPolicy()
 _TYPE: Final = InstanceType(
     name="p5.48xlarge",

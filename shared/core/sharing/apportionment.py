@@ -110,11 +110,12 @@ class Apportionment:
     def _slices(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[str, list[CapacityReservation]]:
         """Deal what each team gets of the group out over its reservations; those with the least choice first."""
         free = {reservation.id: max(0, reservation.free_units) for reservation in group.reservations}
+        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in free}
         dealt: Counter[tuple[str, str]] = Counter()
         for name in sorted(asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name)):
             left = self._given.get((name, group.key), 0)
             asked = self._asked.get((name, group.key), Counter())
-            for reservation_id in sorted(asked, key=lambda each: (self._rivals(each, group), -free[each], each)):
+            for reservation_id in sorted(asked, key=lambda each: (rivals[each], -free[each], each)):
                 units = min(left, free[reservation_id], asked[reservation_id])
                 dealt[name, reservation_id] += units
                 free[reservation_id] -= units
@@ -140,8 +141,7 @@ class Apportionment:
         used, nominal = group.used.get(name, 0), group.nominal(name)
         who = f"Team {name}" if name else "whoever belongs to no team"
         parts = [f"{who} uses {used} units of {group.key} and owns {nominal}"]
-        borrowers = sorted((other, group.borrowed(other)) for other in self._teams if other != name)
-        told = ", ".join(f"{other or 'nobody'} {count}" for other, count in borrowers if count)
+        told = ", ".join(f"{other or 'nobody'} {count}" for other, count in group.borrowers if other != name)
         if told:
             parts.append(f"borrowed by others: {told}")
         if used < nominal:
@@ -154,8 +154,8 @@ class Apportionment:
         times = list(loan_ends(name, group, self.snapshot.nodes, self._users))
         since = self._waits_since.get((name, group.key))
         if since is not None and self._teams[name].reclaim_within_cohort is ReclaimWithinCohort.ANY:
-            lenders = (other for other in self._teams.values() if other.cohort == self._teams[name].cohort)
-            if any(group.borrowed(other.name) for other in lenders if other.name != name):
+            cohort = self._teams[name].cohort
+            if any(other != name and self._teams[other].cohort == cohort for other, _ in group.borrowers):
                 # From when it began to wait, so that the time does not move on with each plan.
                 times.append(since + RECLAIMED_WITHIN)
         return min((at for at in times if at > self.now), default=None)

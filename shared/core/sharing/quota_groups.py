@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from shared.core.capacity.reservation_selection import matches
 from shared.core.model.capacity_reservation import CapacityReservation
@@ -19,7 +20,7 @@ from shared.core.model.workload import Workload
 NOBODY = Team("", cohort=DEFAULT_COHORT)  # whoever belongs to no team: owns nothing, and may borrow
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class QuotaGroup:
     """Reservations under one selection. ``used`` counts whole units by team; nodes that go are nobody's any more."""
 
@@ -28,7 +29,7 @@ class QuotaGroup:
     quotas: Mapping[str, Quota]  # by team
     used: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def total_units(self) -> int:
         """All units, free or not."""
         return sum(reservation.total_count for reservation in self.reservations)
@@ -45,6 +46,11 @@ class QuotaGroup:
     def borrowed(self, team_name: str) -> int:
         """Return how many units the team uses beyond those that it owns."""
         return max(0, self.used.get(team_name, 0) - self.nominal(team_name))
+
+    @cached_property
+    def borrowers(self) -> Sequence[tuple[str, int]]:
+        """Return who borrows how many units, by name."""
+        return [(name, count) for name in sorted(self.used) if (count := self.borrowed(name))]
 
 
 def quota_groups(snapshot: Snapshot) -> tuple[QuotaGroup, ...]:

@@ -71,10 +71,11 @@ class _Filling:
         if limit is not None and borrowed >= limit:
             return False
         # While loans are made nobody who is below what they own takes any: what is kept for them stays the same.
-        pair = (team_name, key)
-        if pair not in self._kept:
-            self._kept[pair] = self._kept_from(team_name, key)
-        return self._free[key] > self._kept[pair]
+        cohort = self._teams[team_name].cohort
+        if (cohort, key) not in self._kept:
+            self._kept[cohort, key] = sum(self._kept_by(name, key, cohort) for name in group.quotas)
+        own = 0 if quota is None else self._kept_by(team_name, key, cohort)
+        return self._free[key] > self._kept[cohort, key] - own
 
     def borrowing_order(self, team_name: str, key: str) -> Fraction:
         """Return the team's weighted dominant share with one unit more: the largest part of a group that it borrows."""
@@ -87,13 +88,9 @@ class _Filling:
         )
         return max(shares) / self._teams[team_name].weight
 
-    def _kept_from(self, borrower: str, key: str) -> int:
-        """Return how many free units stay for owners who do not lend them to the borrower."""
-        cohort, kept = self._teams[borrower].cohort, 0
-        for name, quota in self._groups[key].quotas.items():
-            if name == borrower:
-                continue
-            lent = quota.lending_limit_units if self._teams[name].cohort == cohort else 0
-            own = 0 if lent is None else max(0, quota.nominal_units - lent)
-            kept += max(0, own - self._used[name, key])
-        return kept
+    def _kept_by(self, owner: str, key: str, cohort: str) -> int:
+        """Return how many free units stay for an owner who does not lend them to teams of the cohort."""
+        quota = self._groups[key].quotas[owner]
+        lent = quota.lending_limit_units if self._teams[owner].cohort == cohort else 0
+        own = 0 if lent is None else max(0, quota.nominal_units - lent)
+        return max(0, own - self._used[owner, key])

@@ -143,12 +143,15 @@ class OptionCatalogue:
     _vectors: dict[str, Vector] = field(default_factory=dict)
     _type_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _places: dict[tuple[str, str, CapacityType], OfferedPlace] = field(default_factory=dict)
+    _bits_of_team: dict[str | None, list[int]] = field(default_factory=dict)  # whose requirement sets are which
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
         self.prices = ReservedPrices.of(self.snapshot.instance_types)
         self._vectors = {item.name: self.dimensions.capacity(item.allocatable) for item in self.snapshot.instance_types}
         pools = usable_pools(self.snapshot)
+        for bit, alternative in enumerate(self.requirement_sets):
+            self._bits_of_team.setdefault(alternative.selection.team_name, []).append(bit)
         tiers = {weight: tier for tier, weight in enumerate(sorted({pool.weight for pool, _ in pools}, reverse=True))}
         for pool, node_class in pools:
             self._add_pool(pool, node_class, tiers[pool.weight])
@@ -269,12 +272,15 @@ class OptionCatalogue:
         wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
         if not accepts(labels, wanted):
             return -1
-        return self._mask(lambda requirement_set: self._place_meets(labels, place, requirement_set))
+        if place.team_name is None:
+            return self._mask(lambda requirement_set: self._place_meets(labels, place, requirement_set))
+        mask = 0
+        for bit in self._bits_of_team.get(place.team_name, ()):
+            mask |= self._place_meets(labels, place, self.requirement_sets[bit]) << bit
+        return mask
 
     def _place_meets(self, labels: Mapping[str, str], place: OfferedPlace, requirement_set: RequirementSet) -> bool:
         if place.capacity_type not in requirement_set.selection.capacity_types:
-            return False
-        if place.team_name not in (None, requirement_set.selection.team_name):
             return False
         if place.reservation is not None and not self.outlives(place.reservation, requirement_set.selection):
             return False
