@@ -2,7 +2,7 @@
 
 The sender signs ``sts:GetCallerIdentity`` with a header that names the request, and hands the signed headers over
 instead of calling. Whoever gets them makes the call: STS checks the signature, which covers that header, and answers
-with the sender's ARN. Signatures are good for minutes, and for nothing but this question.
+with the sender's ARN and id. Signatures are good for minutes, and for nothing but this question.
 """
 
 import re
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from shared.adapters.aws_errors import map_client_errors
 from shared.names import SIGNED_REQUEST_HEADER
 from shared.ports.errors import AccessDeniedError, AwsError, TransientError
+from shared.ports.system import Sender
 
 if TYPE_CHECKING:
     from mypy_boto3_sts import STSClient
@@ -30,8 +31,8 @@ class StsIdentities:
         self._proof: Mapping[str, str] = {}
         client.meta.events.register(f"before-send.sts.{_OPERATION}", self._replace)
 
-    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
-        """Return the ARN of whoever signed a request with this digest.
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
+        """Return whoever signed a request with this digest.
 
         ``proof`` are the headers of the signed call, names in lower case. Raises AccessDeniedError when they are not
         those of this request, or AWS does not vouch for them.
@@ -46,7 +47,8 @@ class StsIdentities:
         self._proof = kept
         try:
             with map_client_errors():
-                return self._client.get_caller_identity()["Arn"]
+                answer = self._client.get_caller_identity()
+            return Sender(answer["Arn"], answer["UserId"])
         except TransientError:
             raise
         except AwsError as error:  # whatever STS has against it: an unknown key, a signature that is wrong or old

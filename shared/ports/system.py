@@ -1,6 +1,7 @@
 """Time and identity."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -13,11 +14,19 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Somebody whom AWS vouches for. ``id`` is as SQS's ``SenderId``: a user's, or a role's with the session's name."""
+
+    arn: str
+    id: str
+
+
 class Identities(Protocol):
     """Says who sent what was signed."""
 
-    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
-        """Return the ARN of whoever signed a request with this digest. Raises AccessDeniedError."""
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
+        """Return whoever signed a request with this digest. Raises AccessDeniedError."""
         ...
 
 

@@ -6,20 +6,22 @@ from typing import Any, Final
 
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.errors import AccessDeniedError
+from shared.ports.system import Sender
 from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 
 ARN: Final = "arn:aws:sts::123456789012:assumed-role/operators/mira"
+SENDER: Final = Sender(ARN, "AROAOPERATORS:mira")
 _NODE_VERBS: Final = ("cordon", "cordon", "uncordon", "drain", "delete")
 
 
 class Identities:
     """AWS, as far as it vouches for who signed a request."""
 
-    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
         """Return who signed it; raises AccessDeniedError."""
         if proof.get("signed") != digest:
             raise AccessDeniedError("SignatureDoesNotMatch", "GetCallerIdentity")
-        return ARN
+        return SENDER
 
 
 @dataclass

@@ -208,3 +208,33 @@ def test_an_operator_looks_at_dead_letters_and_sends_them_again(world: World) ->
     world.aws.clock.settle()
     purged = operator.command("dlq", "purge", "demand", "--yes")
     assert purged.stdout == "demand: 1 thrown away\n", purged.stderr
+
+
+def test_a_principal_of_a_team_operates_for_its_namespaces_alone(world: World, pool: str, tmp_path: Path) -> None:
+    guest = Person(world, managed=("Viewer", "Sender", "Operator"))
+    spec = {"namespaces": ["guests"], "principals": [guest.arn]}
+    team = {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": "guests"}, "spec": spec}
+    world.apply(write_manifests(tmp_path, [team]))
+    foreign = story_workload("foreign", 1, "1500m", nodeSelector={"karpenter.sh/nodepool": pool})
+    owned = {**foreign, "metadata": {"namespace": "guests", "name": "owned"}}
+    world.send({"action": "submit", "workload": foreign})
+    submitted = guest.command("submit", "-f", demand(tmp_path, owned), "--wait", "--timeout", "5m")
+    assert submitted.returncode == 0, submitted.stderr
+    world.until("both have nodes", lambda seen: bool(nodes_of(seen, "foreign")) and bool(nodes_of(seen, "owned")))
+    (theirs,), (its_own,) = nodes_of(world.seen, "foreign"), nodes_of(world.seen, "owned")
+    world.until("it runs", lambda seen: all(it.state == "running" for it in seen.live()))
+    for verb in (
+        ("cordon", theirs),
+        ("uncordon", theirs),
+        ("drain", theirs, "--yes"),
+        ("delete", "node", theirs, "--yes"),
+        ("pause", "pool", pool),
+        ("resume", "pool", pool),
+        ("reset", "workload", "story/foreign"),
+    ):
+        refused = guest.command(*verb, "--reason", "mine")
+        assert refused.returncode == 2, verb
+        assert "Team guests" in refused.stdout + refused.stderr, verb
+    assert theirs not in {drain["node"]["nodeClaim"] for drain in world.events("Node Draining")}
+    done = guest.command("cordon", its_own, "--reason", "mine")
+    assert done.stdout == f"node/{its_own} done: takes no new replicas\n", done.stderr

@@ -8,6 +8,7 @@ import pytest
 from functions.operate.handler import handler
 from shared.manifests.answers.operations import OperationRequest, Verb
 from shared.ports.errors import AccessDeniedError
+from shared.ports.system import Sender
 
 
 class Strangers:
@@ -16,7 +17,7 @@ class Strangers:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def sender_of(self, digest: str, proof: Mapping[str, str]) -> str:
+    def sender_of(self, digest: str, proof: Mapping[str, str]) -> Sender:
         del proof
         self.asked.append(digest)
         raise AccessDeniedError("SignatureDoesNotMatch", "GetCallerIdentity")

@@ -11,6 +11,7 @@ from reservoir.app import app
 from shared.manifests.answers.operations import OperationRequest, OperationResult
 from shared.manifests.messages import DescribeMessage, parse_demand
 from shared.manifests.parsing.problems import ManifestError
+from shared.ports.system import Sender
 from shared.runtime.composition.intake import intake_from
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.authorise_demand import DemandRules
@@ -49,7 +50,7 @@ class Stack(LaunchWorldStack[DisruptWorld]):
         return ME
 
     def operate(self, request: OperationRequest) -> list[OperationResult]:
-        return operate_from(self.world.outside()).run(request, self.caller())
+        return operate_from(self.world.outside()).run(request, Sender(self.caller(), "AROAOPERATORS0000000:ada"))
 
     def pause(self, seconds: float) -> None:
         self.world.clock.advance(seconds=seconds)

@@ -67,6 +67,6 @@ def test_operators_ask_for_what_there_is_and_take_it_back() -> None:
 
 
 def test_aws_vouches_for_what_was_signed() -> None:
-    assert Identities().sender_of("digest", {"signed": "digest"}) == ARN
+    assert Identities().sender_of("digest", {"signed": "digest"}).arn == ARN
     with pytest.raises(AccessDeniedError):
         Identities().sender_of("digest", json.loads("{}"))

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.manifests.answers.operations import OperationRequest, OperationResult, Verb
 from shared.ports.errors import TransientError
-from shared.ports.policy import Pause
+from shared.ports.policy import Pause, PolicyKind
 from shared.ports.state import ConflictError, PlannedCommit, WorkloadRecord
+from shared.ports.system import Sender
 from shared.runtime.composition.operate import operate_from
 from shared.usecases.demand.intake import submitted
 from tests.fakes.effects import Effects, Killed
@@ -22,12 +24,15 @@ from tests.strategies import dear
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 
 ADA = "arn:aws:iam::123456789012:user/ada"
+SENDER = Sender(ADA, "AIDAADA")
 
 
-def ask(world: DisruptWorld, verb: Verb, *names: str, deadline: str | None = None) -> dict[str, tuple[str, str]]:
+def ask(
+    world: DisruptWorld, verb: Verb, *names: str, deadline: str | None = None, sender: Sender = SENDER
+) -> dict[str, tuple[str, str]]:
     """Have a request carried out; return outcome and message of each object."""
     request = OperationRequest(verb=verb, names=list(names), reason="OPS-7", deadline=deadline)
-    results: list[OperationResult] = operate_from(world.outside()).run(request, ADA)
+    results: list[OperationResult] = operate_from(world.outside()).run(request, sender)
     return {result.name: (result.outcome, result.message) for result in results}
 
 
@@ -358,3 +363,80 @@ def test_a_generation_that_others_keep_changing_is_not_reset(world: DisruptWorld
     world.state.workloads.put = busy  # type: ignore[method-assign] # somebody else is always faster
     assert ask(world, Verb.RESET, key) == {key: ("refused", "changes too fast; repeat it")}
     assert len(tries) == 6
+
+
+def own(world: DisruptWorld, name: str, namespace: str, *principals: str) -> None:
+    """Let a Team have a namespace, with principals by their unique ids."""
+    spec = {"namespaces": [namespace], "principals": list(principals)}
+    world.apply({"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec})
+
+
+VISION = Sender("arn:aws:sts::123456789012:assumed-role/vision/kim", "AROAVISION0000000000:kim")
+RESEARCH = Sender("arn:aws:sts::123456789012:assumed-role/research/lee", "AROARESEARCH00000000:lee")
+
+
+@pytest.fixture
+def teams(world: DisruptWorld) -> DisruptWorld:
+    """The nodes carry work of Team research alone."""
+    for sender, name in ((VISION, "vision"), (RESEARCH, "research")):
+        own(world, name, name, sender.id.partition(":")[0])
+    return world
+
+
+def object_of(world: DisruptWorld, verb: Verb) -> str:
+    if verb in (Verb.PAUSE, Verb.RESUME):
+        return "gpu"
+    return "research/train" if verb is Verb.RESET else only(world).id
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_a_principal_of_another_team_changes_nothing_in_any_verb(teams: DisruptWorld, verb: Verb) -> None:
+    before = dict(teams.state.claim_rows), dict(teams.state.workload_rows), teams.store.list_all()
+    name = object_of(teams, verb)
+    ((outcome, message),) = ask(teams, verb, name, sender=VISION).values()
+    assert outcome == "refused"
+    assert "Team vision" in message
+    assert (dict(teams.state.claim_rows), dict(teams.state.workload_rows), teams.store.list_all()) == before
+
+
+@pytest.mark.parametrize("verb", sorted({*Verb} - {Verb.PAUSE, Verb.RESUME, Verb.UNCORDON}))
+def test_a_principal_acts_for_its_own_namespaces(teams: DisruptWorld, verb: Verb) -> None:
+    assert [outcome for outcome, _ in ask(teams, verb, object_of(teams, verb), sender=RESEARCH).values()] == ["done"]
+
+
+@pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.RESUME])
+def test_pools_are_everybodys(teams: DisruptWorld, verb: Verb) -> None:
+    message = "is for everybody's work, and you act for Team research alone"
+    assert ask(teams, verb, "gpu", sender=RESEARCH) == {"gpu": ("refused", message)}
+
+
+def test_whoever_is_a_principal_of_no_team_operates_everything(teams: DisruptWorld) -> None:
+    node = only(teams).id
+    assert ask(teams, Verb.CORDON, node)[node][0] == "done"
+    assert ask(teams, Verb.PAUSE, "gpu")["gpu"][0] == "done"
+
+
+def test_a_node_with_work_of_others_or_none_is_no_teams(teams: DisruptWorld) -> None:
+    claim = only(teams)
+    shared = replace(claim, placements=(*claim.placements, PlacedReplicas("vision/job", 1)))
+    teams.state.claim_rows[claim.id] = shared
+    for sender, other in ((VISION, "research"), (RESEARCH, "vision")):
+        ((outcome, message),) = ask(teams, Verb.DRAIN, claim.id, sender=sender).values()
+        assert (outcome, f"carries work of {other}" in message) == ("refused", True)
+    teams.state.claim_rows[claim.id] = replace(claim, placements=())
+    refused = {claim.id: ("refused", "carries no work of Team research")}
+    assert ask(teams, Verb.DELETE, claim.id, sender=RESEARCH) == refused
+
+
+def test_of_several_objects_those_of_others_are_refused(teams: DisruptWorld) -> None:
+    node = only(teams).id
+    asked = ask(teams, Verb.CORDON, node, "nc-unknown", sender=RESEARCH)
+    assert {name: outcome for name, (outcome, _) in asked.items()} == {node: "done", "nc-unknown": "refused"}
+
+
+def test_who_may_be_a_principal_of_a_team_that_cannot_be_read_waits(teams: DisruptWorld) -> None:
+    teams.store.unreadable.add((PolicyKind.TEAM, "vision"))
+    node = only(teams).id
+    ((outcome, message),) = ask(teams, Verb.CORDON, node, sender=VISION).values()
+    assert (outcome, message.startswith("Team vision cannot be read")) == ("refused", True)
+    assert ask(teams, Verb.CORDON, node, sender=RESEARCH)[node][0] == "done"

@@ -4,6 +4,7 @@ from shared.ports.system import Identities
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.draining import draining_from
 from shared.runtime.composition.parts.outside import adapters, once
+from shared.usecases.operating.authorise_operation import AuthoriseOperation
 from shared.usecases.operating.operate import Operate
 from shared.usecases.operating.operate_nodes import OperateNodes
 from shared.usecases.operating.pause_pools import PausePools
@@ -18,8 +19,10 @@ def operate() -> Operate:
 
 def operate_from(outside: Adapters) -> Operate:
     """Wire it."""
+    nodes = OperateNodes(outside.node_claims, draining_from(outside))
     return Operate(
-        nodes=OperateNodes(outside.node_claims, draining_from(outside)),
+        authorise=AuthoriseOperation(outside.policy, nodes.find),
+        nodes=nodes,
         pools=PausePools(outside.policy, outside.queue),
         generations=ResetGenerations(outside.workloads),
         publisher=outside.publisher,

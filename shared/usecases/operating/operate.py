@@ -9,7 +9,8 @@ from shared.manifests.answers.operations import OperationRequest, OperationResul
 from shared.manifests.events import OperationRequested
 from shared.manifests.parsing.fields import optional_seconds
 from shared.ports.messaging import EventPublisher
-from shared.ports.system import Clock
+from shared.ports.system import Clock, Sender
+from shared.usecases.operating.authorise_operation import AuthoriseOperation
 from shared.usecases.operating.operate_nodes import OperateNodes
 from shared.usecases.operating.pause_pools import PausePools
 from shared.usecases.operating.reset_generations import ResetGenerations
@@ -19,26 +20,27 @@ from shared.usecases.operating.reset_generations import ResetGenerations
 class Operate:
     """Carries out requests."""
 
+    authorise: AuthoriseOperation
     nodes: OperateNodes
     pools: PausePools
     generations: ResetGenerations
     publisher: EventPublisher
     clock: Clock
 
-    def run(self, request: OperationRequest, by: str) -> list[OperationResult]:
-        """Do what ``by``, an ARN that AWS has vouched for, asks; return what became of each object.
+    def run(self, request: OperationRequest, sender: Sender) -> list[OperationResult]:
+        """Do what somebody whom AWS has vouched for asks; return what became of each object.
 
         It is told first: a request that dies half-way is known, and a repeat does the rest. Raises UnreadableRowError
         and AwsError.
         """
         now = self.clock.now()
-        operation = Operation(request.verb.value, by, request.reason, now)
+        operation = Operation(request.verb.value, sender.arn, request.reason, now)
         self.publisher.publish(
             [
                 OperationRequested(
                     verb=request.verb.value,
                     names=list(request.names),
-                    by=by,
+                    by=sender.arn,
                     reason=request.reason,
                     requested_at=now,
                     deadline=request.deadline,
@@ -56,4 +58,7 @@ class Operate:
             Verb.RESUME: self.pools.resume,
             Verb.RESET: self.generations.reset,
         }
-        return actions[request.verb](request.names, operation)
+        refusals = self.authorise.refusals(request, sender)
+        refused = [OperationResult(name=name, outcome="refused", message=why) for name, why in refusals.items()]
+        allowed = [name for name in request.names if name not in refusals]
+        return [*refused, *(actions[request.verb](allowed, operation) if allowed else ())]

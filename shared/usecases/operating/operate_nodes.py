@@ -49,7 +49,7 @@ class OperateNodes:
 
         The safety envelope is asked for all of them together: it lets all go or none.
         """
-        found = {name: self._find(name) for name in names}
+        found = {name: self.find(name) for name in names}
         claims = {claim.id: claim for claim in found.values() if claim is not None and _why_not(claim) is None}
         deadline = None if ends_after is None else operation.at + ends_after
         wishes = [DrainWish(claims[key], DrainReason.REQUESTED, deadline, operation) for key in sorted(claims)]
@@ -61,7 +61,7 @@ class OperateNodes:
         self, names: Sequence[str], act: Callable[[str, NodeClaim], OperationResult]
     ) -> Iterator[OperationResult]:
         for name in dict.fromkeys(names):
-            claim = self._find(name)
+            claim = self.find(name)
             if claim is None:
                 yield _refused(name, "is not known")
                 continue
@@ -70,7 +70,8 @@ class OperateNodes:
             except ConflictError:
                 yield _refused(name, "changes too fast; repeat it")
 
-    def _find(self, name: str) -> NodeClaim | None:
+    def find(self, name: str) -> NodeClaim | None:
+        """Return a node by the id of its NodeClaim or instance."""
         if not name.startswith(_INSTANCE_PREFIX):
             return self.claims.get(name)
         return self.claims.find_by_instance([name]).get(name)
