@@ -124,6 +124,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 def test_it_is_refused_while_instances_run(story: Fleet) -> None:
+    story.aws.clock.pause()  # nothing is replaced between what is seen here and what is refused
+    story.aws.clock.settle()
     running = {instance.id for instance in story.world.look().live()}
     story.stop_listening()
     with pytest.raises(DestroyRefusedError, match=f"{len(running)} instances of production run") as refused:
@@ -132,6 +134,7 @@ def test_it_is_refused_while_instances_run(story: Fleet) -> None:
     assert "make destroy ARGS=--drain" in str(refused.value)
     assert [call[0] for call in story.cdk.calls] == ["deploy"]
     assert set(story.claims()) != set()
+    story.aws.clock.resume()
 
 
 def test_drained_its_work_has_notice_and_nothing_is_left(story: Fleet) -> None:

@@ -82,8 +82,8 @@ class Recovery:
         """The instances that run."""
         return {instance.id for instance in self.world.look().live()}
 
-    def rows(self, table: Table) -> list[dict[str, Any]]:
-        pages = self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.world.output(table))
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        pages = self.aws.client("dynamodb").get_paginator("scan").paginate(TableName=name)
         return [row for page in pages for row in page["Items"]]
 
     def sweep(self) -> None:
@@ -95,17 +95,20 @@ class Recovery:
     def check(self, fleet: set[str]) -> None:
         """The fleet lives, each instance has its live claim, and counters are what claims lease."""
         self.sweep()
+        self.aws.clock.pause()  # what is read one after the other is of one instant
+        self.aws.clock.settle()
         assert self.fleet() == fleet
-        rows = self.rows(Table.NODE_CLAIMS)
+        rows = self.rows(self.table(Table.NODE_CLAIMS))
         claimed = {row["instance_id"]["S"] for row in rows if "instance_id" in row and "listing" in row}
         assert claimed == fleet
         leased = Counter(row[LEASE_KEY]["S"] for row in rows if LEASE_KEY in row)
-        for row in self.rows(Table.RESERVATIONS):
+        for row in self.rows(self.table(Table.RESERVATIONS)):
             if "outstanding_count" in row:
                 outstanding, available, free = (
                     int(row[name]["N"]) for name in ("outstanding_count", "available_count", "free_units")
                 )
                 assert (outstanding, free) == (leased[row["id"]["S"]], available - outstanding)
+        self.aws.clock.resume()
 
     def submit(self, name: str, replicas: int = 1) -> None:
         """Send work that may only run on the reservation."""
@@ -143,6 +146,10 @@ class Recovery:
     def table(self, table: Table) -> str:
         """The name of a table in use."""
         return self.world.output(table)
+
+
+def ids(rows: list[dict[str, Any]]) -> set[str]:
+    return {row["id"]["S"] for row in rows}
 
 
 @pytest.fixture(scope="module")
@@ -189,17 +196,21 @@ def test_redeployed_under_its_name_with_its_tables_it_goes_on(recovery: Recovery
 def test_tables_restored_to_an_instant_before_somebody_emptied_them_end_nothing(
     recovery: Recovery, fleet: set[str]
 ) -> None:
-    instant, before = recovery.world.now(), {table: len(recovery.rows(table)) for table in EMPTIED}
+    recovery.aws.clock.pause()  # nobody writes meanwhile
+    recovery.aws.clock.settle()
+    instant, before = recovery.world.now(), {table: ids(recovery.rows(recovery.table(table))) for table in EMPTIED}
     recovery.aws.clock.advance(timedelta(seconds=2))
     dynamodb = recovery.aws.client("dynamodb")
     for table in EMPTIED:
-        for row in recovery.rows(table):
+        for row in recovery.rows(recovery.table(table)):
             dynamodb.delete_item(TableName=recovery.table(table), Key={"id": row["id"]})
+    recovery.aws.clock.resume()
     recovery.sweep()
     assert recovery.fleet() == fleet, "an empty table is no word on what is wanted"
     restored = recovery.restore("--at", f"{instant + timedelta(seconds=1):%Y-%m-%dT%H:%M:%SZ}")
+    for table in EMPTIED:
+        assert ids(recovery.rows(restored[table_field(table)])) >= before[table]
     recovery.adopt(restored)
-    assert {table: len(recovery.rows(table)) for table in EMPTIED} == before
     recovery.check(fleet)
 
 
@@ -256,10 +267,10 @@ def test_without_a_backup_an_empty_table_is_adopted_and_the_fleet_runs_on(recove
     assert f"{name} does not exist, and DynamoDB has no backup of it: --empty makes" in recovery.refused()
     assert "say --table, and not --at" in recovery.refused("--empty")
     recovery.adopt(recovery.restore("--table", table_field(lost), "--empty"))
-    assert recovery.rows(lost) != [], "the mark at least"
+    assert recovery.rows(recovery.table(lost)) != [], "the mark at least"
     if lost is Table.RESERVATIONS:
         recovery.check(fleet)
-        assert [row for row in recovery.rows(lost) if "outstanding_count" in row] != []
+        assert [row for row in recovery.rows(recovery.table(lost)) if "outstanding_count" in row] != []
     else:
         recovery.sweep()
         assert recovery.fleet() == fleet, "they are older than the marks, and nothing says who launched them"

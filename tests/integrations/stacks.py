@@ -53,9 +53,12 @@ def deployer(world: World) -> Deploy:
             ],
             Capabilities=["CAPABILITY_IAM"],
         )
-        cloudformation.get_waiter("stack_create_complete").wait(
-            StackName=stack, WaiterConfig={"Delay": 1, "MaxAttempts": 60}
-        )
+
+        def status() -> str:
+            return str(cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"])
+
+        world.until(f"{stack} is made", lambda _: not status().endswith("_IN_PROGRESS"))
+        assert status() == "CREATE_COMPLETE"
         (made,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
         resources = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
         return {it["LogicalResourceId"]: it["PhysicalResourceId"] for it in resources} | {

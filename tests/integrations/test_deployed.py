@@ -117,7 +117,8 @@ def test_a_state_waits_for_machines_and_gives_them_back(world: World, connect: C
     nodes = json.loads(ended["output"])["machines"]["nodes"]
     assert sum(node["replicas"] for node in nodes) == 2
     assert all(node["instanceId"].startswith("i-") for node in nodes)
-    assert connect("executions").status("executions/train").withdrawn
+    known = functools.partial(connect("executions").status, "executions/train")
+    world.until("they are given back", lambda _: known().withdrawn)
 
 
 def test_a_state_whose_workload_is_refused_fails_with_the_reason(world: World, function_arn: str) -> None:
@@ -240,7 +241,9 @@ def test_a_machine_starts_a_runner_once_as_somebody_who_is_not_root(world: World
     (machine,) = connect("runners").status("runners/gpu-8").nodes
     made, instance_id = jobs.github.runners["reservoir-gpu-8"], str(machine.instance_id)
     with starting_runners(world.aws, instance_id, jobs.stack["Configurations"], jobs.api) as queries:
-        world.until("the machine has asked again", lambda _: queries() >= 2)
+        world.until("the runner came", lambda _: bool(jobs.github.came), real_time=True)
+        asked = queries()
+        world.until("the machine has asked again, and again", lambda _: queries() >= asked + 2, real_time=True)
         assert jobs.github.came == [{"name": "reservoir-gpu-8", "jit": f"config-{made}", "user": USER, "arguments": ""}]
     assert jobs.deliver(payload("completed", 8, "reservoir-gpu-8")) == 202
     world.until("it is taken back", lambda _: instance_id not in jobs.kept("reservoir-gpu-8"))

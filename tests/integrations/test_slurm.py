@@ -209,7 +209,7 @@ def test_an_array_and_a_gang_run_to_their_end_though_a_block_is_drained(
         array = batch(slurm, tmp_path, wait + f"touch {done}/array-$SLURM_ARRAY_TASK_ID\n", "--array=1-2")
         gang = batch(slurm, tmp_path, wait + f"srun touch {done}/gang-$SLURM_JOB_ID\n", "--nodes=2")
         until("all run", lambda: len(list(done.glob("began-*"))) == 3)
-        assert comments(slurm).count("is reserved cr-") >= 3
+        until("each is told on what", lambda: comments(slurm).count("is reserved cr-") >= 3)
         assert {"reserved", "m5.large"} <= slurm.features("train-1")
         assert markets(world) == {"reserved"}
 
