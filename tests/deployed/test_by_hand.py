@@ -47,6 +47,8 @@ def test_a_sender_who_may_look_submits_a_file_waits_for_places_and_withdraws(
     ]
     assert "unchanged (generation 1)" in sender.command("submit", "-f", demand(tmp_path, workload)).stdout
 
+    # What is withdrawn before has no node that could drain.
+    world.until("it runs", lambda seen: bool(nodes_of(seen, "by-hand")))
     unasked = sender.command("withdraw", "story/by-hand")
     assert unasked.returncode == 2
     assert "no terminal on which to ask" in unasked.stderr
@@ -69,7 +71,7 @@ def test_whoever_may_look_lists_what_there_is_and_reads_why(world: World, pool: 
 
     (placed,) = listed("workload", "story/looked-at")
     assert (placed["status"]["state"], placed["status"]["nodePools"]) == ("placed", [pool])
-    (node,) = [each for each in listed("nodes", "--pool", pool) if each["status"]["workloads"]]
+    (node,) = [each for each in listed("nodes", "--pool", pool) if "looked-at" in str(each["status"]["workloads"])]
     assert (node["spec"]["instanceType"], node["spec"]["capacityType"]) == ("m5.large", "on-demand")
     (decision,) = listed("decision", node["status"]["planId"])
     assert decision["status"]["nodes"] == [node["metadata"]["name"]]
