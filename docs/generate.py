@@ -56,9 +56,10 @@ region on the command line wins against the one in the settings, and that agains
 ## What is printed
 
 Results go to the standard output, everything else to the error stream. A table fits its terminal, and has colours only
-there and unless `NO_COLOR` is set; in a pipe nothing is cut. `-o wide` has more columns. For programs, `-o json` is an
-object of `kind: List` with `items`, `-o yaml` one document after the other, `-o name` one name a line, which other
-commands take. Fields are added to these, never renamed. Prices in tables are USD an hour, in documents micro-USD.
+there and unless `NO_COLOR` is set. Where a row has no room, long texts are cut, then columns left out; `-o wide` has
+all of them and more. In a pipe nothing is cut or left out. For programs, `-o json` is an object of `kind: List` with
+`items`, `-o yaml` one document after the other, `-o name` one name a line, which other commands take. Fields are
+added to these, never renamed. Prices in tables are USD an hour, in documents micro-USD.
 
 ## Exit codes
 

@@ -6,7 +6,7 @@ users and AWS wrote (names, tags, messages) reaches a terminal through ``printab
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
@@ -24,6 +24,7 @@ T = TypeVar("T")
 API_VERSION: Final = "reservoir/v1"
 
 _GAP: Final = 2  # blanks between columns
+_ABSENT: Final = "-"  # what columns say where a row has nothing to say
 _NARROWEST: Final = 12  # a column that gives way stays at least so wide
 
 
@@ -54,7 +55,9 @@ class Column(Generic[T]):
 
     ``style`` is a style of rich for a row (empty: none), shown on terminals that have colours. A column that
     ``gives_way`` is cut, with an ellipsis, where the terminal is too narrow for the row; one that ``folds``, the last
-    one only, goes on below itself; rows of a listing, which can be watched, have a line each and no such column.
+    one only, goes on below itself; rows of a listing, which can be watched, have a line each and no such column. One
+    that ``leaves`` is not shown where the terminal is too narrow still: those that say nothing first, then the lowest
+    number.
     """
 
     title: str
@@ -63,6 +66,7 @@ class Column(Generic[T]):
     is_number: bool = False
     gives_way: bool = False
     folds: bool = False
+    leaves: int | None = None
     style: Callable[[T], str] | None = None
 
 
@@ -150,7 +154,9 @@ def _as_data(parts: Sequence[tuple[Sequence[Any], Listing[Any]]], form: Form) ->
 
 def as_table(rows: Sequence[T], listing: Listing[T], width: int | None, *, is_wide: bool) -> list[Line]:
     """Return the lines of a table, cut to ``width`` where columns give way; None cuts nothing."""
-    return lines_of(rows, [column for column in listing.columns if is_wide or not column.is_wide], width)
+    if is_wide:
+        return lines_of(rows, [replace(column, leaves=None) for column in listing.columns], width)
+    return lines_of(rows, [column for column in listing.columns if not column.is_wide], width)
 
 
 def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None) -> list[Line]:
@@ -159,6 +165,8 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
     A table of ten thousand rows says little that is not said often: each text of a column is looked at once.
     """
     texts = [_texts(column, rows) for column in columns]
+    shown = _shown(columns, texts, width)
+    columns, texts = [columns[i] for i in shown], [texts[i] for i in shown]
     styles = [["bold", *(column.style(row) if column.style else "" for row in rows)] for column in columns]
     wanted = [max(map(_width, set(column))) for column in texts]
     widths = _fitted(wanted, [column.gives_way for column in columns], width)
@@ -170,6 +178,25 @@ def lines_of(rows: Sequence[T], columns: Sequence[Column[T]], width: int | None)
         for column, room, found in zip(texts, widths, columns, strict=True)
     ]
     return list(map(_line, zip(*cells, strict=True), zip(*styles, strict=True)))
+
+
+def _shown(columns: Sequence[Column[T]], texts: Sequence[Sequence[str]], width: int | None) -> list[int]:
+    """Return which columns a terminal has room for."""
+    shown = list(range(len(columns)))
+    if width is None:
+        return shown
+    least = [
+        min(wanted, _NARROWEST) if column.gives_way or column.folds else wanted
+        for column, wanted in zip(columns, (max(map(_width, set(each))) for each in texts), strict=True)
+    ]
+    leaving = [
+        (set(texts[i][1:]) != {_ABSENT}, columns[i].leaves or 0, i) for i in shown if columns[i].leaves is not None
+    ]
+    for *_, i in sorted(leaving):
+        if sum(least[each] for each in shown) + _GAP * (len(shown) - 1) <= width:
+            break
+        shown.remove(i)
+    return shown
 
 
 def _texts(column: Column[T], rows: Sequence[T]) -> list[str]:

@@ -74,11 +74,11 @@ def _listing(now: datetime) -> Listing[_Sold]:
             Column("ZONE", lambda sold: sold.row.spec.zone),
             Column("COUNT", lambda sold: str(sold.row.spec.count), is_number=True),
             Column("STARTS", lambda sold: ahead(sold.row.spec.start_at, now)),
-            Column("LASTS", lambda sold: span(sold.row.spec.end_at - sold.row.spec.start_at)),
+            Column("LASTS", lambda sold: span(sold.row.spec.end_at - sold.row.spec.start_at), leaves=2),
             Column(
                 "FEE", lambda sold: f"{Decimal(sold.row.spec.upfront_fee):.2f} {sold.row.spec.currency}", is_number=True
             ),
-            Column("A UNIT AND HOUR", lambda sold: _hourly(sold.row.spec), is_number=True),
+            Column("A UNIT AND HOUR", lambda sold: _hourly(sold.row.spec), is_number=True, leaves=1),
             Column("ENDS", lambda sold: _instant(sold.row.spec.end_at), is_wide=True),
             Column("ULTRASERVER", lambda sold: sold.row.spec.ultra_server_type or "-", is_wide=True),
         ),

@@ -29,8 +29,8 @@ def _listing(now: datetime) -> Listing[ReservationRow]:
         (
             Column("NAME", lambda row: row.metadata.name),
             Column("TYPE", lambda row: row.spec.instance_type),
-            Column("ZONE", lambda row: row.spec.zone),
-            Column("KIND", lambda row: row.spec.kind.value),
+            Column("ZONE", lambda row: row.spec.zone, leaves=2),
+            Column("KIND", lambda row: row.spec.kind.value, leaves=1),
             Column("STATE", _state, style=lambda row: "red" if row.status.stale else ""),
             Column("TOTAL", lambda row: str(row.status.total), is_number=True),
             Column("OURS", lambda row: str(row.status.ours), is_number=True),

@@ -63,6 +63,30 @@ def test_a_column_is_never_cut_to_nothing() -> None:
     assert table(8)[1] == "a        12  because it …"
 
 
+LEAVING = [
+    Column[Row]("NAME", lambda row: row.name),
+    Column[Row]("NOTHING", lambda row: "-" * bool(row), leaves=3),
+    Column[Row]("FREE", lambda row: str(row.free_count), leaves=2),
+    Column[Row]("WHY", lambda row: row.why or "-", gives_way=True, leaves=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [
+        (None, ["NAME", "NOTHING", "FREE", "WHY"]),
+        (34, ["NAME", "NOTHING", "FREE", "WHY"]),
+        (33, ["NAME", "FREE", "WHY"]),
+        (24, ["NAME", "FREE"]),
+        (5, ["NAME"]),
+    ],
+)
+def test_what_says_nothing_leaves_a_narrow_terminal_first(width: int | None, titles: list[str]) -> None:
+    assert lines_of(TWO, LEAVING, width)[0].plain.split() == titles
+    listing = Listing(tuple(LEAVING), lambda row: row.name, document)
+    assert as_table(TWO, listing, width, is_wide=True)[0].plain.split()[:3] == ["NAME", "NOTHING", "FREE"]
+
+
 def test_a_column_that_folds_goes_on_below_itself() -> None:
     columns = [Column[Row]("NAME", lambda row: row.name), Column[Row]("WHY", lambda row: row.why, folds=True)]
     assert [line.plain for line in lines_of(TWO, columns, 31)] == [

@@ -24,6 +24,7 @@ def watch(
 ) -> None:
     """Print all rows, then each that is new or changed, and which are gone; until Ctrl-C. ``pause`` takes seconds."""
     known: Mapping[str, Any] | None = None
+    titles: list[str] = []
     wait_s = LEAST_S
     try:
         while True:
@@ -31,7 +32,7 @@ def watch(
             now = {listing.name(row): listing.document(row) for row in rows}
             changed = [row for row in rows if known is None or known.get(listing.name(row)) != now[listing.name(row)]]
             gone = sorted(set(known or ()) - now.keys())
-            _tell(rows, changed, gone, listing, form, is_first=known is None)
+            titles = _tell(rows, changed, gone, listing, form, titles)
             wait_s = LEAST_S if changed or gone else min(MOST_S, wait_s * _GROWS)
             known = now
             pause(wait_s)
@@ -45,14 +46,14 @@ def _tell(
     gone: Sequence[str],
     listing: Listing[Any],
     form: Form,
-    *,
-    is_first: bool,
-) -> None:
+    titles: list[str],
+) -> list[str]:
+    """Tell what happened, below ``titles`` or others: which columns a terminal has room for may change."""
     console = output()
     if form.is_for_people:
         width = console.width if console.is_terminal else None
         header, *lines = as_table(rows, listing, width, is_wide=form is Form.WIDE)
-        if is_first:
+        if titles != (titles := header.plain.split()):
             console.print(header)
         meant = {listing.name(row) for row in changed}
         for row, line in zip(rows, lines, strict=True):
@@ -66,3 +67,4 @@ def _tell(
             console.print(json.dumps(document))
     elif changed:
         console.print(("---\n" if form is Form.YAML else "") + as_data(changed, listing, form), end="")
+    return titles

@@ -15,6 +15,7 @@ from reservoir.app import app
 from reservoir.nouns.noun import Facts, Selection, Selector, age, ahead, price, span
 from reservoir.nouns.registry import NOUNS, noun_of
 from reservoir.nouns.selection import label_selector
+from reservoir.output import as_table
 from shared.core.capacity.unavailable_offerings import Market
 from shared.core.history.past_event import PastEvent
 from shared.core.model.instance_type import CapacityType
@@ -388,6 +389,14 @@ def test_what_is_not_understood_is_refused(world: DisruptWorld, arguments: list[
 def test_label_selectors_are_kubectls(text: str, chosen: list[str]) -> None:
     labels = {"x": {"a": "1", "b": ""}, "y": {"a": "2"}, "z": {}}
     assert [name for name, found in labels.items() if label_selector(text).matches(found)] == chosen
+
+
+@pytest.mark.parametrize("noun", ["workloads", "nodes", "reservations", "offerings", "blocks", "pools", "classes"])
+def test_tables_fit_a_terminal_of_80_columns(world: DisruptWorld, noun: str) -> None:
+    found = noun_of(noun)
+    rows = found.read(Stack(world), Selection(ASKED.get(noun, ()), namespace=found.home))
+    lines = as_table(rows, found.listing(world.clock.now()), 80, is_wide=False)
+    assert max(len(line.plain) for line in lines) <= 80
 
 
 def test_every_noun_has_what_its_selectors_look_at(world: DisruptWorld) -> None:
