@@ -11,7 +11,7 @@ from typing import Any, Final
 from infra.config import CONSUMERS, FUNCTIONS
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import NodeClaim
-from shared.core.model.team import Team
+from shared.core.model.team import Team, by_namespace
 from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
 from shared.manifests.answers.operations import parse_request
@@ -217,7 +217,9 @@ class World:
 
     def price_micro_usd(self, wanted: Wanted, count: int) -> int:
         """Return for how much an hour so many replicas surely get nodes of the pool."""
-        with_spot = "spot" in self.markets and "fallback" not in wanted.spec
+        team = by_namespace(self.teams).get(wanted.namespace)
+        is_free = team is None or not team.resource_quotas
+        with_spot = is_free and "spot" in self.markets and "fallback" not in wanted.spec
         return cheapest(wanted.spec["resources"]["requests"], count, with_spot=with_spot)
 
     def change_policy(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -121,6 +122,31 @@ class LendingLimitsAreKept(_OfTeams):
         since = self.world.kernel.now_us - _PLANNED
         before = [count for us, count in self._free if us <= since][-1:]
         return max([*before, *(count for us, count in self._free if us > since)], default=0)
+
+
+class ResourceQuotasAreKept(_OfTeams):
+    """No plan gives teams more vCPUs on spot than those with a quota of them own together."""
+
+    def look(self, new: list[NodeClaim]) -> None:
+        owned = {team.name: quota.nominal for team in self.world.teams for quota in team.resource_quotas}
+        asked = {self.team_of(it.workload_key) for claim in new if _is_spot(claim) for it in claim.placements}
+        if asked.isdisjoint(owned):
+            return
+        used = sum(
+            record.workload.requests["cpu"] * placed.count
+            for claim in self.shown()
+            if _is_spot(claim)
+            for placed in claim.placements
+            if self.team_of(placed.workload_key) in owned
+            and (record := self.world.state.workload_rows.get(placed.workload_key)) is not None
+            and record.workload is not None
+        )
+        if used > sum(owned.values()):
+            self.refute(f"{sorted(owned)} request {used} millicores of spot and own {sum(owned.values())}")
+
+
+def _is_spot(claim: NodeClaim) -> bool:
+    return claim.offering.capacity_type is CapacityType.SPOT
 
 
 class TeamBudgetsAreKept(_OfTeams):

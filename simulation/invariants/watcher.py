@@ -41,7 +41,12 @@ from simulation.invariants.reservations import (
     NoUnitIsPromisedTwice,
     UnitsThatWerePromisedAreThere,
 )
-from simulation.invariants.teams import BorrowingLimitsAreKept, LendingLimitsAreKept, TeamBudgetsAreKept
+from simulation.invariants.teams import (
+    BorrowingLimitsAreKept,
+    LendingLimitsAreKept,
+    ResourceQuotasAreKept,
+    TeamBudgetsAreKept,
+)
 from simulation.world import World
 
 INVARIANTS: Final[tuple[type[Invariant], ...]] = (
@@ -75,6 +80,7 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     BorrowingLimitsAreKept,
     LendingLimitsAreKept,
     TeamBudgetsAreKept,
+    ResourceQuotasAreKept,
 )
 
 

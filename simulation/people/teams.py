@@ -15,11 +15,17 @@ _BORROWING: Final = (None, 0, 1)
 _LENDING: Final = (None, None, 0)
 _RECLAIM: Final = ("Never", "LowerPriority", "Any")
 _BUDGETS: Final = (None, None, "1", "3")
+_SPOT_CPUS: Final = (None, None, "3", "7", "16")  # two small replicas, a large one, several
 
 
 def team_manifests(chance: Chance) -> Sequence[Mapping[str, Any]]:
     """Return the teams of a seed."""
-    return [_manifest(name, chance) for name in NAMES]
+    manifests = [_manifest(name, chance) for name in NAMES]
+    for manifest in manifests:
+        cpus = _SPOT_CPUS[chance.between("quotas of resources", 0, len(_SPOT_CPUS) - 1)]
+        if cpus is not None:
+            manifest["spec"]["quotas"].append({"capacityTypes": ["spot"], "resource": "cpu", "nominalQuota": cpus})
+    return manifests
 
 
 def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:
@@ -33,7 +39,7 @@ def spent_atto_usd(claims: Iterable[NodeClaim], team: Team) -> int:
     return total
 
 
-def _manifest(name: str, chance: Chance) -> Mapping[str, Any]:
+def _manifest(name: str, chance: Chance) -> dict[str, Any]:
     def one_of(choices: Sequence[Any]) -> Any:
         return choices[chance.between("teams", 0, len(choices) - 1)]
 

@@ -10,11 +10,13 @@ import pytest
 
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, DisruptionMark, Drain, DrainReason, NodeClaim, Operation
 from shared.core.model.snapshot import PlacedReplicas
-from shared.core.model.team import Quota, Team
+from shared.core.model.team import Quota, ResourceQuota, Team
 from shared.core.safety.endings import Bound, Bounds, EndingKind
 from shared.core.safety.tally import Passed, Tally
+from shared.core.scheduling_terms.resources import Resources
 from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
 from shared.ports.policy import Pause, PolicyKind
@@ -325,6 +327,23 @@ def test_a_unit_beyond_what_a_team_may_borrow(scene: Scene) -> None:
     mine = replace(CLAIM, placements=REPLICAS, created_at=START)
     commit(scene, seen, mine)
     with pytest.raises(Violation, match="research owns 1, may borrow 0 and has"):
+        commit(scene, seen, replace(mine, id="nc-2"))
+
+
+@pytest.mark.parametrize(("capacity_type", "is_over"), [(CapacityType.SPOT, True), (CapacityType.ON_DEMAND, False)])
+def test_more_of_a_resource_than_all_own(scene: Scene, capacity_type: CapacityType, *, is_over: bool) -> None:
+    """Two teams own 7 vCPUs of spot together; a replica requests 4."""
+    scene.world.teams = tuple(
+        Team(name, (name,), resource_quotas=(ResourceQuota((CapacityType.SPOT,), "cpu", cpus * 1000),))
+        for name, cpus in (("research", 5), ("audio", 2))
+    )
+    seen = scene.see(teams.ResourceQuotasAreKept)
+    record = workload_record(requests=Resources.of({"cpu": 4_000}))
+    scene.world.state.workload_rows[record.key] = record
+    offering = replace(CLAIM.offering, capacity_type=capacity_type, reservation_id=None)
+    mine = replace(CLAIM, placements=(PlacedReplicas(record.key, 1),), offering=offering, lease=None, created_at=START)
+    commit(scene, seen, mine)
+    with pytest.raises(Violation, match="request 8000 millicores") if is_over else nullcontext():
         commit(scene, seen, replace(mine, id="nc-2"))
 
 

@@ -218,6 +218,8 @@ def test_consolidation_moves_nothing_beyond_a_quota(on_spot: int, moves: bool) -
         cost = price[capacity_type]
         return replace(each, capacity_type=capacity_type, labels=named, price_atto_usd_per_hour=cost)
 
-    nodes = (on(first, SPOT), on(second, ON_DEMAND))
-    commands = decided(replace(snapshot, nodes=nodes)).commands
+    other = wants("audio", 1, job="other").workload
+    moving = replace(on(second, ON_DEMAND), placements=(PlacedReplicas(other.key, 1),))
+    workloads = {**snapshot.workloads, other.key: other}
+    commands = decided(replace(snapshot, nodes=(on(first, SPOT), moving), workloads=workloads)).commands
     assert bool(commands) is moves
