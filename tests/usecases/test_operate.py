@@ -242,6 +242,13 @@ def test_a_request_is_told_before_it_is_carried_out(world: DisruptWorld) -> None
     assert told["deadline"] == "10m"
 
 
+def test_a_node_that_is_named_by_its_instance_is_told_by_its_claim(world: DisruptWorld) -> None:
+    claim = only(world)
+    ask(world, Verb.CORDON, str(claim.instance_id))
+    (told,) = world.bus.of("Operation Requested")
+    assert told["names"] == [claim.id]
+
+
 def killed_at(verb: Verb, effects: Effects) -> tuple[DisruptWorld, NodeClaim, int]:
     """Ask for something, die where ``effects`` says, ask again; return the world minutes later."""
     world = DisruptWorld("on-demand", consolidationPolicy="WhenEmpty", consolidateAfter="Never")

@@ -16,6 +16,7 @@ RESERVATION: Final = "reservation"
 _CORRELATION_ID: Final = "correlationId"  # in a detail, beside the name of a workload
 _CORRELATION_IDS: Final = "correlationIds"  # of those that are not named
 _POLICY_KINDS: Final = {"NodePool": "nodepool", "EC2NodeClass": "ec2nodeclass"}
+_OPERATED_KINDS: Final = {"pause": "nodepool", "resume": "nodepool", "reset": WORKLOAD}  # all other verbs: nodes
 _ID: Final = re.compile(r"[\w.:/+=-]{1,128}")
 # Parts of a detail that only mention an object: what was tried, and not what happened to it.
 _MENTIONS: Final = frozenset({"nearestOffering"})
@@ -181,6 +182,9 @@ def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
         yield f"{_POLICY_KINDS[part['kind']]}/{name}"
     if isinstance(part.get("nodeClaim"), str):
         yield node_name(part["nodeClaim"])
+    if isinstance(part.get("verb"), str) and isinstance(part.get("names"), list):
+        kind = _OPERATED_KINDS.get(part["verb"], NODE)
+        yield from (f"{kind}/{each}" for each in part["names"] if isinstance(each, str))
     for key in ("capacityReservationId", "previousCapacityReservationId"):
         if isinstance(part.get(key), str):
             yield reservation_name(part[key])

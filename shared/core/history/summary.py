@@ -91,6 +91,13 @@ def _policy_changed(detail: Detail) -> str:
     return ", ".join(f"{it.get('kind')}/{it.get('name')} {it.get('change')}" for it in _parts(detail, "changes"))
 
 
+def _requested(detail: Detail) -> str:
+    names = detail.get("names", ())
+    several = f" {len(names)}" if len(names) > 1 else ""
+    deadline = f" within {detail['deadline']}" if "deadline" in detail else ""
+    return f"{detail.get('verb')}{several}{deadline}: {detail.get('reason')}, by {detail.get('by')}"
+
+
 def _plain(detail: Detail) -> str:
     if isinstance(detail.get("message"), str):
         return str(detail["message"])
@@ -128,4 +135,5 @@ _LINES: Final[Mapping[str, Callable[[Detail], str]]] = {
     "Reservation Exhausted": _exhausted,
     "Reservation Idle": _idle,
     "Policy Changed": _policy_changed,
+    "Operation Requested": _requested,
 }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from shared.core.model.node_claim import Operation
-from shared.manifests.answers.operations import OperationRequest, OperationResult, Verb
+from shared.manifests.answers.operations import POOL_VERBS, WORKLOAD_VERBS, OperationRequest, OperationResult, Verb
 from shared.manifests.events import OperationRequested
 from shared.manifests.parsing.fields import optional_seconds
 from shared.ports.messaging import EventPublisher
@@ -34,12 +34,14 @@ class Operate:
         and AwsError.
         """
         now = self.clock.now()
+        is_about_nodes = request.verb not in POOL_VERBS | WORKLOAD_VERBS
+        names = self.nodes.claim_ids(request.names) if is_about_nodes else list(request.names)
         operation = Operation(request.verb.value, sender.arn, request.reason, now)
         self.publisher.publish(
             [
                 OperationRequested(
                     verb=request.verb.value,
-                    names=list(request.names),
+                    names=names,
                     by=sender.arn,
                     reason=request.reason,
                     requested_at=now,

@@ -34,6 +34,12 @@ class OperateNodes:
     claims: NodeClaimStore
     draining: Draining
 
+    def claim_ids(self, names: Sequence[str]) -> list[str]:
+        """Return the names, with its claim in the place of each instance that is known."""
+        instances = [name for name in names if name.startswith(_INSTANCE_PREFIX)]
+        claims = self.claims.find_by_instance(instances) if instances else {}
+        return [claims[name].id if name in claims else name for name in names]
+
     def cordon(self, names: Sequence[str], operation: Operation) -> list[OperationResult]:
         """Let the nodes take no new replicas; those that they have stay."""
         return list(self._each(names, lambda name, claim: self._cordon(name, claim, operation)))

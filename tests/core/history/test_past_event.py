@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from shared.core.history.past_event import EventError, PastEvent, outcome_of, parse_event
-from shared.core.history.summary import summary
+from shared.core.history.summary import subject, summary
 from shared.manifests.event_parts import Event
 from tests.manifests.test_events import ONE_OF_EACH
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+REQUESTED = "Operation Requested"
 
 
 def event(detail: Mapping[str, Any], detail_type: str = "Workload Placed") -> PastEvent:
@@ -48,6 +51,29 @@ def test_changed_policy_is_named_by_its_kind() -> None:
     assert event({"changes": changes}).objects() == ("ec2nodeclass/gpu", "nodepool/gpu")
 
 
+@pytest.mark.parametrize(
+    ("verb", "name", "about"),
+    [
+        ("cordon", "nc-1", "node/nc-1"),
+        ("delete", "nc-1", "node/nc-1"),
+        ("pause", "gpu", "nodepool/gpu"),
+        ("reset", "research/train", "workload/research/train"),
+    ],
+)
+def test_what_somebody_asked_by_hand_is_told_of_what_it_was_asked_for(verb: str, name: str, about: str) -> None:
+    asked = event({"verb": verb, "names": [name], "by": "arn:aws:iam::1:user/ada", "reason": "OPS-7"}, REQUESTED)
+    assert asked.objects() == (about,)
+    assert (subject(asked), summary(asked)) == (about, f"{verb}: OPS-7, by arn:aws:iam::1:user/ada")
+
+
+def test_a_request_for_several_nodes_says_how_many_and_by_when() -> None:
+    asked = event(
+        {"verb": "drain", "names": ["nc-1", "nc-2"], "by": "ada", "reason": "x", "deadline": "10m"}, REQUESTED
+    )
+    assert summary(asked) == "drain 2 within 10m: x, by ada"
+    assert asked.about("node/nc-2").detail["names"] == ["nc-2"]
+
+
 def test_of_many_nodes_each_keeps_its_own_part() -> None:
     about = event(placed("nc-1", "nc-2", "nc-3")).about("node/nc-2")
     assert [node["nodeClaim"] for node in about.detail["nodes"]] == ["nc-2"]
@@ -63,7 +89,7 @@ def test_a_list_that_does_not_name_the_object_stays_whole() -> None:
 @pytest.mark.parametrize("told", ONE_OF_EACH, ids=lambda told: str(told.detail_type))
 def test_every_kind_of_event_that_names_an_object_is_found_by_it(told: Event) -> None:
     names = event(told.detail(), told.detail_type).objects()
-    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'")
+    keys = ("'nodeClaim", "'namespace'", "apacityReservationId'", "'changes'", "'verb'")
     assert bool(names) == any(key in str(told.detail()) for key in keys)
 
 
