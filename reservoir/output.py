@@ -110,6 +110,10 @@ class Line(NamedTuple):
     plain: str
     styles: tuple[tuple[str, int, int], ...] = ()
 
+    def __str__(self) -> str:
+        """Return its text."""
+        return self.plain
+
     def __rich__(self) -> "Text":
         """Return what rich prints."""
         from rich.text import Text

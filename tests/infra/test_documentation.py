@@ -147,7 +147,7 @@ def test_no_page_gives_a_setting_as_context() -> None:
     assert [path.name for path in pages if re.search(r"(?:--context|\s-c) \w+=", path.read_text())] == []
 
 
-def test_the_idle_cost_is_computed_from_the_template_and_stays_below_11_usd(resources: Resources) -> None:
+def test_the_idle_cost_is_computed_from_the_template_and_stays_below_10_usd(resources: Resources) -> None:
     assert tables(resources) in page("deploying.md"), "python -m infra.operations.idle_cost prints it anew"
     total = sum(cost.usd for cost in costs(resources))
     assert total < 10

@@ -39,7 +39,7 @@ TWO = [Row("a", 12, "because it was long ago that somebody asked"), Row("later",
 
 
 def table(width: int | None, *, is_wide: bool = False) -> list[str]:
-    return [line.plain for line in as_table(TWO, ROWS, width, is_wide=is_wide)]
+    return [str(line) for line in as_table(TWO, ROWS, width, is_wide=is_wide)]
 
 
 def test_a_table_is_as_wide_as_its_texts() -> None:
