@@ -277,3 +277,45 @@ def record(world: World) -> None:
     payload = json.dumps({"Records": [message]}).encode()
     answer = world.aws.client("lambda").invoke(FunctionName=name, Payload=payload)
     assert json.loads(answer["Payload"].read()) == {"batchItemFailures": []}, world.log(Function.RECORD)
+
+
+# -- resources that are lent and taken back
+
+
+def amounts_team(name: str) -> dict[str, Any]:
+    quota = {"capacityTypes": ["on-demand"], "resource": "cpu", "nominalQuota": "3"}
+    spec = {"namespaces": [name], "cohort": "amounts", "quotas": [quota], "reclaimWithinCohort": "Any"}
+    return {"apiVersion": "reservoir/v1", "kind": "Team", "metadata": {"name": name}, "spec": spec}
+
+
+def test_an_owner_gets_its_vcpus_back_from_whoever_borrows_them(world: World, tmp_path: Path) -> None:
+    """Each owns one replica's, which is a node's; the room is free as soon as the node is told to go."""
+    pool = one_type_pool("amounts", "m7i.xlarge", ["on-demand"])
+    pool[1]["spec"]["disruption"]["budgets"] = [{"nodes": "100%"}]
+    world.apply(write_manifests(tmp_path, [*pool, amounts_team("brass"), amounts_team("strings")]))
+    world.discover()
+
+    def job(name: str, replicas: int) -> dict[str, Any]:
+        workload = story_workload("amounts", replicas, "3")
+        return {**workload, "metadata": {"namespace": name, "name": "job", "generation": 1}}
+
+    world.send({"action": "submit", "workload": job("brass", 3)})
+    world.until("brass has its own, and a loan", lambda seen: seen.placed["brass/job"] == 2)
+    world.until("the third waits", lambda _: told_to_wait(world, "brass", "TeamQuota"))
+    world.until("both run", lambda seen: sum(it.market == "on-demand" for it in seen.live("running")) == 2)
+
+    def told(name: str) -> set[tuple[str, str, str]]:
+        shares = [each for each in world.events("Team Share") if each["team"] == name]
+        return {(it["nominal"], it["used"], it["borrowed"]) for share in shares for it in share["resources"]}
+
+    record(world)
+    world.until("its share is told", lambda _: ("3", "6", "3") in told("brass"))
+
+    before = {drain["drainId"] for drain in reclaimed(world)}
+    world.send({"action": "submit", "workload": job("strings", 1)})
+    why = "Team strings has 0 cpu on on-demand and owns 3; borrowed by others: brass 3; it takes its own back"
+    world.until("it waits", lambda _: told_to_wait(world, "strings", "TeamQuota", why))
+    world.until("a node is told", lambda _: {it["drainId"] for it in reclaimed_now(world)} > before)
+    world.until("its owner has a node", lambda seen: seen.placed["strings/job"] == 1)
+    taken = {it["drainId"] for it in reclaimed_now(world)} - before
+    assert len(taken) == 1, f"one was owed, one was taken\n{world.summary()}"
