@@ -4,26 +4,30 @@ The tests tell one story in their order, on one deployment.
 """
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import pytest
 from botocore.exceptions import ClientError
 from botocore.model import OperationModel
 
-from embedded.reservoir import ROOT
+from embedded.reservoir import IMAGE_PARAMETER, ROOT
 from embedded.reservoir.example import EXAMPLES as DEMO
 from reservoir.client import Client, GenerationConflictError, Subscription, SubscriptionError
 from shared.names import EVENT_BUS, Queue
+from tests.deployed.story.endpoints import Endpoint
 from tests.deployed.story.people import Person, refusal
-from tests.deployed.story.world import World
+from tests.deployed.story.world import LIMIT_S, World
 
 pytestmark = pytest.mark.embedded
 
 EXAMPLES: Final = ROOT / "examples"
+VERSION: Final = "2012-10-17"
 KEY: Final = "ci/build"
 
 
@@ -34,9 +38,9 @@ def policy(world: World) -> None:
     world.discover()
 
 
-def statements(world: World, name: str) -> tuple[dict[str, Any], ...]:
-    """Return the statements of an example of a policy, for this account."""
-    text = (EXAMPLES / "iam" / name).read_text()
+def statements(world: World, name: str, subscription: str = "ci") -> tuple[dict[str, Any], ...]:
+    """Return the statements of an example of a policy, for this account and a subscription."""
+    text = (EXAMPLES / "iam" / name).read_text().replace("reservoir-ci", f"reservoir-{subscription}")
     for word, value in {
         "REGION": world.aws.region,
         "ACCOUNT": world.aws.account_id,
@@ -174,6 +178,67 @@ def test_who_listens_needs_sqs_alone_and_all_that_is_documented(
     version = iam.get_policy(PolicyArn=arn)["Policy"]["DefaultVersionId"]
     sender = iam.get_policy_version(PolicyArn=arn, VersionId=version)["PolicyVersion"]["Document"]["Statement"]
     assert calls.actions == actions((*statements(world, "listener.json"), *sender))
+
+
+@pytest.fixture
+def elsewhere(world: World) -> str:
+    """An instance in another VPC of the account, whose role may make a subscription, send and listen."""
+    iam, ec2, name = world.aws.client("iam"), world.aws.client("ec2"), "workload-system"
+    trust = {"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": VERSION, "Statement": [trust]}))
+    iam.attach_role_policy(RoleName=name, PolicyArn=world.reservoir.outputs["SenderPolicyArn"])
+    own = [it for file in ("subscription.json", "listener.json") for it in statements(world, file, "vpc")]
+    document = json.dumps({"Version": VERSION, "Statement": own})
+    iam.put_role_policy(RoleName=name, PolicyName="own", PolicyDocument=document)
+    iam.create_instance_profile(InstanceProfileName=name)
+    iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=name)
+    vpc = ec2.create_vpc(CidrBlock="10.99.0.0/16")["Vpc"]["VpcId"]
+    subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.99.1.0/24")["Subnet"]["SubnetId"]
+    (instance,) = ec2.run_instances(
+        ImageId=world.aws.client("ssm").get_parameter(Name=IMAGE_PARAMETER.format("x86_64"))["Parameter"]["Value"],
+        InstanceType="m5.large",
+        MinCount=1,
+        MaxCount=1,
+        SubnetId=subnet,
+        IamInstanceProfile={"Name": name},
+    )["Instances"]
+    return str(instance["InstanceId"])
+
+
+def test_from_another_vpc_two_endpoints_are_enough(world: World, elsewhere: str) -> None:
+    with Endpoint(world.aws, "sqs") as sqs, Endpoint(world.aws, "events") as events, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # and does not listen: whoever connects is refused
+        metadata = world.aws.metadata_url(elsewhere)
+        where = (world.output(Queue.DEMAND.value), world.output(EVENT_BUS))
+        done = subprocess.run(  # noqa: S603 - our own program
+            [sys.executable, "-m", "tests.deployed.story.workload_system", *where],
+            cwd=ROOT,
+            env={
+                "AWS_CA_BUNDLE": str(world.aws.ca_bundle),
+                "AWS_DEFAULT_REGION": world.aws.region,
+                "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata,
+                "AWS_ENDPOINT_URL": f"https://127.0.0.1:{nobody.getsockname()[1]}",
+                "AWS_ENDPOINT_URL_SQS": sqs.url,
+                "AWS_ENDPOINT_URL_EVENTBRIDGE": events.url,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+        assert done.returncode == 0, done.stderr
+        said = json.loads(done.stdout)
+        assert set(said["reached"]) == {urlsplit(url).netloc for url in (metadata, sqs.url, events.url)}
+        assert sqs.calls.keys() == {"sqs"}
+        assert events.calls.keys() == {"events"}
+    assert said["generation"] == 1
+    assert said["withdrawn"]
+    assert len(said["nodes"]) == len(said["instances"]) > 0
+    assert said["drained"] == said["nodes"]
+    assert "Node Draining" not in said["facts"], "what was handled is not told again"
+    assert "Node Launched" in said["facts"]
+    assert set(said["others"].values()) == {"EndpointConnectionError"}
+    world.until("its nodes are gone", lambda seen: set(said["nodes"]) <= seen.terminated.keys())
 
 
 def test_nobody_else_writes_to_the_queue_and_the_listener_does_nothing_else(
