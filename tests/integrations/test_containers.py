@@ -1,10 +1,11 @@
-"""The agent's containers by a real engine: Debian's podman, on an image that is made here of a shell."""
+"""The agent's containers by real engines, podman and docker, on an image that is made here of a shell."""
 
 import os
 import re
 import shutil
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -39,31 +40,79 @@ runroot = "{folder}/run"
 """
 
 
-def podman(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["podman", *arguments], capture_output=True, text=True, check=False)  # noqa: S603, S607 - the engine
+def engine_says(*command: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - the engine
 
 
-@pytest.fixture
-def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have podman alone on the path, with an image; its own words say why where it cannot run one."""
-    lacking = [name for name in ("podman", "runc", "ldd") if shutil.which(name) is None]
-    if lacking or os.geteuid() != 0:
-        pytest.skip("needs root and Debian's packages podman and runc")
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """Where engines keep what they have; a socket's path may not be long."""
+    folder = Path(tempfile.mkdtemp(prefix="engine"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def docker(folder: Path) -> Iterator[str]:
+    """A daemon of docker's of our own; return where it listens."""
+    require("docker", "dockerd", "containerd", "runc", "ldd")
+    host = f"unix://{folder}/docker.sock"
+    (folder / "daemon.json").write_text("{}")  # and not the machine's
+    keeps = (f"--{name}={folder}/{name}" for name in ("data-root", "exec-root", "pidfile"))
+    options = ("--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=vfs")
+    log = folder / "docker.log"
+    with log.open("wb") as output:
+        daemon = subprocess.Popen(  # noqa: S603 - the engine's own
+            ["dockerd", f"--config-file={folder}/daemon.json", f"--host={host}", *keeps, *options],  # noqa: S607 - it is on the PATH
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    until(lambda: daemon.poll() is not None or "API listen on" in log.read_text())
+    if daemon.poll() is not None:
+        pytest.skip(f"docker's daemon does not run here: {log.read_text()[-300:]}")
+    yield host
+    daemon.terminate()
+    daemon.wait()
+
+
+@pytest.fixture(scope="module")
+def podman(folder: Path) -> Mapping[str, str]:
+    """Settings of podman's; return the variables that name them."""
+    require("podman", "runc", "ldd")
+    (folder / "containers.conf").write_text(CONTAINERS)
+    (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+    return {
+        "CONTAINERS_CONF": f"{folder}/containers.conf",
+        "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf",
+    }
+
+
+def require(*programs: str) -> None:
+    if any(shutil.which(name) is None for name in programs) or os.geteuid() != 0:
+        pytest.skip(f"needs root and {', '.join(programs)}")
+
+
+@pytest.fixture(params=["podman", "docker"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Have one engine alone on the path, with an image; its own words say why where it cannot run one."""
+    name = str(request.param)
+    told = request.getfixturevalue(name)
+    for variable, value in ({"DOCKER_HOST": told} if name == "docker" else told).items():
+        monkeypatch.setenv(variable, value)
     image = make_image(tmp_path / "image.tar")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "podman").symlink_to(str(shutil.which("podman")))
-    for variable, name, text in (
-        ("CONTAINERS_CONF", "containers.conf", CONTAINERS),
-        ("CONTAINERS_STORAGE_CONF", "storage.conf", STORAGE.format(folder=tmp_path)),
-    ):
-        (tmp_path / name).write_text(text)
-        monkeypatch.setenv(variable, str(tmp_path / name))
+    (tmp_path / "bin" / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    tried = [podman("import", str(image), IMAGE), podman("run", "--rm", IMAGE, "sh", "-c", "exit 0")]
+    tried = [
+        engine_says(name, "import", str(image), IMAGE),
+        engine_says(name, "run", "--rm", IMAGE, "sh", "-c", "exit 0"),
+    ]
     if any(it.returncode for it in tried):
-        pytest.skip(f"podman runs no container here: {tried[-1].stderr.strip()}")
-    yield
-    podman("rm", "--force", "--all")
+        pytest.skip(f"{name} runs no container here: {tried[-1].stderr.strip()}")
+    yield name
+    for left in names(name):
+        engine_says(name, "rm", "--force", left)
 
 
 def make_image(file: Path) -> Path:
@@ -79,7 +128,7 @@ def make_image(file: Path) -> Path:
 
 
 @pytest.fixture
-def work(tmp_path: Path, engine: None) -> Iterator[Processes]:  # noqa: ARG001 - it has to be there
+def work(tmp_path: Path, engine: str) -> Iterator[Processes]:  # noqa: ARG001 - it has to be there
     work = Processes(tmp_path / "logs")
     yield work
     work.stop(0)
@@ -112,27 +161,27 @@ def begin(work: Processes, script: str, variables: Mapping[str, str] = MappingPr
     until(lambda: "begins" in work.log_of(PROCESS).read_text())
 
 
-def names() -> list[str]:
+def names(engine: str) -> list[str]:
     """Return the names of the containers that there are, running or not."""
-    return podman("ps", "--all", "--format={{.Names}}").stdout.split()
+    return engine_says(engine, "ps", "--all", "--format={{.Names}}").stdout.split()
 
 
 def test_a_container_is_told_what_it_is_for_hears_that_it_must_end_and_leaves_nothing(
-    work: Processes, tmp_path: Path
+    work: Processes, engine: str, tmp_path: Path
 ) -> None:
     died = Processes(tmp_path / "of-an-agent-that-died")
     begin(died, "while :; do sleep 0.1; done")
-    assert names() == [NAME]
+    assert names(engine) == [NAME]
     begin(work, "trap 'echo saved $RANK; exit 4' TERM; while :; do sleep 0.1; done", {"RANK": "7"})
     assert ended(died)[0] != 0, "what was left is ended before it is started anew"
     work.signal(PROCESS, kill=False)
     assert ended(work) == (4, "begins\nsaved 7\n")
-    assert names() == []
+    assert names(engine) == []
 
 
-def test_a_container_that_does_not_hear_is_killed(work: Processes) -> None:
+def test_a_container_that_does_not_hear_is_killed(work: Processes, engine: str) -> None:
     begin(work, "trap '' TERM; while :; do sleep 0.1; done")
     work.signal(PROCESS, kill=False)
     work.signal(PROCESS, kill=True)
     assert ended(work)[0] != 0
-    until(lambda: names() == [])
+    until(lambda: names(engine) == [])
