@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -30,9 +30,9 @@ class WorkflowJob(_Lenient):
 
 
 class JobEvent(_Lenient):
-    """The payload of ``workflow_job``."""
+    """The payload of ``workflow_job``. ``action`` may be one that GitHub adds later, as it has added ``waiting``."""
 
-    action: Literal["queued", "waiting", "in_progress", "completed"]
+    action: str
     workflow_job: WorkflowJob
     repository: Repository
 

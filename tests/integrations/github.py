@@ -57,12 +57,13 @@ class FakeGitHub:
     over: set[int] = field(default_factory=set)
     made: list[dict[str, Any]] = field(default_factory=list)
     came: list[dict[str, str]] = field(default_factory=list)
+    fails_with: int | None = None  # when it is asked to register a runner
 
     def __call__(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, Any]:
         if path == "/orgs/acme/actions/runners/generate-jitconfig":
             assert method == "POST"
             assert body is not None
-            return self._register(body)
+            return self._register(body) if self.fails_with is None else (self.fails_with, None)
         if path.startswith("/orgs/acme/actions/runners?name="):
             name = path.partition("=")[2]
             found = [self._runner(number, it, []) for it, number in self.runners.items() if it.startswith(name)]
@@ -108,20 +109,43 @@ class FakeGitHub:
 
 
 def payload(action: str, job: int, runner: str | None = None, *labels: str) -> dict[str, Any]:
-    """Return what GitHub says of a job, as it is documented."""
+    """Return what GitHub says of a job: every field that its schema of ``workflow_job`` requires.
+
+    What belongs to a runner is null until one has taken the job, and stays so for a job that is cancelled before.
+    Source: https://docs.github.com/en/webhooks/webhook-events-and-payloads#workflow_job
+    """
+    api, page = "https://api.github.com/repos/acme/app", "https://github.com/acme/app"
+    is_over = action == "completed"
     return {
         "action": action,
         "workflow_job": {
             "id": job,
             "run_id": 1,
+            "run_url": f"{api}/actions/runs/1",
+            "run_attempt": 1,
+            "node_id": "CR_kwDOA",
+            "head_sha": "0" * 40,
+            "head_branch": "main",
+            "workflow_name": "CI",
+            "url": f"{api}/actions/jobs/{job}",
+            "html_url": f"{page}/actions/runs/1/job/{job}",
+            "check_run_url": f"{api}/check-runs/{job}",
             "status": action,
+            "conclusion": ("success" if runner else "cancelled") if is_over else None,
+            "created_at": "2026-11-22T10:00:00Z",
+            "started_at": "2026-11-22T10:00:00Z",
+            "completed_at": "2026-11-22T10:05:00Z" if is_over else None,
             "name": "build; rm -rf /",
+            "steps": [],
             "labels": list(labels or ("self-hosted", "gpu")),
-            "runner_id": None,
+            "runner_id": 5 if runner else None,
             "runner_name": runner,
+            "runner_group_id": 1 if runner else None,
+            "runner_group_name": "Default" if runner else None,
         },
-        "repository": {"full_name": "acme/app"},
-        "sender": {"login": "octocat"},
+        "repository": {"id": 1, "name": "app", "full_name": "acme/app", "private": True, "owner": {"login": "acme"}},
+        "organization": {"login": "acme", "id": 2},
+        "sender": {"login": "octocat", "id": 3, "type": "User"},
     }
 
 
@@ -129,7 +153,15 @@ def request(said: Any, secret: bytes = SECRET, **headers: str) -> dict[str, Any]
     """Return a delivery as the function's URL hands it over."""
     body = json.dumps(said)
     signature = "sha256=" + hmac.new(secret, body.encode(), hashlib.sha256).hexdigest()
-    given = {"X-Hub-Signature-256": signature, "X-GitHub-Event": "workflow_job", **headers}
+    given = {
+        "Content-Type": "application/json",
+        "User-Agent": "GitHub-Hookshot/044aadd",
+        "X-GitHub-Delivery": "72d3162e-cc78-11e3-81ab-4c9367dc0958",
+        "X-GitHub-Event": "workflow_job",
+        "X-GitHub-Hook-ID": "292430182",
+        "X-Hub-Signature-256": signature,
+        **headers,
+    }
     return {"body": body, "isBase64Encoded": False, "headers": given}
 
 

@@ -1,8 +1,9 @@
 """Jobs of GitHub Actions: forged, doubled, late and cancelled, against a GitHub that hands jobs to any idle runner."""
 
+import base64
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,9 +130,42 @@ def test_jobs_for_others_are_left_to_them(labels: tuple[str, ...]) -> None:
     assert world.deployment.sent == []
 
 
-@pytest.mark.parametrize(
-    "said", [{}, {"action": "queued"}, {"action": "x"}, [], {"action": "queued", "workflow_job": {"id": -1}}]
-)
+def test_the_signature_is_of_the_bytes_that_came_and_not_of_what_they_mean() -> None:
+    world = World()
+    signed = request(payload("queued", 7))
+    as_bytes = {**signed, "body": base64.b64encode(signed["body"].encode()).decode(), "isBase64Encoded": True}
+    spaced = {**signed, "body": signed["body"].replace(": ", ":")}
+    assert answer(spaced, SECRET, world.runners)["statusCode"] == 401
+    assert world.deployment.sent == []
+    assert answer(as_bytes, SECRET, world.runners)["statusCode"] == 202
+    assert world.wanted() == {"gpu-7"}
+
+
+def test_a_delivery_that_is_made_again_after_the_job_brings_nothing_back() -> None:
+    world = World()
+    queued = request(payload("queued", 7))  # by hand or by the API: the same body, under the same id
+    for delivery in (queued, request(payload("completed", 7, "reservoir-gpu-7")), queued):
+        assert answer(delivery, SECRET, world.runners)["statusCode"] == 202
+    assert world.wanted() == set()
+
+
+@pytest.mark.parametrize("event", ["ping", "workflow_run", "check_run", ""])
+def test_events_of_other_kinds_are_taken_and_left_alone(event: str) -> None:
+    world = World()
+    delivery = request({"zen": "Anything added dilutes everything else.", "hook_id": 1})
+    delivery["headers"]["X-GitHub-Event"] = event
+    assert answer(delivery, SECRET, world.runners)["statusCode"] == 204
+    assert world.deployment.sent == []
+
+
+@pytest.mark.parametrize("action", ["in_progress", "waiting", "one_that_comes_next_year"])
+def test_actions_that_change_nothing_are_taken(action: str) -> None:
+    world = World()
+    assert world.deliver(action, 7) == 202
+    assert world.deployment.sent == []
+
+
+@pytest.mark.parametrize("said", [{}, {"action": "queued"}, [], {"action": "queued", "workflow_job": {"id": -1}}])
 def test_what_is_no_job_is_refused(said: Any) -> None:
     assert answer(request(said), SECRET, World().runners)["statusCode"] == 400
 
@@ -246,13 +280,33 @@ def test_a_draining_node_is_released_unless_its_runner_runs_a_job() -> None:
     assert world.configurations.rows.keys() == {("i-1", "reservoir-gpu-8")}
 
 
+@pytest.mark.parametrize("status", [403, 404, 422, 429, 500])
+def test_a_runner_that_cannot_be_registered_is_an_error_and_its_machine_gets_nothing(status: int) -> None:
+    """No right, no such group, a wrong body, too many requests, or GitHub's own fault: the fact comes again."""
+    world = World()
+    world.deliver("queued", 7)
+    launched = NodeLaunched(node=node(), launched_at=START, workloads=placed())
+    world.github.fails_with = status
+    with pytest.raises(GitHubError, match=f"no configuration for reservoir-gpu-7: status {status}"):
+        world.hear(launched)
+    assert world.configurations.rows == {}
+    world.github.fails_with = None
+    world.hear(launched)
+    assert world.configurations.rows == {("i-1", "reservoir-gpu-7"): "config-1"}
+
+
+def test_a_name_that_a_busy_runner_has_is_not_taken_from_it() -> None:
+    world = World()
+    world.github.runners, world.github.busy = {"reservoir-gpu-7": 9}, {"reservoir-gpu-7"}
+    with pytest.raises(GitHubError, match="status 409"):
+        world.hear(NodeLaunched(node=node(), launched_at=START, workloads=placed()))
+    assert world.github.runners == {"reservoir-gpu-7": 9}
+
+
 def test_an_answer_that_is_not_as_documented_is_an_error_without_secrets() -> None:
     github = GitHub(lambda method, path, body: (500, None), "orgs/acme")  # noqa: ARG005 - a failing GitHub
-    for call in (
-        lambda: github.configuration("r", ["gpu"]),
-        lambda: github.remove("r"),
-        lambda: github.is_over("acme/app", 7),
-    ):
+    calls: list[Callable[[], bool]] = [lambda: github.remove("r"), lambda: github.is_over("acme/app", 7)]
+    for call in calls:
         with pytest.raises(GitHubError, match="status 500"):
             call()
 
