@@ -95,8 +95,9 @@ class Instance:
         if not answer.get("Items"):
             return None
         found: dict[str, Any] = json.loads(answer["Items"][0]["identity"]["S"])
-        if "drain" in found:
-            found["drain"]["deadlineS"] = datetime.fromisoformat(found["drain"]["deadline"]).timestamp()
+        for part, moment in (("drain", "deadline"), ("blockDrain", "startsAt"), ("blockDrain", "deadline")):
+            if part in found:
+                found[part][f"{moment}S"] = datetime.fromisoformat(found[part][moment]).timestamp()
         return found
 
     def report(self, queue_url: str, body: Mapping[str, Any]) -> None:

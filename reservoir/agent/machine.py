@@ -2,12 +2,13 @@
 
 It is told what the node's identity says, which processes have ended and what time it is, and answers with actions. The
 identity is the only authority: without it nothing is started, and when it cannot be read any more, what runs goes on
-until the last deadline that was known.
+until the last deadline that was known. A node in a Capacity Block knows from the beginning when that will be, so that
+it goes in time also when nobody is there to tell it.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -20,6 +21,9 @@ LONGEST_PAUSE_S: Final = 300
 RECOVERED_AFTER_S: Final = 600
 # Before the deadline, what has not ended by itself is killed; what is left of the node's time is for the last report.
 KILL_MARGIN_S: Final = 10
+# How long after the start of its block's drain a node goes by itself, if nobody has told it to.
+UNTOLD_S: Final = 120
+BLOCK_ENDING: Final = "CapacityBlockEnding"  # as a drain says it
 # How often a node that waits for the others of its gang says that it is there.
 ARRIVE_AGAIN_S: Final = 60
 MASTER_PORT: Final = 29500  # the usual one of torch.distributed
@@ -136,6 +140,19 @@ class _Task:
 class _Drain:
     deadline_s: float
     reason: str
+    is_own: bool = False  # nobody has told of it
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockDrain:
+    """When the Capacity Block under the node drains."""
+
+    starts_at_s: float
+    deadline_s: float
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether nobody has told of it for so long that the node goes by itself."""
+        return now_s >= self.starts_at_s + UNTOLD_S
 
 
 class NodeMachine:
@@ -145,6 +162,7 @@ class NodeMachine:
         self._configuration = configuration
         self._tasks: dict[str, _Task] = {}
         self._drain: _Drain | None = None
+        self._block_drain: _BlockDrain | None = None
         self._node_claim = ""
         self._killed = False
 
@@ -160,13 +178,16 @@ class NodeMachine:
     def learned(self, identity: Mapping[str, Any], now_s: float) -> list[Action]:
         """Follow what the node's identity says."""
         self._node_claim = str(identity["nodeClaim"])
+        self._block_drain = _block_drain(identity.get("blockDrain"))
+        drain = identity.get("drain")
+        if self._drain is not None and self._drain.is_own:
+            self._check_own_drain(self._drain, now_s, is_told=drain is not None)
         wanted = {f"{each['namespace']}/{each['name']}": each for each in identity["workloads"]}
         actions: list[Action] = []
         for key, each in wanted.items():
             task = self._task(key)
             if task is not None:
                 task.correlation_id = str(each.get("correlationId", task.correlation_id))
-        drain = identity.get("drain")
         if drain is not None:
             return [*actions, *self.must_go(drain["deadlineS"], drain["reason"], now_s)]
         for key, each in wanted.items():
@@ -184,9 +205,8 @@ class NodeMachine:
 
     def must_go(self, deadline_s: float, reason: str, now_s: float) -> list[Action]:
         """Begin to go, or bring the deadline forward; also EC2's own notice on the instance says so."""
-        if self._drain is not None and self._drain.deadline_s <= deadline_s:
-            return self.tick(now_s)
-        self._drain = _Drain(deadline_s, reason)
+        if self._drain is None or deadline_s < self._drain.deadline_s:
+            self._drain = _Drain(deadline_s, reason)
         return self.tick(now_s)
 
     def ended(self, process_id: ProcessId, exit_code: int, log_tail: str, now_s: float) -> list[Action]:
@@ -225,9 +245,25 @@ class NodeMachine:
 
     def tick(self, now_s: float) -> list[Action]:
         """Do what is due."""
+        if self._drain is None and self._block_drain is not None and self._block_drain.is_due(now_s):
+            self._drain = _Drain(self._block_drain.deadline_s, BLOCK_ENDING, is_own=True)
         if self._drain is not None:
             return list(self._go(self._drain, now_s))
         return [*self._arrive(now_s), *self._start_due(now_s), *self._tell_ready(now_s)]
+
+    def _check_own_drain(self, own: _Drain, now_s: float, *, is_told: bool) -> None:
+        """Follow who speaks again after the node began to go by itself: it was right, or its block was extended."""
+        if is_told:
+            self._drain = replace(own, is_own=False)
+            for task in self._tasks.values():
+                task.released = False  # it was said before anybody awaited it
+        elif (self._block_drain is None or not self._block_drain.is_due(now_s)) and not self._is_ending_anything():
+            self._drain, self._killed = None, False
+            self._tasks.clear()
+
+    def _is_ending_anything(self) -> bool:
+        is_running = any(process.phase in (Phase.RUNNING, Phase.STOPPING) for _, _, process in self._all())
+        return is_running or any(task.checkpoint == "running" for task in self._tasks.values())
 
     def _task(self, key: str) -> _Task | None:
         if key not in self._tasks:
@@ -331,6 +367,10 @@ def _grow(task: _Task, replicas: int, finished: int, now_s: float) -> None:
         return
     for number in range(finished, finished + replicas):
         task.processes.setdefault(number, _Process(Phase.WAITING, now_s, 1))
+
+
+def _block_drain(told: Mapping[str, Any] | None) -> _BlockDrain | None:
+    return None if told is None else _BlockDrain(told["startsAtS"], told["deadlineS"])
 
 
 def _gang(told: Mapping[str, Any] | None) -> _Gang | None:

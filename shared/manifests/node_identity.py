@@ -3,6 +3,7 @@
 Within a version fields are only added; readers ignore fields that they do not know.
 """
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import AwareDatetime, Field
@@ -19,6 +20,13 @@ class NodeDrain(Part):
     drain_id: str = Field(description="The drainId of the Node Draining event.")
     reason: DrainReason
     notified_at: AwareDatetime
+    deadline: AwareDatetime
+
+
+class NodeBlockDrain(Part):
+    """The node is in a Capacity Block, which will drain then, unless somebody extends it."""
+
+    starts_at: AwareDatetime
     deadline: AwareDatetime
 
 
@@ -52,6 +60,10 @@ class NodeIdentity(Part):
         description="Replicas that belong on the node; while it drains, those that have not been released."
     )
     drain: NodeDrain | None = Field(default=None, description="Absent while the node may stay.")
+    block_drain: NodeBlockDrain | None = Field(
+        default=None,
+        description="When it will have to go, also if nobody is there to tell it; absent outside of blocks.",
+    )
 
     def text(self) -> str:
         """Return the JSON; absent fields are left out."""
@@ -70,6 +82,7 @@ def node_identity(claim: NodeClaim) -> NodeIdentity:
         state=claim.state,
         workloads=[_hosted(placed, claim) for placed in (claim.placements if drain is None else drain.awaiting)],
         drain=None if drain is None else _drain(drain),
+        block_drain=_block_drain(claim.drain_at, claim.drain_deadline),
     )
 
 
@@ -95,6 +108,12 @@ def _gang(seat: GangSeat) -> GangPart:
         world_size=seat.world_size,
         addresses=list(seat.addresses),
     )
+
+
+def _block_drain(starts_at: datetime | None, deadline: datetime | None) -> NodeBlockDrain | None:
+    if starts_at is None or deadline is None:
+        return None
+    return NodeBlockDrain(starts_at=starts_at, deadline=deadline)
 
 
 def _drain(drain: Drain) -> NodeDrain:

@@ -84,6 +84,7 @@ LOST_ON_THE_WAY_BACK = {
     ("NodeClaim", "seats"): "dealt again; a gang that has begun does not read them any more",
     ("NodeClaim", "ready"): "said to people; the fact was told on the bus",
     ("NodeClaim", "ended_at"): "accounts take when we saw its end, which is within a minute",
+    ("NodeClaim", "drain_deadline"): "an agent goes when it is told; the sweep of this release writes it again",
     ("NodeClaim", "correlation_ids"): "logs name the workload without it from then on",
     ("WorkloadRecord", "correlation_id"): "logs name the workload without it from then on",
     ("NodeClaim", "min_values"): "it launches by the pool's own minValues, as it did",

@@ -180,7 +180,8 @@ class NodeClaim:
     launched_at: datetime | None = None
     running_at: datetime | None = None
     drain: Drain | None = None
-    drain_at: datetime | None = None  # when the Capacity Block under it starts to drain
+    drain_at: datetime | None = None  # when the Capacity Block under it starts to drain ...
+    drain_deadline: datetime | None = None  # ... and until when that drain will last
     terminated_at: datetime | None = None  # when we saw that it was gone
     ended_at: datetime | None = None  # when EC2 stopped charging for it, by its own word where it gives one
     node_pool_hash: str = ""

@@ -104,18 +104,24 @@ class BlockDrains:
     ) -> None:
         steady = [(claim, drain) for claim, drain in drains if claim.state in _STEADY]
         later = [(claim, drain) for claim, drain in steady if drain.starts_at > now]
-        moved = [(claim, drain) for claim, drain in later if claim.drain_at != drain.starts_at]
+        moved = [(claim, drain) for claim, drain in later if not _knows(claim, drain)]
         # The block's one timer belongs to the next drain: set again when it has fired, or the end has moved; and once
         # more shortly before, because a launch sets it for its own claims and may not know of earlier ones.
         if later and (moved or is_near or len(later) < len(steady)):
             self.timers.set_timer(block_id, _earliest(later))
         for claim, drain in moved:
             with suppress(ConflictError):  # whoever moves it this often will be seen by the next sweep
-                save_claim(self.claims, claim, partial(_with_drain_at, drain.starts_at))
+                save_claim(self.claims, claim, partial(_with_block_drain, drain))
 
 
-def _with_drain_at(drain_at: datetime, claim: NodeClaim) -> NodeClaim | None:
-    return replace(claim, drain_at=drain_at) if claim.state in _STEADY else None
+def _knows(claim: NodeClaim, drain: BlockDrain) -> bool:
+    return (claim.drain_at, claim.drain_deadline) == (drain.starts_at, drain.deadline)
+
+
+def _with_block_drain(drain: BlockDrain, claim: NodeClaim) -> NodeClaim | None:
+    if claim.state not in _STEADY:
+        return None
+    return replace(claim, drain_at=drain.starts_at, drain_deadline=drain.deadline)
 
 
 def _is_sooner(drain: BlockDrain, claim: NodeClaim) -> bool:

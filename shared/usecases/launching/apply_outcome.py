@@ -5,14 +5,13 @@ Shortages are remembered before replicas go back to demand (R-162): the planner 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 from shared.core.launching.launch_outcome import LaunchAttempt, LaunchedInstance, LaunchReaction, launched_offering
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from shared.core.model.plan import OfferingKey
-from shared.core.node_life.drain import block_drain
+from shared.core.node_life.drain import BlockDrain, block_drain
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.efa import wants_efa, without_efa
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
@@ -94,10 +93,10 @@ class ApplyOutcome:
             return [], surplus
         catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
         waiting = [found[claim_id] for claim_id in sorted(assignment) if claim_id in found]
-        drain_at = self._drain_times(waiting)
+        drains = self._block_drains(waiting)
 
         def change(claim: NodeClaim) -> NodeClaim | None:
-            return _launched(attempt, assignment[claim.id], catalogue, drain_at.get(claim.id), claim)
+            return _launched(attempt, assignment[claim.id], catalogue, drains.get(claim.id), claim)
 
         settled = settle_claims(self.claims, waiting, change)
         others = self.claims.get_many(assignment.keys() - settled.keys())  # settled before, or ended meanwhile
@@ -115,17 +114,17 @@ class ApplyOutcome:
         now = self.clock.now()
         return [key for key in unwanted if now - since[key] <= TAKEN_BACK_WITHIN]
 
-    def _drain_times(self, claims: Sequence[NodeClaim]) -> Mapping[str, datetime]:
-        """Return when the Capacity Block under the claims starts to drain them, and set its timer for the first."""
+    def _block_drains(self, claims: Sequence[NodeClaim]) -> Mapping[str, BlockDrain]:
+        """Return how the Capacity Block under the claims will drain them, and set its timer for the first."""
         lease = claims[0].lease if claims else None
         record = None if lease is None else self.reservations.get(lease.reservation_id)
         if record is None or record.reservation.reclaim_at() is None:
             return {}
         periods = checkpoint_periods_s(claims, self.workloads)
-        drains = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
-        starts = {claim_id: drain.starts_at for claim_id, drain in drains.items() if drain is not None}
-        self.timers.set_timer(record.reservation.id, min(starts.values()))
-        return starts
+        found = {claim.id: block_drain(record.reservation, periods.get(claim.id, ())) for claim in claims}
+        drains = {claim_id: drain for claim_id, drain in found.items() if drain is not None}
+        self.timers.set_timer(record.reservation.id, min(drain.starts_at for drain in drains.values()))
+        return drains
 
     def _without_instance(self, attempt: LaunchAttempt) -> list[NodeClaim]:
         rest = attempt.claim_ids[len(attempt.assignment()) :]
@@ -137,7 +136,7 @@ def _launched(
     attempt: LaunchAttempt,
     instance: LaunchedInstance,
     catalogue: Mapping[str, InstanceType],
-    drain_at: datetime | None,
+    drain: BlockDrain | None,
     claim: NodeClaim,
 ) -> NodeClaim | None:
     if claim.state not in AWAITING_LAUNCH:
@@ -147,7 +146,8 @@ def _launched(
         state=ClaimState.LAUNCHED,
         instance_id=instance.id,
         launched_at=instance.launched_at or attempt.settled_at,
-        drain_at=drain_at,
+        drain_at=None if drain is None else drain.starts_at,
+        drain_deadline=None if drain is None else drain.deadline,
         subnet_id=instance.subnet_id,
         image_id=instance.image_id,
         security_group_ids=attempt.request.security_group_ids,

@@ -162,6 +162,63 @@ def test_without_the_control_plane_work_goes_on_and_stops_at_the_deadline() -> N
     assert len(node.reports("released")) == 1, "it is told once somebody listens"
 
 
+def test_a_node_in_a_block_goes_by_itself_when_nobody_is_there_to_tell_it() -> None:
+    node = Node()
+    node.work.heeds_signals = False
+    node.tell(block_drain_s=(3_600, 4_080))
+    node.pass_s(70)
+    node.aws.is_down = True
+    node.pass_s(3_640)
+    assert node.work.hooks == {}, "the control plane may still tell it"
+    node.pass_s(20)
+    assert node.work.hooks[KEY]["RESERVOIR_DRAIN_REASON"] == "CapacityBlockEnding"
+    node.work.end_hook(KEY)
+    node.pass_s(300)
+    assert node.work.running.keys() == {FIRST}
+    node.pass_s(100)
+    assert node.work.signals == [(FIRST, False), (FIRST, True)]
+
+
+def test_who_is_told_in_time_does_not_go_by_itself() -> None:
+    node = Node()
+    node.tell(block_drain_s=(100, 580))
+    node.pass_s(110)
+    node.tell(block_drain_s=(-10, 470), drain_s=470)
+    node.pass_s(120)
+    node.work.end_hook(KEY)
+    node.pass_s(200)
+    assert node.work.signals == [(FIRST, False)]
+    assert len(node.reports("released")) == 1
+
+
+def test_what_it_released_before_anybody_awaited_it_is_said_again_when_it_is_told() -> None:
+    node = Node(Run("research/*", RUN.command))
+    node.tell(block_drain_s=(100, 580))
+    node.pass_s(240)
+    assert len(node.reports("released")) == 1
+    node.tell(block_drain_s=(-140, 340), drain_s=340)
+    node.pass_s(200)
+    assert len(node.reports("released")) == 2
+    assert node.work.running == {}
+
+
+def test_a_node_whose_block_was_extended_meanwhile_stays_and_starts_its_work_again() -> None:
+    node = Node()
+    node.tell(replicas=2, block_drain_s=(100, 580))
+    node.pass_s(70)
+    node.aws.is_down = True
+    node.pass_s(170)
+    node.aws.is_down = False
+    node.tell(replicas=2, block_drain_s=(86_400, 86_880))
+    node.pass_s(120)
+    assert node.work.started == [FIRST, SECOND], "its checkpoint has not ended yet"
+    node.work.end_hook(KEY)
+    node.pass_s(130)
+    assert node.work.started == [FIRST, SECOND] * 2
+    assert node.reports("ready")[-1]["replicas"] == 2
+    assert node.work.running.keys() == {FIRST, SECOND}
+
+
 def test_nobody_answers_for_a_day_and_nothing_is_stopped() -> None:
     node = Node()
     node.tell()

@@ -105,8 +105,12 @@ class Node:
         drain_s: float | None = None,
         finished: int | None = None,
         gang: Mapping[str, Any] | None = None,
+        block_drain_s: tuple[float, float] | None = None,
     ) -> None:
-        """Let the identity say this from now on; ``drain_s``: it must go within so many seconds."""
+        """Let the identity say this from now on; ``drain_s``: it must go within so many seconds.
+
+        ``block_drain_s``: in how many seconds its block starts to drain, and until when.
+        """
         hosted: dict[str, Any] = {
             "namespace": "research",
             "name": "train",
@@ -118,6 +122,9 @@ class Node:
         self.aws.known = {"nodeClaim": "nc-1", "workloads": [hosted] if replicas else []}
         if gang is not None:
             hosted["gang"] = gang
+        if block_drain_s is not None:
+            starts_s, deadline_s = (self.now_s + each for each in block_drain_s)
+            self.aws.known["blockDrain"] = {"startsAtS": starts_s, "deadlineS": deadline_s}
         if drain_s is not None:
             self.aws.known["drain"] = {"deadlineS": self.now_s + drain_s, "reason": "CapacityBlockEnding"}
 

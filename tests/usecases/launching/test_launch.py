@@ -13,6 +13,7 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, LeaseState
 from shared.core.model.plan import OfferingKey
 from shared.core.scheduling_terms import labels
+from shared.manifests.node_identity import NodeBlockDrain, node_identity
 from shared.names import BATCH_TAG, NODE_CLAIM_TAG, OWNER_TAG
 from shared.ports.errors import AccessDeniedError, AwsError, ConfigurationError, RefusedError
 from shared.usecases.claims.claim_moves import save_claims
@@ -335,7 +336,7 @@ def test_a_template_that_ec2_has_no_room_for_is_tried_until_the_deadline(world: 
     assert world.placed() == 0
 
 
-def test_a_block_sets_its_timer_and_the_time_of_its_drain(world: World) -> None:
+def test_a_block_sets_its_timer_and_its_node_knows_when_it_drains_and_until_when(world: World) -> None:
     end = world.clock.now() + timedelta(days=1)
     world.add_block(end)
     world.add_workload("ckpt", replicas=4, checkpoint_period_s=1800)
@@ -344,6 +345,9 @@ def test_a_block_sets_its_timer_and_the_time_of_its_drain(world: World) -> None:
     # 30 minutes of notice: 8 of the usual 10 count, because the node is terminated 2 minutes before EC2 begins.
     assert claim.drain_at == end - timedelta(minutes=30 + 10 + 22)
     assert world.timers.at == {"cr-block": claim.drain_at}
+    told = node_identity(claim).block_drain
+    assert told == NodeBlockDrain(starts_at=claim.drain_at, deadline=end - timedelta(minutes=30 + 2))
+    assert node_identity(replace(claim, drain_at=None, drain_deadline=None)).block_drain is None
 
 
 def test_a_gang_that_comes_in_part_is_undone_where_ec2_cannot_promise_it_whole(world: World) -> None:

@@ -75,8 +75,16 @@ def test_an_extension_moves_drain_and_timer_although_nothing_announced_it(world:
     world.ec2.reservations["cr-block"] = replace(world.ec2.reservations["cr-block"], end_at=later)
     world.clock.set(end - timedelta(minutes=40))  # what was discovered still says the old end
     assert world.expire().run().block_drain_count == 0
-    assert world.claims()[0].drain_at == later - timedelta(minutes=40)
+    (claim,) = world.claims()
+    assert (claim.drain_at, claim.drain_deadline) == (later - timedelta(minutes=40), later - timedelta(minutes=32))
     assert world.timers.at == {"cr-block": later - timedelta(minutes=40)}
+
+
+def test_a_claim_of_a_release_that_did_not_know_deadlines_gets_its_own(world: World, end: datetime) -> None:
+    (claim,) = world.running(1, reserved("cr-block"))
+    world.state.claim_rows[claim.id] = replace(world.state.claim_rows[claim.id], drain_deadline=None)
+    world.expire().run()
+    assert world.claims()[0].drain_deadline == end - timedelta(minutes=32)
 
 
 def test_within_a_block_the_workload_that_needs_more_notice_goes_first(world: World, end: datetime) -> None:
