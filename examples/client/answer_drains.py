@@ -6,7 +6,7 @@ python answer_drains.py DEMAND_QUEUE_URL EVENTS_QUEUE_URL IDLE_S
 import sys
 
 from reservoir.client import Client
-from shared.manifests.events import NodeDraining
+from reservoir.client.events import NodeDraining
 
 
 def save(notice: NodeDraining) -> None:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from integrations.github_runners.webhook import JobEvent
+from reservoir.client import messages
+from reservoir.client.events import NodeDetail, NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
 from reservoir.client.facts import Fact
 from reservoir.client.transport import Outbox
-from shared.manifests import outgoing
-from shared.manifests.event_parts import NodeDetail
-from shared.manifests.events import NodeDraining, NodeLaunched, NodeTerminated, WorkloadPlaced
 
 SELF_HOSTED: Final = "self-hosted"
 RUNNER_PREFIX: Final = "reservoir-"
@@ -109,7 +108,7 @@ class Runners:
             return
         if node.instance_id is not None:  # what is released is not named again when its node ends
             self.configurations.forget(node.instance_id, [RUNNER_PREFIX + name])
-        self.outbox.send(outgoing.release(f"{self.namespace}/{name}", node.node_claim, None))
+        self.outbox.send(messages.release(f"{self.namespace}/{name}", node.node_claim, None))
 
     def _pool(self, labels: Sequence[str]) -> str | None:
         """Return the pool of a job's labels: ``self-hosted`` and that of one pool, nothing else."""
@@ -141,7 +140,7 @@ class Runners:
 
         No fact tells of a replica that leaves a node that stays, so its configuration is taken back here.
         """
-        self.outbox.send(outgoing.withdraw(f"{self.namespace}/{name}", _GENERATION))
+        self.outbox.send(messages.withdraw(f"{self.namespace}/{name}", _GENERATION))
         self.configurations.end(RUNNER_PREFIX + name)
 
     def _equip(self, instance_id: str, name: str) -> None:

@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from reservoir.client import Client, RejectedError
+from reservoir.client.events import DrainReason, NodeDraining
 from reservoir.client.facts import Fact
-from shared.core.model.node_claim import DrainReason
-from shared.manifests.events import NodeDraining
-from shared.manifests.parsing.problems import ManifestError
+from reservoir.client.messages import ManifestError
 
 _AT_ONCE: Final = 16  # nodes that are asked for at the same time
 _PAUSE_S: Final = 1.0  # after a failure

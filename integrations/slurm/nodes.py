@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from integrations.slurm.slurm import Slurm
 from reservoir.client import Client, UnansweredError, WithdrawnError
-from shared.core.model.node_claim import DrainReason
-from shared.manifests.described import NodeStatus, WorkloadDescribed
-from shared.manifests.events import NodeDraining
+from reservoir.client.events import DrainReason, NodeDraining, NodeStatus, WorkloadDescribed
 
 _SOON_S: Final = 15.0  # after that a job that waits says why
 

@@ -11,14 +11,11 @@ from typing import Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from reservoir.client import messages
+from reservoir.client.events import AWAITING_LAUNCH, ReplicaFailed, WorkloadDescribed, WorkloadRejected
 from reservoir.client.facts import Fact
+from reservoir.client.messages import WorkloadManifest
 from reservoir.client.transport import Outbox
-from shared.core.model.node_claim import AWAITING_LAUNCH
-from shared.manifests import outgoing
-from shared.manifests.described import WorkloadDescribed
-from shared.manifests.events import WorkloadRejected
-from shared.manifests.kinds.workload import WorkloadManifest
-from shared.manifests.replica_events import ReplicaFailed
 
 Until = Literal["placed", "launched", "ready", "finished"]
 _ASKS_OF_NODES: Final = frozenset({"launched", "ready"})  # and not of the workload's counts alone
@@ -105,7 +102,7 @@ class Tasks:
         task = self.store.get(key)
         if task is not None:
             self.store.forget(task)
-        self.outbox.send(outgoing.withdraw(key, generation))
+        self.outbox.send(messages.withdraw(key, generation))
 
     def hear(self, fact: Fact) -> None:
         """Answer whoever waits, if the fact is an answer; otherwise ask."""
@@ -130,7 +127,7 @@ class Tasks:
             self._ask(key)
 
     def _ask(self, key: str) -> None:
-        self.outbox.send(outgoing.describe(key, _REQUEST_ID))
+        self.outbox.send(messages.describe(key, _REQUEST_ID))
 
     def _decide(self, task: WaitingTask, known: WorkloadDescribed) -> None:
         if known.workload.generation is None:

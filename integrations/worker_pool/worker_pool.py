@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reservoir.client import Client
-from shared.manifests.parsing.hashing import static_hash
+from reservoir.client.messages import static_hash
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """The wheel, installed into an environment of its own, is the command line."""
 
+import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -120,6 +122,27 @@ def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: 
     answer = done(bin_folder / "python", "-c", code, *undeclared, cwd=tmp_path)
     assert answer.returncode == 0, answer.stderr
     assert int(answer.stdout) > 10
+
+
+def test_integrations_and_examples_import_nothing_that_the_wheel_lacks(bin_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "integrations", tmp_path / "integrations", ignore=shutil.ignore_patterns("__pycache__"))
+    modules = {".".join(file.relative_to(ROOT).with_suffix("").parts) for file in ROOT.glob("integrations/*/*.py")}
+    of_ray = {"integrations.ray.provider"}  # imports Ray
+    code = "\n".join(
+        [f"import {name.removesuffix('.__init__')}" for name in sorted(modules - of_ray)]
+        + [line for file in ROOT.glob("examples/client/*.py") for line in imports_of(file)]
+    )
+    answer = done(bin_folder / "python", "-c", code, cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+
+
+def imports_of(file: Path) -> list[str]:
+    return [ast.unparse(it) for it in ast.parse(file.read_text()).body if isinstance(it, ast.Import | ast.ImportFrom)]
+
+
+def test_who_checks_types_sees_those_of_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert "reservoir/py.typed" in archive.namelist()
 
 
 def declared() -> set[str]:

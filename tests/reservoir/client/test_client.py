@@ -14,6 +14,7 @@ from reservoir.client import (
     RejectedError,
     UnansweredError,
     WithdrawnError,
+    events,
 )
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason
@@ -21,7 +22,7 @@ from shared.core.model.plan import ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.model.team import Team, by_namespace
 from shared.manifests.event_parts import NodeDetail, PlacedWorkload
-from shared.manifests.events import NodeDraining, NodeTerminated
+from shared.manifests.events import EVENTS, NodeDraining, NodeTerminated
 from shared.manifests.parsing.problems import ManifestError
 from shared.ports.state import WorkloadRecord
 from shared.usecases.demand.authorise_demand import DemandRules
@@ -340,6 +341,11 @@ def test_a_call_that_is_stopped_returns_and_leaves_what_it_had_to_the_next() -> 
     assert world.releases == [(KEY, "nc-1")]
     world.client().on_draining(lambda _: None, "research", idle_s=200)
     assert world.releases == [(KEY, "nc-1"), (KEY, "nc-2")]
+
+
+def test_every_fact_that_a_subscription_lets_in_can_be_imported_from_the_client() -> None:
+    let_in = {it.__name__ for it in EVENTS if {"workload", "workloads", "returned"} & it.model_fields.keys()}
+    assert let_in <= set(events.__all__)
 
 
 def test_what_is_no_fact_is_thrown_away() -> None:
