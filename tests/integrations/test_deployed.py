@@ -2,8 +2,10 @@
 
 import functools
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 import pytest
@@ -12,7 +14,8 @@ from botocore.exceptions import ClientError
 from demo.observer import Observed
 from embedded.reservoir import NODE_ROLE, ROOT
 from embedded.reservoir.example import EXAMPLES
-from integrations.worker_pool import WorkerPool
+from integrations.worker_pool import Scale, WorkerPool
+from integrations.worker_pool.__main__ import depths
 from reservoir.client import Client, Subscription
 from shared.names import EVENT_BUS, INSTANCE_ARN_PREFIX, Queue
 from tests.deployed.story.nodes import Inside, credentials_of, let_nodes_in
@@ -77,6 +80,36 @@ def test_a_pool_of_workers_is_rolled(connect: Connect) -> None:
     assert client.status(pool.key(old)).withdrawn
 
 
+def test_a_pool_of_workers_follows_the_depth_of_its_queue_up_and_down(world: World, connect: Connect) -> None:
+    client, sqs = connect("workers"), world.aws.client("sqs")
+    pool, worker = WorkerPool(client, "workers", "followers"), template("2")
+    jobs = sqs.create_queue(QueueName="jobs")["QueueUrl"]
+    depth, stopped = depths(sqs, jobs, every_s=0.5), threading.Event()
+    follower = threading.Thread(
+        target=pool.follow,
+        args=(worker, Scale(messages_per_worker=20, least_count=1)),
+        kwargs={"depths": lambda: None if stopped.is_set() else depth(), "now_s": lambda: world.now().timestamp()},
+    )
+
+    def workers() -> int:
+        known = client.status(pool.key(worker))
+        return sum(node.replicas for node in known.nodes if node.instance_id and node.drain is None)
+
+    follower.start()
+    try:
+        world.until("there is one", lambda _: workers() == 1)
+        for number in range(50):
+            sqs.send_message(QueueUrl=jobs, MessageBody=f"{number}")
+        world.until("there are three", lambda _: workers() == 3)
+        sqs.purge_queue(QueueUrl=jobs)
+        world.aws.clock.advance(timedelta(minutes=4))
+        assert pool.size(worker) == 3, "it may come again"
+        world.until("there is one again", lambda _: workers() == 1)
+    finally:
+        stopped.set()
+        follower.join()
+
+
 @pytest.fixture(scope="module")
 def deploy(world: World) -> Deploy:
     return deployer(world)
@@ -111,13 +144,16 @@ def end_of(world: World, execution: str) -> dict[str, Any]:
     return ended
 
 
-def test_a_state_waits_for_machines_and_gives_them_back(world: World, connect: Connect, function_arn: str) -> None:
-    ended = end_of(world, execute(world, function_arn, "train", {"replicas": 2, **template("2")}))
+@pytest.mark.parametrize("until", ["placed", "launched"])
+def test_a_state_waits_for_machines_and_gives_them_back(
+    world: World, connect: Connect, function_arn: str, until: str
+) -> None:
+    ended = end_of(world, execute(world, function_arn, until, {"replicas": 2, **template("2")}, until))
     assert ended["status"] == "SUCCEEDED", ended
     nodes = json.loads(ended["output"])["machines"]["nodes"]
     assert sum(node["replicas"] for node in nodes) == 2
-    assert all(node["instanceId"].startswith("i-") for node in nodes)
-    known = functools.partial(connect("executions").status, "executions/train")
+    assert until == "placed" or all(node["instanceId"].startswith("i-") for node in nodes)
+    known = functools.partial(connect("executions").status, f"executions/{until}")
     world.until("they are given back", lambda _: known().withdrawn)
 
 
