@@ -178,6 +178,8 @@ def serving(github: FakeGitHub, aws: EmbeddedAws) -> Iterator[str]:
                 status, answer = 200, None
             else:
                 assert self.headers["Authorization"] == f"Bearer {TOKEN}"
+                assert self.headers["Accept"] == "application/vnd.github+json"
+                assert self.headers["X-GitHub-Api-Version"] == "2022-11-28"
                 status, answer = github(self.command, self.path, said)
             body = b"" if answer is None else json.dumps(answer).encode()
             self.send_response(status)

@@ -102,7 +102,7 @@ def test_a_pool_of_workers_follows_the_depth_of_its_queue_up_and_down(world: Wor
             sqs.send_message(QueueUrl=jobs, MessageBody=f"{number}")
         world.until("there are three", lambda _: workers() == 3)
         sqs.purge_queue(QueueUrl=jobs)
-        world.aws.clock.advance(timedelta(minutes=4))
+        world.aws.clock.advance(timedelta(minutes=2))
         assert pool.size(worker) == 3, "it may come again"
         world.until("there is one again", lambda _: workers() == 1)
     finally:
