@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from dataclasses import replace
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 import typer
 
@@ -40,8 +41,6 @@ AllNamespaces = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Wor
 Pool = Annotated[str | None, typer.Option(help="By NodePool.")]
 State = Annotated[str | None, typer.Option(help="By state, as the column STATE shows it.")]
 
-Asked = tuple[Noun[Any], tuple[str, ...]]
-
 _IN: Final = re.compile(r"(\S+)\s+(in|notin)\s*\(([^()]*)\)")
 _EQUAL: Final = re.compile(r"([^=!\s]+)\s*(==?|!=)\s*([^=!\s]*)")
 _KEY: Final = re.compile(r"(!?)\s*([^=!\s]+)")
@@ -54,7 +53,24 @@ _OPERATORS: Final = {
 }
 
 
-def asked(words: Sequence[str]) -> list[Asked]:
+class Given(TypedDict):
+    """What the options above were given."""
+
+    labels: str | None
+    namespace: str | None
+    all_namespaces: bool
+    pool: str | None
+    state: str | None
+
+
+def meant(words: Sequence[str], **given: Unpack[Given]) -> list[tuple[Noun[Any], Selection]]:
+    """Return the nouns with which of their rows are meant; ends the command when something is not understood."""
+    named = _named(words)
+    chosen = selection([noun for noun, _ in named], **given)
+    return [(noun, replace(chosen, names=names)) for noun, names in named]
+
+
+def _named(words: Sequence[str]) -> list[tuple[Noun[Any], tuple[str, ...]]]:
     """Read ``NOUN[,NOUN] [NAME...]`` or ``NOUN/NAME...``; ends the command when a noun is not known."""
     if not words:
         fail(f"say what: {', '.join(each.plural for each in NOUNS)}")

@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -43,16 +42,9 @@ def describe(
     Ends with 2 when something that was named is not there.
     """
     stack = connection(context)
-    asked = selection.asked(words or ())
-    chosen = selection.selection(
-        [noun for noun, _ in asked],
-        labels=labels,
-        namespace=namespace,
-        all_namespaces=all_namespaces,
-        pool=pool,
-        state=state,
-    )
-    found = [Found.of(stack, noun, replace(chosen, names=names)) for noun, names in asked]
+    given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
+    meant = selection.meant(words or (), **given)
+    found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
     rows = [(each.noun, row) for each in found for row in each.rows]
     for number, (noun, row) in enumerate(rows):
         if number:

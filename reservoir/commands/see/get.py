@@ -1,8 +1,7 @@
 """``reservoir get``."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -10,7 +9,7 @@ from reservoir.commands.see.watch import watch
 from reservoir.console import fail
 from reservoir.nouns import selection
 from reservoir.nouns.found import Found, end_with_missing
-from reservoir.nouns.noun import Selection, Selector
+from reservoir.nouns.noun import Noun, Selection, Selector
 from reservoir.output import Form, Output, show_all
 from reservoir.policy import connection
 from reservoir.stack.connection import Connection
@@ -43,31 +42,23 @@ def get(
     Ends with 2 when something that was named is not there.
     """
     stack = connection(context)
-    asked = selection.asked(words or _WITHOUT_NOUN)
-    chosen = selection.selection(
-        [noun for noun, _ in asked],
-        labels=labels,
-        namespace=namespace,
-        all_namespaces=all_namespaces,
-        pool=pool,
-        state=state,
-    )
+    given = selection.Given(labels=labels, namespace=namespace, all_namespaces=all_namespaces, pool=pool, state=state)
+    meant = selection.meant(words or _WITHOUT_NOUN, **given)
     if follow:
-        _watch(stack, asked, chosen, form)
+        _watch(stack, meant, form)
         return
-    found = [Found.of(stack, noun, replace(chosen, names=names)) for noun, names in asked]
+    found = [Found.of(stack, noun, chosen) for noun, chosen in meant]
     now = stack.clock.now()
-    if any(each.rows for each in found) or not any(names for _, names in asked):
-        show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, chosen))
+    if any(each.rows for each in found) or not any(chosen.names for _, chosen in meant):
+        show_all([(each.rows, each.noun.listing(now)) for each in found], form, nothing=_nothing(found, meant[0][1]))
     end_with_missing(stack, found)
 
 
-def _watch(stack: Connection, asked: Sequence[selection.Asked], chosen: Selection, form: Form) -> None:
-    if len(asked) > 1:
+def _watch(stack: Connection, meant: Sequence[tuple[Noun[Any], Selection]], form: Form) -> None:
+    if len(meant) > 1:
         fail("watch one noun at a time")
-    ((noun, names),) = asked
-    meant = replace(chosen, names=names)
-    watch(noun, lambda: Found.of(stack, noun, meant).rows, form, stack.clock, stack.pause)
+    ((noun, chosen),) = meant
+    watch(noun, lambda: Found.of(stack, noun, chosen).rows, form, stack.clock, stack.pause)
 
 
 def _nothing(found: Sequence[Found], chosen: Selection) -> str:
