@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bench.harness import Figures, fresh, medians, peak_rss_mib
 from bench.karpenter.port import Outcome, provision
+from bench.scheduling.ladder_bound import bound_usd_per_hour
 from bench.worlds.cases import WORLDS
 from bench.worlds.catalogue import ec2_catalogue
 from bench.worlds.common import NOW
-from bench.worlds.ladder import price_micro_usd
 from bench.worlds.mix import Mix, mix_snapshot
 from shared.core.checker import check
 from shared.core.model.plan import Plan
@@ -124,17 +124,9 @@ def port(path: str, case: str, form: str) -> Figures:
     }
 
 
-def linear_bound(path: str) -> Figures:
-    """Bound the ladder's cost: prices are linear in size, and host anti-affinity asks for a number of nodes."""
-    snapshot = loads(Snapshot, Path(path).read_text())
-    counts = [(item.workload.requests, item.pending_count) for item in snapshot.demands]
-    nodes = sum(item.pending_count for item in snapshot.demands if item.workload.anti_affinity)
-    nodes = max(1, nodes)
-    cpu = sum(size["cpu"] * count for size, count in counts) + 100 * nodes
-    memory = sum(size["memory"] * count for size, count in counts) + 10 * 2**20 * nodes
-    rungs = max(cpu / 1000, memory / 2**31, sum(count for _, count in counts) / 10)
-    overhead = SchedulingPolicy().node_overhead_micro_usd_per_hour * nodes
-    return {"bound_usd_per_hour": (rungs * price_micro_usd(1, 2**31) + overhead) / 10**6}
+def ladder_bound(path: str) -> Figures:
+    """Bound the ladder's cost by its patterns."""
+    return {"bound_usd_per_hour": bound_usd_per_hour(loads(Snapshot, Path(path).read_text()))}
 
 
 # -- putting it together
@@ -175,8 +167,8 @@ def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
             "polished_peak_rss_mib": polished["peak_rss_mib"],
             "polished_violations": polished["violations"],
         }
-    if world.has_linear_prices:
-        bound = _number(fresh("bench.scheduling.scheduler:linear_bound", path)["bound_usd_per_hour"])
+    if world.is_on_ladder:
+        bound = _number(fresh("bench.scheduling.scheduler:ladder_bound", path)["bound_usd_per_hour"])
     figures["bound_usd_per_hour"] = bound
     for form in ("default", "tuned") if world.tuned() else ("default",):
         prefix = "port" if form == "default" else "port_tuned"

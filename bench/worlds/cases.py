@@ -31,7 +31,7 @@ class World:
     seeds: int = 1
     markets: tuple[CapacityType, ...] = ()  # set: the tuned form of the port has pools for these
     preferences: PreferencePolicy = PreferencePolicy.RESPECT
-    has_linear_prices: bool = False  # the ladder's: a bound follows from totals
+    is_on_ladder: bool = False  # which has a bound of its own, that sees anti-affinity
     is_polished: bool = True
 
     def tuned(self) -> tuple[NodePool, ...] | None:
@@ -134,9 +134,9 @@ def _two_pools(count: int, _seed: int) -> Snapshot:
 
 def _worlds() -> Mapping[str, World]:
     sizes = (50, 100, 500, 1000, 2000, 5000, 10_000, 20_000)
-    linear = partial(World, has_linear_prices=True, is_polished=False)
-    found = {f"diverse-{count}": linear(partial(_diverse, count)) for count in sizes}
-    found["diverse-10000-single"] = linear(partial(_single, 10_000))
+    on_ladder = partial(World, is_on_ladder=True, is_polished=False)
+    found = {f"diverse-{count}": on_ladder(partial(_diverse, count)) for count in sizes}
+    found["diverse-10000-single"] = on_ladder(partial(_single, 10_000))
     found["limited-10000"] = World(partial(_limited, 10_000), is_polished=False)
     found["preference-4000"] = World(_preference, is_polished=False)
     found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_polished=False)
