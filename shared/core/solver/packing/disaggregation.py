@@ -1,7 +1,7 @@
 """From items back to groups: which replicas go on which node of a pattern, with host rules kept exactly."""
 
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import heapify, heappop, heapreplace
 from itertools import chain
 
 from shared.core.scheduling_terms.labels import HOSTNAME
@@ -31,9 +31,8 @@ class _Stock:
             self.buckets.setdefault(number, []).append([batch.relaxed.group.index, batch.count])
             totals[number] = totals.get(number, 0) + batch.count
         self.is_plain = self.buckets.keys() == {_FREE}
-        # A heap of the kinds of replicas, the most plentiful first; equals as the batches came.
-        self.kinds = [(-count, position, number) for position, (number, count) in enumerate(totals.items())]
-        heapify(self.kinds)
+        # The kinds of replicas, the most plentiful first; equals as the batches came.
+        self.kinds = sorted((-count, position, number) for position, (number, count) in enumerate(totals.items()))
 
     def take(self, count: int) -> Iterator[tuple[int, int]]:
         """Yield (group, count) for ``count`` replicas without rules, as far as they reach."""
@@ -51,18 +50,9 @@ class _Stock:
     def take_one(self, kind: _Sort) -> int:
         """Return the group of one replica of a kind that is left."""
         less, position, number = kind
+        self.kinds.remove(kind)
         if less < -1:
-            fewer = (less + 1, position, number)
-            if kind is self.kinds[0]:
-                heapreplace(self.kinds, fewer)
-            else:
-                self.kinds[self.kinds.index(kind)] = fewer
-                heapify(self.kinds)
-        elif kind is self.kinds[0]:
-            heappop(self.kinds)
-        else:
-            self.kinds.remove(kind)
-            heapify(self.kinds)
+            insort(self.kinds, (less + 1, position, number))
         stack = self.buckets[number]
         last = stack[-1]
         if last[1] > 1:
@@ -216,10 +206,7 @@ class Disaggregation:
 
     def _choose(self, stock: _Stock, matched: Mapping[int, int], limits: Mapping[int, int]) -> _Sort | None:
         """Return the most plentiful kind of replica that may join the node."""
-        kinds, rules = stock.kinds, self._rules
-        if kinds and _may_join(rules[kinds[0][2]], matched, limits):
-            return kinds[0]
-        return min([kind for kind in kinds if _may_join(rules[kind[2]], matched, limits)], default=None)
+        return next((kind for kind in stock.kinds if _may_join(self._rules[kind[2]], matched, limits)), None)
 
 
 def _may_join(rules: _Rules, matched: Mapping[int, int], limits: Mapping[int, int]) -> bool:
