@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from operator import attrgetter
 
-from shared.core.model.instance_type import CapacityType
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
@@ -213,6 +213,17 @@ def _known(snapshot: Snapshot) -> Iterable[Workload]:
     return (workload for key, workload in sorted(snapshot.workloads.items()) if key not in pending)
 
 
+_what_it_accepts = attrgetter(
+    "node_selector",
+    "required_node_terms",
+    "preferred_node_terms",
+    "tolerations",
+    "topology_spread",
+    "affinity",
+    "anti_affinity",
+)
+
+
 def _levels(
     demand: Demand,
     now: datetime,
@@ -225,54 +236,18 @@ def _levels(
     capacity_types = reached_capacity_types(workload, demand.pending_since, now)
     for withheld in demand.withheld:
         capacity_types -= withheld.capacity_types
-    # Workloads that were read together share equal terms; comparing those takes time. Mostly they have few.
-    identity = (
-        id(workload.node_selector),
-        workload.required_node_terms and id(workload.required_node_terms),
-        workload.preferred_node_terms and id(workload.preferred_node_terms),
-        workload.tolerations and id(workload.tolerations),
-        workload.topology_spread and id(workload.topology_spread),
-        workload.affinity and id(workload.affinity),
-        workload.anti_affinity and id(workload.anti_affinity),
-        workload.duration_s,
-        workload.checkpoint_period_s,
-        capacity_types,
-        team_name,
-    )
+    terms = _what_it_accepts(workload)
+    others = (workload.duration_s, workload.checkpoint_period_s, capacity_types, team_name)
+    # Workloads that were read together share equal terms; comparing those takes time.
+    identity = (*map(id, terms), *others)
     known = memo.get(identity)
     if known is None:
-        known = memo[identity] = _levels_by_value(
-            workload, capacity_types, preference_policy, soft_taints, team_name, memo
-        )
-    return known
-
-
-def _levels_by_value(
-    workload: Workload,
-    capacity_types: frozenset[CapacityType],
-    preference_policy: PreferencePolicy,
-    soft_taints: bool,
-    team_name: str | None,
-    memo: dict[object, tuple[Level, ...]],
-) -> tuple[Level, ...]:
-    key = (
-        workload.node_selector,
-        workload.required_node_terms,
-        workload.preferred_node_terms,
-        workload.tolerations,
-        workload.topology_spread,
-        workload.affinity,
-        workload.anti_affinity,
-        workload.duration_s,
-        workload.checkpoint_period_s,
-        capacity_types,
-        team_name,
-    )
-    known = memo.get(key)
-    if known is None:
-        known = memo[key] = levels(
-            workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
-        )
+        known = memo.get((terms, others))
+        if known is None:
+            known = memo[terms, others] = levels(
+                workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
+            )
+        memo[identity] = known
     return known
 
 
