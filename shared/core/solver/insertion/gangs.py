@@ -51,7 +51,6 @@ def _domains(state: PartialPlan, topology_key: str) -> list[str]:
 
 def _within(state: PartialPlan, topology_key: str, domain: str) -> Scope:
     def admits(place: Bin | LaunchOption) -> bool:
-        labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
-        return labels.get(topology_key) == domain
+        return state.labels_at(place).get(topology_key) == domain
 
     return Scope(admits)

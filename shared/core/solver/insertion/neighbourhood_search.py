@@ -215,7 +215,7 @@ class NeighbourhoodSearch:
         elif place.free[0] < group.request[0] or place.free[1] < group.request[1]:
             return None
         trial.evaluations -= 1
-        labels = state.labels_of(place) if isinstance(place, LaunchOption) else place.labels
+        labels = state.labels_at(place)
         if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
             return None
         for relaxed in group.relaxed:

@@ -71,7 +71,7 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
     kept = [(key, victim.labels.get(key)) for key in state.pinned_labels.on(victim)]
 
     def admits(place: Bin | LaunchOption) -> bool:
-        labels = place.labels if isinstance(place, Bin) else state.labels_of(place)
+        labels = state.labels_at(place)
         for key, domain in kept:  # noqa: SIM110 # asked of thousands of nodes, and all() takes four times as long
             if labels.get(key) != domain:
                 return False

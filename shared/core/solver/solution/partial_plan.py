@@ -84,6 +84,10 @@ class PartialPlan:
             known = self._labels[option.index] = self.catalogue.labels(option)
         return known
 
+    def labels_at(self, place: Bin | LaunchOption) -> Mapping[str, str]:
+        """Return the labels of a node, or of a new node of an option."""
+        return place.labels if isinstance(place, Bin) else self.labels_of(place)
+
     def label(self, option: LaunchOption, key: str) -> str | None:
         """Return one label of a new node."""
         placed = option.place_labels.get(key)
