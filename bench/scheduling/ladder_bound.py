@@ -58,8 +58,8 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
         bound = max(bound, worth / (1 + too_much))
         if bound > (1 - _NEAR) * master.objective():
             break
-        for _, rungs, pattern in found:
-            master.add(_cost(rungs), pattern)
+        for _, size, pattern in found:
+            master.add(_cost(size), pattern)
     return bound
 
 
