@@ -1,10 +1,12 @@
 """How the wheel is made: ``reservoir`` with ``shared`` inside it, as ``reservoir._shared``.
 
 Programs that install Reservoir often have a package ``shared`` of their own; the wheel brings one name only (ADR 92).
+What deploys lies in it as an archive of the checkout's files (ADR 136).
 """
 
 import re
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +14,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 INSIDE: Final = "reservoir._shared"
 
-# Deploying needs locks, the CDK and its command line: a checkout.
+# Deploying needs the locks and the sources of functions as they are.
+CHECKOUT: Final = "checkout.zip"
+_CARRIED: Final = (
+    *("app.py", "cdk.json", "package.json", "package-lock.json", "requirements/runtime.txt"),
+    *("functions", "infra", "reservoir", "shared"),
+)
 _LEFT_OUT: Final = shutil.ignore_patterns("__pycache__", "deployment")
 _IMPORT: Final = re.compile(r"^(\s*)(from|import) shared(?=[.\s])", re.MULTILINE)
 _BY_NAME: Final = re.compile(r'import_module\("shared(?=\.)')
@@ -31,7 +38,18 @@ class Vendor(BuildHookInterface[Any]):
         shutil.copytree(Path(self.root) / "shared", copy / "reservoir" / "_shared", ignore=ignored)
         for module in copy.rglob("*.py"):
             module.write_text(vendored(module.read_text(encoding="utf-8")), encoding="utf-8")
+        pack(Path(self.root), copy / "reservoir" / CHECKOUT)
         build_data["force_include"] = {str(copy / "reservoir"): "reservoir"}
+
+
+def pack(root: Path, archive: Path) -> None:
+    """Pack what deploys; the same files are the same bytes, by which an unpacked archive is known."""
+    named = [path for name in _CARRIED for path in sorted((root / name).rglob("*.*")) or [root / name]]
+    files = [path for path in named if path.is_file() and path.suffix != ".pyc"]
+    with zipfile.ZipFile(archive, "w") as packed:
+        for path in files:
+            entry = zipfile.ZipInfo(path.relative_to(root).as_posix())
+            packed.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def vendored(source: str) -> str:

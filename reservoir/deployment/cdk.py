@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -40,7 +41,8 @@ class CdkCommandLine:
     def __call__(self, command: str, *arguments: str) -> None:
         """Run it; it writes to the terminal and asks there."""
         chosen = ("--context", f"{DEPLOYMENT_CONTEXT}={self.deployment.resolve()}")
-        environment = {**os.environ, "PATH": f"{ROOT / '.venv' / 'bin'}:{NODE.parent}:{os.environ.get('PATH', '')}"}
+        path = f"{Path(sys.executable).parent}:{NODE.parent}:{os.environ.get('PATH', '')}"
+        environment = {**os.environ, "PATH": path}
         done = subprocess.run(  # noqa: S603 - the locked command line, without a shell
             [str(NODE), str(_CDK), command, *chosen, *arguments], cwd=ROOT, env=environment, check=False
         )

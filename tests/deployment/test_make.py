@@ -1,75 +1,19 @@
 """``make bootstrap``, ``diff``, ``deploy`` and ``destroy`` as people type them, with the CDK's own command line.
 
-The account is an embedded AWS. What that alone wants (functions built for this machine, nothing staged) is said where
-the CDK lets a machine have its say, so that the commands are those of docs/deploying.md. The tests tell one story in
-their order.
+The account is an embedded AWS. The tests tell one story in their order.
 """
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, Final
 
 import pytest
 
 from embedded.client import EmbeddedAws
-from embedded.reservoir import LEAVE_ASSETS
-from infra.app import ROOT
 from infra.assets.bundle import THIS_MACHINE, layer_asset
-from infra.naming import EMBEDDED_CONTEXT
 from shared.names import DEPLOYMENT_NAME_OUTPUT, OWNER_TAG, Table, output_name
+from tests.deployment.machine import Machine
 
 pytestmark = pytest.mark.embedded
-
-INSTALLED: Final = ("--old-file=setup", "--old-file=node_modules/.package-lock.json")
-
-
-class Machine:
-    """A person's machine with credentials of an account, and a settings file without policy."""
-
-    def __init__(self, aws: EmbeddedAws, home: Path) -> None:
-        self.aws, self.home, self.path = aws, home, home / "production.yaml"
-        self.settings()
-        own = {
-            "context": {EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS},
-            "output": str(home / "cdk.out"),
-            "requireApproval": "never",
-            "notices": False,
-        }
-        (home / ".cdk.json").write_text(json.dumps(own))
-
-    def settings(self, **settings: Any) -> None:
-        """Write the settings file."""
-        self.path.write_text(json.dumps({"stack": "Reservoir", **settings}))
-
-    def make(self, target: str, arguments: str = "", *, typed: str = "") -> "subprocess.CompletedProcess[str]":
-        """``make target DEPLOYMENT=… ARGS=…``, with what is typed when it asks; both outputs are in one."""
-        return subprocess.run(  # noqa: S603 - our own Makefile
-            # Make is on the PATH.
-            ["make", *INSTALLED, target, f"DEPLOYMENT={self.path}", f"ARGS={arguments}"],  # noqa: S607
-            cwd=ROOT,
-            env={
-                "PATH": os.defpath,
-                "HOME": str(self.home),
-                "CI": "true",
-                "CDK_VALIDATION": "false",  # a test of its own runs the validator
-                "NODE_EXTRA_CA_CERTS": str(self.aws.ca_bundle),
-                **self.aws.environment(),
-            },
-            input=typed,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
-
-    def stack(self) -> dict[str, Any]:
-        """The stack, as CloudFormation describes it."""
-        (found,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
-        return dict(found)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 import ast
 import re
 import shutil
-import subprocess
-import sys
 import tomllib
 import zipfile
 from importlib.metadata import requires
@@ -16,43 +14,14 @@ from packaging.requirements import Requirement
 
 from hatch_build import vendored
 from reservoir import VERSION
+from tests.installed_wheel import ROOT, built, done, installed
 
-ROOT = Path(__file__).parents[2]
-BIN = Path(sys.executable).parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-
-
-def done(*command: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # noqa: S603 - our own tools
-        [str(word) for word in command],
-        cwd=cwd,
-        env={"PATH": str(BIN), "HOME": str(cwd), "UV_NO_CACHE": "1", **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
-    built = done("uv", "build", "--wheel", "--no-build-isolation", "--out-dir", folder, VIRTUAL_ENV=str(BIN.parent))
-    assert built.returncode == 0, built.stderr
-    (file,) = folder.glob("*.whl")
-    return file
-
-
-def installed(environment: Path, wheel: Path) -> Path:
-    """Install into a new environment that sees nothing of this repository but its packages; return its ``bin``."""
-    made = done(sys.executable, "-m", "venv", "--without-pip", environment)
-    assert made.returncode == 0, made.stderr
-    python = environment / "bin" / "python"
-    added = done("uv", "pip", "install", "--offline", "--no-deps", "--python", python, wheel)
-    assert added.returncode == 0, added.stderr
-    (own,) = environment.glob("lib/python*/site-packages")
-    (others,) = BIN.parent.glob("lib/python*/site-packages")
-    (own / "others.pth").write_text(f"{others}\n")
-    return environment / "bin"
+    return built(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -98,10 +67,18 @@ def test_completion_completes(words: str, found: list[str], bin_folder: Path, tm
     assert done(bin_folder / "reservoir", cwd=tmp_path, **typed).stdout.split() == found
 
 
-def test_deploying_from_the_wheel_says_what_it_needs(bin_folder: Path, tmp_path: Path) -> None:
-    answer = done(bin_folder / "reservoir", "deployment", "deploy", cwd=tmp_path)
+def test_deploying_without_the_extra_says_how_to_get_it(bin_folder: Path, tmp_path: Path) -> None:
+    """What deploys with it is in tests/deployment/test_installed.py."""
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec\n"
+        "u.find_spec = lambda name, package=None: None if name == 'aws_cdk' else find(name, package)\n"
+        "sys.argv[1:] = ['deployment', 'deploy']\n"
+        "from reservoir.__main__ import run; run()"
+    )
+    answer = done(bin_folder / "python", "-c", code, cwd=tmp_path)
     assert answer.returncode == 2
-    assert answer.stderr == "deploying needs a checkout of Reservoir, with its locks: run make deploy there\n"
+    assert "pip install 'reservoir[deploy]'" in answer.stderr
+    assert "make deploy in a checkout" in answer.stderr
 
 
 def test_every_command_needs_declared_packages_only(bin_folder: Path, tmp_path: Path) -> None:
@@ -167,6 +144,7 @@ def test_each_extra_is_what_the_checkout_locks_for_it() -> None:
     groups, extras = PROJECT["dependency-groups"], PROJECT["project"]["optional-dependencies"]
     assert extras["report"] == groups["report"]
     assert [each for each in extras["plan"] if each not in groups["runtime"]] == []
+    assert sorted(extras["deploy"]) == sorted([*groups["cdk"], *groups["bootstrap"]])
 
 
 def test_the_wheel_brings_one_name_and_no_way_around_it(wheel: Path) -> None:

@@ -25,13 +25,15 @@ Arguments = Annotated[list[str] | None, typer.Argument(help="Passed on to the CD
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     purpose = "Deploy, compare and destroy a deployment."
-    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore, first=_needs_checkout)
+    add_group(app, "deployment", purpose, bootstrap, diff, deploy, destroy, restore, first=_in_a_checkout)
 
 
-def _needs_checkout() -> None:
-    """End the command where only the wheel is installed, which has neither the CDK app nor the locks."""
+def _in_a_checkout() -> None:
+    """Go on in the checkout that the wheel carries, where that is what is installed."""
     if find_spec("reservoir.deployment") is None:
-        fail("deploying needs a checkout of Reservoir, with its locks: run make deploy there")
+        from reservoir.carried_checkout import go_on_there
+
+        go_on_there()
 
 
 def bootstrap(context: typer.Context, arguments: Arguments = None) -> None:
