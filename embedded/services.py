@@ -151,6 +151,18 @@ def _receive_whole_batches() -> None:
             sqs._dlq_sweep(queue)
             limit = 10 if queue["is_fifo"] else MAX_STANDARD_BATCH
             hidden_s = int(queue["attributes"].get("VisibilityTimeout", "30"))
-            return sqs._collect_msgs(queue, min(int(max_number or 1), limit), hidden_s)
+            takeable = _of_one_group(queue) if queue["is_fifo"] else queue
+            return sqs._collect_msgs(takeable, min(int(max_number or 1), limit), hidden_s)
 
     sqs._receive_messages_for_esm = receive
+
+
+def _of_one_group(queue: dict[str, Any]) -> dict[str, Any]:
+    """Return a FIFO queue with the messages of one group, of which nothing is worked on: others get batches of theirs.
+
+    So the batches of different groups run side by side, as on AWS; MiniStack's own would hold several groups up.
+    """
+    now_s = sqs.time.time()
+    held_up = {it["group_id"] for it in queue["messages"] if it["visible_at"] > now_s and it["receive_count"] > 0}
+    free = [it for it in queue["messages"] if it["visible_at"] <= now_s and it["group_id"] not in held_up]
+    return {**queue, "messages": [it for it in free if it["group_id"] == free[0]["group_id"]]}

@@ -76,7 +76,9 @@ def _let_pollers_wait() -> None:
         with lambda_svc._inflight_lock:
             if _free(function, config) < 1:
                 return 0
-        return batches_at_once(mapping, function, config, queue)
+        # Of a FIFO queue too: ``embedded.services`` makes batches of one group, and a group has one at a time.
+        del queue
+        return batches_at_once(mapping, function, config)
 
     lambda_svc._sqs_esm_concurrency = while_there_is_room
 

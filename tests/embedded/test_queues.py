@@ -124,6 +124,27 @@ def test_a_fifo_queue_feeds_a_function_in_order_and_once(resources: Resources) -
     assert [each["S"] for each in seen["all"]["seen"]["L"]] == ["0", "1", "2", "3"]
 
 
+def test_groups_of_a_fifo_queue_are_worked_on_side_by_side(resources: Resources) -> None:
+    table, (url, arn) = resources.table(), resources.queue(FifoQueue="true")
+    source = """
+        import boto3, os, time
+        def handle(event, context):
+            table = boto3.client("dynamodb")
+            groups = {record["attributes"]["MessageGroupId"] for record in event["Records"]}
+            assert len(groups) == 1
+            table.put_item(TableName=os.environ["TABLE"], Item={"id": {"S": groups.pop()}})
+            while table.scan(TableName=os.environ["TABLE"])["Count"] < 2:
+                time.sleep(0.05)
+    """
+    function = resources.function(source, allow("dynamodb:PutItem", "dynamodb:Scan"), TABLE=table)
+    for number in range(4):
+        resources.sqs.send_message(
+            QueueUrl=url, MessageBody="x", MessageGroupId=f"group-{number % 2}", MessageDeduplicationId=str(number)
+        )
+    resources.feed(function, arn, BatchSize=10, FunctionResponseTypes=[])
+    until(lambda: len(resources.items(table)) == 2)  # each waits for the other
+
+
 def test_a_delayed_message_appears_when_the_clock_says_so(resources: Resources) -> None:
     url, _ = resources.queue()
     resources.sqs.send_message(QueueUrl=url, MessageBody="later", DelaySeconds=900)
