@@ -102,8 +102,8 @@ class Queue(StrEnum):
     """The queues; the value names the environment variable that carries the queue's URL. Each has a DLQ."""
 
     DEMAND = "DEMAND_QUEUE_URL"  # standard: workload messages
-    # FIFO, one message group: wake-ups. Senders name a deduplication id (content-based deduplication is on only for
-    # the minute's schedule, which cannot).
+    # FIFO, a message group for each group of NodePools: wake-ups. Senders name a deduplication id (content-based
+    # deduplication is on only for the minute's schedule, which cannot).
     PLANNING = "PLANNING_QUEUE_URL"
     LAUNCHES = "LAUNCHES_QUEUE_URL"  # standard: one message a launch batch
     REACTIONS = "REACTIONS_QUEUE_URL"  # standard: EC2, Health and reservation events
@@ -112,6 +112,8 @@ class Queue(StrEnum):
 
 
 # One pass at a time: a wake-up that is sent while a pass runs is delivered after it, and so begins a pass of its own.
+# This is the message group of wake-ups for whoever finds out which groups of NodePools they concern; groups that are
+# planned by themselves have message groups whose names begin with it.
 PLANNING_MESSAGE_GROUP: Final = "plan"
 
 EVENT_BUS: Final = "EVENT_BUS_NAME"  # environment variable: name of the outbound bus

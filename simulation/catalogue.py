@@ -49,18 +49,18 @@ def cheapest(requests: Mapping[str, Any], count: int, *, with_spot: bool) -> int
     return min(costs)
 
 
-def node_class_manifest() -> dict[str, Any]:
-    """Return a class that selects the team's reservations."""
+def node_class_manifest(name: str = "default", reserved: Mapping[str, str] = TEAM) -> dict[str, Any]:
+    """Return a class that selects the reservations with these tags, the team's."""
     return {
         "apiVersion": "karpenter.k8s.aws/v1",
         "kind": "EC2NodeClass",
-        "metadata": {"name": "default"},
+        "metadata": {"name": name},
         "spec": {
             "role": "nodes",
             "amiSelectorTerms": [{"alias": "al2023@latest"}],
             "subnetSelectorTerms": [{"tags": TEAM}],
             "securityGroupSelectorTerms": [{"tags": TEAM}],
-            "capacityReservationSelectorTerms": [{"tags": TEAM}],
+            "capacityReservationSelectorTerms": [{"tags": dict(reserved)}],
         },
     }
 

@@ -15,7 +15,7 @@ from shared.core.model.team import Team, by_namespace
 from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
 from shared.manifests.answers.operations import parse_request
-from shared.names import Function
+from shared.names import PLANNING_MESSAGE_GROUP, Function
 from shared.names import Queue as QueueName
 from shared.ports.policy import PolicyKind, PutPolicy
 from shared.runtime.settings import Settings
@@ -36,9 +36,10 @@ from simulation.people.agents import Agents
 from simulation.people.operators import ARN, Identities, Operators
 from simulation.people.outsiders import Outsiders
 from simulation.people.teams import NAMESPACES, team_manifests
-from simulation.people.users import CONTENDED, Users, Wanted
+from simulation.people.users import BOUND, CONTENDED, POOL, Users, Wanted
 from simulation.process import DEPLOYMENT, REJECTED, SETTINGS, process_of
 from simulation.restores import Restores, Tables
+from simulation.second_pool import second_pool
 from tests.fakes.discovery import MemoryInstanceTypes, MemoryPrices
 from tests.fakes.messaging import MemoryBus
 from tests.fakes.stores.accounts import MemoryAccounts
@@ -50,7 +51,6 @@ from tests.fakes.stores.safety import MemoryTableMarks, MemoryTallies
 from tests.fakes.system import SequentialIds
 from tests.fakes.unit_moves import FakeUnitMover
 
-POOL: Final = "pool"
 _CAPACITY_TYPES: Final = (
     ("reserved", "on-demand"),
     ("reserved", "spot", "on-demand"),
@@ -131,6 +131,7 @@ class World:
             for manifest in team_manifests(chance):
                 self._apply(manifest)
             self.teams = policy_of(self.policy.list_all()).teams
+        self.has_two_pools = self._adds_pool()
         self.upgrade = Upgrade(kernel, chance, lambda function: self.lambdas.replace(function))
         self.upgrade.is_made = chance.between("upgrade", 0, 5) == 0 and not self.is_plain
         self.lambdas = Lambdas(
@@ -206,6 +207,15 @@ class World:
         kind, name = PolicyKind(manifest["kind"]), manifest["metadata"]["name"]
         self.policy.commit([PutPolicy(kind, name, manifest, 1, None)])
 
+    def _adds_pool(self) -> bool:
+        """Perhaps add a pool that shares nothing: two planners side by side. Operators, who pause one, stay away."""
+        if self.teams or self.is_plain or self.chance.between("planners", 0, 2):
+            return False
+        self.users.kinds = (*self.users.kinds, *BOUND)
+        for manifest in second_pool(_DISRUPTIONS[0]):
+            self._apply(manifest)
+        return True
+
     def _pool_manifest(self) -> dict[str, Any]:
         def one_of(choices: tuple[Any, ...]) -> Any:
             return choices[self.chance.between("setup", 0, len(choices) - 1)]
@@ -251,7 +261,7 @@ class World:
         self.kernel.after(SECOND, self.users.act)
         if self.drawn.restored:
             self.kernel.after(MINUTE, self.restores.each_minute)
-        if self.chance.between("operators", 0, 2) == 0 and not self.is_plain:
+        if self.chance.between("operators", 0, 2) == 0 and not self.is_plain and not self.has_two_pools:
             self.kernel.after(MINUTE, self.operators.act)
 
     def calm(self) -> None:
@@ -267,7 +277,7 @@ class World:
         for queue in self.queues.values():
             dead, queue.dead = queue.dead, []
             for message in dead:
-                self.sqs.put(queue, message.body, message.id)
+                self.sqs.put(queue, message.body, message.id, group=message.group)
 
     def _deploy(self) -> None:
         """Replace all functions; of units in use by instances that no claim has any more, EC2 tells with a delay."""
@@ -321,7 +331,7 @@ class World:
         self.kernel.after(self.chance.between("schedule", SECOND, every_us), tick)
 
     def _wake(self, event: dict[str, Any]) -> None:
-        self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event))
+        self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event), group=PLANNING_MESSAGE_GROUP)
 
     def _sample(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.HISTORY], json.dumps(event))

@@ -20,6 +20,7 @@ from shared.core.model.node_class import Subnet
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.workload import Workload
 from shared.ports.state import WorkloadRecord
+from shared.usecases.provisioning.share_demand import Woken
 from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
 
 REPLICAS: Final = 160
@@ -108,7 +109,7 @@ class _World(PlanningWorld):
         while self._woken or self._coming:
             named, self._woken = self._woken, []
             if named:
-                report = planner.run(named)
+                report = planner.run(Woken(frozenset(named)))
                 assert not report.unplaced_count, report
                 self.passes += bool(report.plan_ids)
             self.pause(PASS_S)

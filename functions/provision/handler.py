@@ -6,7 +6,8 @@ from typing import Any, Final
 from shared.runtime.composition.provision import provision
 from shared.runtime.garbage import collection_paused
 from shared.runtime.observability import about, amount, count, logger, observed
-from shared.runtime.wake_ups import WakeUps
+from shared.runtime.wake_ups import woken_by
+from shared.usecases.provisioning.share_demand import Woken
 
 _NAMED_MAX: Final = 50  # workloads in a line of the log
 
@@ -14,11 +15,11 @@ _NAMED_MAX: Final = 50  # workloads in a line of the log
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Run one planning pass; an error brings the wake-ups back."""
-    wake_ups = WakeUps.of(event)
+    woken = woken_by(event)
     with collection_paused():
-        report = provision().run(wake_ups.workload_keys, indexes_lag=wake_ups.names_no_one)
+        report = provision().run(woken)
     about(report.correlation_ids)
-    logger.info("planned", extra={**asdict(report), **_woken_by(event, wake_ups)})
+    logger.info("planned", extra={**asdict(report), **_told(event, woken)})
     amount("PlanTime", report.solve_s)
     amount("PlanGap", report.gap_percent)
     count("ReplicasPlaced", report.placed_count)
@@ -30,6 +31,7 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     return {"batchItemFailures": []}
 
 
-def _woken_by(event: dict[str, Any], wake_ups: WakeUps) -> dict[str, Any]:
+def _told(event: dict[str, Any], woken: Woken) -> dict[str, Any]:
     """Return who a pass was made for, as far as a line should be long."""
-    return {"wake_ups": len(event.get("Records", [])), "workloads": sorted(wake_ups.workload_keys)[:_NAMED_MAX]}
+    named = {"workloads": sorted(woken.workload_keys)[:_NAMED_MAX], "groups": sorted(woken.group_keys)}
+    return {"wake_ups": len(event.get("Records", [])), **named}

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ class SqsWorkQueue:
         self._launches_url = launches_url
         self._ids = ids
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         """Ask for a planning pass.
 
         No two wake-ups share a deduplication id: SQS would drop the second although the pass that the first began may
@@ -41,12 +42,13 @@ class SqsWorkQueue:
         few passes, and a pass that finds nothing to do is one query.
         """
         keys = sorted(workload_keys)
+        told = {"group": list(group)} if group else {}
         for start in range(0, max(1, len(keys)), _KEYS_MAX):
             with map_client_errors():
                 self._client.send_message(
                     QueueUrl=self._planning_url,
-                    MessageBody=json.dumps({"reason": reason, "workloads": keys[start : start + _KEYS_MAX]}),
-                    MessageGroupId=PLANNING_MESSAGE_GROUP,
+                    MessageBody=json.dumps({"reason": reason, "workloads": keys[start : start + _KEYS_MAX], **told}),
+                    MessageGroupId=_message_group(group),
                     MessageDeduplicationId=self._ids.new_id("wake"),
                 )
 
@@ -62,6 +64,13 @@ class SqsWorkQueue:
                 answer = self._client.send_message_batch(QueueUrl=self._launches_url, Entries=entries)
             if answer.get("Failed"):
                 raise TransientError(answer["Failed"][0]["Code"], "SendMessageBatch")
+
+
+def _message_group(group: Sequence[str]) -> str:
+    """Return the FIFO group of wake-ups; a NodePool's name may be longer than SQS takes."""
+    if not group:
+        return PLANNING_MESSAGE_GROUP
+    return f"{PLANNING_MESSAGE_GROUP}-{sha256(group[0].encode()).hexdigest()[:32]}"
 
 
 class SqsDemandQueue:

@@ -27,10 +27,12 @@ class LaunchBatch:
 class WorkQueue(Protocol):
     """Wakes the planner and hands launch batches on."""
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         """Ask for a planning pass that begins after this call.
 
         ``workload_keys``: whose demand has just been written. An index may not list it yet; the pass reads its rows.
+        ``group``: the parts of the group of NodePools that the pass is for, the first of which names it; none are for
+        a pass that finds out. Of one group (and of those that find out) one pass runs at a time.
         """
         ...
 

@@ -21,6 +21,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.plan import UnplacedReplicas
 from shared.core.model.unknown_fields import KEEPS_UNKNOWN
 from shared.core.model.workload import Workload
+from shared.core.sharing.planning_groups import PlanningTurn
 from shared.ports.safety import UnreadableRowError
 
 
@@ -115,7 +116,8 @@ class PlannedCommit:
     the claim as it shall be (placements grown). ``generations`` are those that the plan was made for, by workload
     key; workloads that it leaves out are not checked. ``depends_on`` are generations of workloads that get no replicas
     here and must not have changed either: those that a disruption moves. ``turn`` is what ``NodeClaimStore.turn`` said:
-    the commit needs it to be the same still and counts it up. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
+    the commit needs it to be the same still and counts it up. So it is with ``planning_turns``, which are given as the
+    commit shall leave them, by the group's key. At most ``COMMIT_ITEMS_MAX`` rows are touched in all.
     """
 
     claims: tuple[NodeClaim, ...] = ()
@@ -123,6 +125,7 @@ class PlannedCommit:
     generations: Mapping[str, int] = field(default_factory=dict)
     depends_on: Mapping[str, int] = field(default_factory=dict)
     turn: int | None = None
+    planning_turns: Mapping[str, PlanningTurn] = field(default_factory=dict)
 
     def placed_by_workload(self) -> Mapping[str, int]:
         """Replicas that the commit adds, by workload key."""
@@ -156,6 +159,7 @@ class PlannedCommit:
     def item_count(self) -> int:
         """Rows that the transaction touches."""
         rows = len(self.claims) + len(self.existing) + len(self.depends_on) + (self.turn is not None)
+        rows += len(self.planning_turns)
         return rows + len(self.placed_by_workload()) + len(self.leased_by_reservation())
 
 
@@ -264,12 +268,16 @@ class NodeClaimStore(Protocol):
         """Return how many commits named a turn so far (consistent read); disruption's passes take turns with it."""
         ...
 
+    def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
+        """Return the turns of planning that were taken so far (consistent read), by each group that is asked for."""
+        ...
+
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction.
 
         Requires: claim ids unused, existing claims at their read revision, every leased reservation with enough free
         units, every workload at the planned generation with at least that many replicas pending, every workload that it
-        depends on at its generation, and the turn, if any, to be the current one. Raises ConflictError otherwise. The
+        depends on at its generation, and the turns, if any, to be the next ones. Raises ConflictError otherwise. The
         same commit twice (its answer was lost) happens once and raises nothing.
         """
         ...

@@ -42,9 +42,9 @@ class SentInTheLog:
     def __init__(self, queue: WorkQueue) -> None:
         self._queue = queue
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         """Ask for a planning pass, and say nothing: whoever wrote what is to be planned does."""
-        self._queue.wake_planner(reason=reason, workload_keys=workload_keys)
+        self._queue.wake_planner(reason=reason, workload_keys=workload_keys, group=group)
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         """Send the batches, then say so: one line each, as the function that launches them will."""

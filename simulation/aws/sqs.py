@@ -1,4 +1,4 @@
-"""SQS: at least once, hidden while worked on, dead letters; FIFO queues of one group, with deduplication."""
+"""SQS: at least once, hidden while worked on, dead letters; FIFO queues with groups and deduplication."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ class Message:
     receipt: str = ""
     in_flight: bool = False
     sender: str = ""  # the id of who sent it, as AWS says
+    group: str = ""  # of a FIFO queue's message
 
 
 @dataclass
@@ -53,8 +54,13 @@ class Sqs:
     def send_message(self, **request: Any) -> Mapping[str, Any]:
         """SendMessage."""
         queue = self.queues[request["QueueUrl"]]
-        delay_s = request.get("DelaySeconds", 0)
-        self.put(queue, request["MessageBody"], request.get("MessageDeduplicationId"), delay_s=delay_s)
+        self.put(
+            queue,
+            request["MessageBody"],
+            request.get("MessageDeduplicationId"),
+            delay_s=request.get("DelaySeconds", 0),
+            group=request.get("MessageGroupId", ""),
+        )
         return {}
 
     def send_message_batch(self, **request: Any) -> Mapping[str, Any]:
@@ -75,7 +81,14 @@ class Sqs:
     # --- what is behind it
 
     def put(
-        self, queue: Queue, body: str, deduplication_id: str | None = None, *, delay_s: int = 0, sender: str = ""
+        self,
+        queue: Queue,
+        body: str,
+        deduplication_id: str | None = None,
+        *,
+        delay_s: int = 0,
+        sender: str = "",
+        group: str = "",
     ) -> None:
         """Take a message in; a FIFO queue drops one whose id it has seen within five minutes."""
         now = self._kernel.now_us
@@ -93,16 +106,17 @@ class Sqs:
             if not queue.fifo and self._chance.hits("message_late", self._faults().message_late):
                 late = self._chance.between("message_late", SECOND, 3 * MINUTE)
             queue.sent_count += 1
-            message = Message(f"m-{queue.name}-{queue.sent_count}", body, 0, sender=sender)
+            message = Message(f"m-{queue.name}-{queue.sent_count}", body, 0, sender=sender, group=group)
             queue.messages.append(message)
             self._hide(queue, message, max(queue.delay_us, delay_s * SECOND) + late)
 
     def take(self, queue: Queue, count: int) -> Sequence[Message]:
-        """Deliver up to ``count`` visible messages; nothing of a FIFO queue while something of it is in flight."""
+        """Deliver up to ``count`` visible messages; of a FIFO queue none of a group of which something is in flight."""
         now = self._kernel.now_us
-        if queue.fifo and any(message.in_flight and message.visible_us > now for message in queue.messages):
-            return ()
+        flying = {message.group for message in queue.messages if message.in_flight and message.visible_us > now}
         visible = [message for message in queue.messages if message.visible_us <= now]
+        if queue.fifo:
+            visible = [message for message in visible if message.group not in flying]
         if not queue.fifo:
             self._chance.stream("order").shuffle(visible)
         taken: list[Message] = []

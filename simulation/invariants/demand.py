@@ -10,6 +10,7 @@ from simulation.aws.tables import LAG_MAX
 from simulation.catalogue import CPUS
 from simulation.invariants.base import STEADY, WAITING, Invariant
 from simulation.kernel import moment
+from simulation.people.users import POOL
 from simulation.world import World
 
 
@@ -63,7 +64,7 @@ class LimitsAreKept(Invariant):
                 used = 0
                 for claim in self.world.state.claim_rows.values():
                     counts = claim.created_at < shown_since or claim.plan_id in self._plan_ids
-                    if claim.is_live and claim.disruption is None and counts:
+                    if claim.node_pool_name == POOL and claim.is_live and claim.disruption is None and counts:
                         used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
                 if used > int(limit):
                     self.refute(f"the pool has {used} of {limit} {name}")

@@ -10,6 +10,7 @@ from simulation.aws.bus import Detail
 from simulation.aws.lambdas import Environment, Run
 from simulation.invariants.base import CLOCKS_APART, STEADY, Invariant, drain_start, replica_count
 from simulation.kernel import moment
+from simulation.people.users import POOL
 from simulation.world import World
 
 _OF_INSTANCES: Final = frozenset(
@@ -140,12 +141,12 @@ class BudgetsAreKept(Invariant):
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, NodeClaim) or after.disruption is None or before is None or self.world.budget != "1":
             return
-        if before.disruption is not None:
+        if before.disruption is not None or after.node_pool_name != POOL:
             return
         leaving = [
             claim.id
             for claim in self.world.state.claim_rows.values()
-            if claim.is_live and claim.disruption is not None and claim.id != key
+            if claim.is_live and claim.disruption is not None and claim.id != key and claim.node_pool_name == POOL
         ]
         if leaving:
             self.refute(f"{key} was chosen while {leaving} are on their way out")

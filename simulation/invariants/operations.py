@@ -11,7 +11,8 @@ from shared.ports.state import WorkloadRecord
 from simulation.aws.bus import Detail
 from simulation.aws.lambdas import Environment
 from simulation.invariants.base import Invariant, replica_count
-from simulation.world import POOL, World
+from simulation.people.users import POOL
+from simulation.world import World
 
 
 class CordonedNodesReceiveNothing(Invariant):

@@ -11,6 +11,8 @@ from simulation.aws.bus import Detail
 from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 
 NAMESPACE: Final = "research"
+POOL: Final = "pool"
+ASIDE: Final = "aside"  # another, in some worlds, whose class selects no reservation
 _LIVE_MAX: Final = 5
 _SMALL: Final = {"requests": {"cpu": "1500m", "memory": "4Gi"}}
 _LARGE: Final = {"requests": {"cpu": "7", "memory": "24Gi"}}
@@ -30,6 +32,12 @@ KINDS: Final[tuple[Mapping[str, Any], ...]] = (
     {"resources": _LARGE, "nodeSelector": _RESERVED_ONLY},
 )
 
+# As kinds, of users who choose between two pools that share nothing; whoever does not choose takes either.
+BOUND: Final[tuple[Mapping[str, Any], ...]] = tuple(
+    {"resources": resources, "nodeSelector": {labels.NODE_POOL: pool}, **more}
+    for pool in (POOL, ASIDE)
+    for resources, more in ((_SMALL, {}), (_LARGE, {}), (_LARGE, {"gang": True}))
+)
 CONTENDED: Final = tuple(kind for kind in KINDS if kind["resources"] is _LARGE)  # for the same reserved units
 
 
@@ -52,7 +60,7 @@ class Wanted:
     @property
     def reserved_only(self) -> bool:
         """Whether only reservations may serve it."""
-        return "nodeSelector" in self.spec
+        return self.spec.get("nodeSelector") == _RESERVED_ONLY
 
     def message(self) -> str:
         """Return the message that says so."""

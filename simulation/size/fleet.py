@@ -17,9 +17,9 @@ from simulation.catalogue import TEAM, ZONES, node_pool_manifest
 from simulation.faults import NO_FAULTS
 from simulation.kernel import HOUR, MINUTE, Kernel
 from simulation.people.outsiders import Outsiders
-from simulation.people.users import Users, Wanted
+from simulation.people.users import POOL, Users, Wanted
 from simulation.process import SETTINGS
-from simulation.world import POOL, World
+from simulation.world import World
 
 TYPE: Final = "m5.4xlarge"
 COARSENESS: Final = 100

@@ -60,6 +60,25 @@ def test_no_wake_up_is_dropped_for_another(sqs: Any) -> None:
     ]
 
 
+def test_wake_ups_of_one_group_are_a_message_group_of_their_own(sqs: Any) -> None:
+    planning = make_queue(sqs, fifo=True)
+    queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())
+    long_name = "p" * 253  # longer than SQS takes
+
+    queue.wake_planner(reason="demand changed", workload_keys=["a/one"])
+    for name in ("gpu", long_name, "gpu"):
+        queue.wake_planner(reason="demand", workload_keys=["a/one"], group=[name, "more"])
+
+    answer = sqs.receive_message(
+        QueueUrl=planning, MaxNumberOfMessages=10, MessageSystemAttributeNames=["MessageGroupId"]
+    )
+    told = [json.loads(message["Body"]).get("group") for message in answer["Messages"]]
+    assert told == [None, ["gpu", "more"], [long_name, "more"], ["gpu", "more"]]
+    asked, gpu, other, again = [message["Attributes"]["MessageGroupId"] for message in answer["Messages"]]
+    assert (asked, again) == ("plan", gpu)
+    assert len({asked, gpu, other}) == 3
+
+
 def test_more_workloads_than_one_wake_up_can_name_take_several(sqs: Any) -> None:
     planning = make_queue(sqs, fifo=True)
     queue = SqsWorkQueue(sqs, planning_url=planning, launches_url=make_queue(sqs), ids=SequentialIds())

@@ -15,12 +15,15 @@ class MemoryQueue:
 
     wake_ups: list[str] = field(default_factory=list)
     named: set[str] = field(default_factory=set)
+    groups: dict[str, frozenset[str]] = field(default_factory=dict)  # by their parts: whom the last wake-up named
     launches: list[LaunchBatch] = field(default_factory=list)
     delays_s: list[int] = field(default_factory=list)
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         self.wake_ups.append(reason)
         self.named |= set(workload_keys)
+        if group:
+            self.groups["+".join(group)] = frozenset(workload_keys)
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:
         self.launches.extend(batches)

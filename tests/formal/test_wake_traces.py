@@ -8,7 +8,7 @@ import pytest
 from formal import spin
 from shared.adapters.sqs import SqsWorkQueue
 from shared.ports.state import WorkloadRecord
-from shared.runtime.wake_ups import WakeUps
+from shared.runtime.wake_ups import woken_by
 from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.faults import Faults
 from simulation.kernel import SECOND, Chance, Kernel
@@ -78,7 +78,7 @@ class Wakes:
         taken = list(self.sqs.take(self.queue, 10))
         # copies: the next delivery gives the messages other receipts
         self.received[planner] = [replace(message) for message in taken]
-        told = WakeUps.of({"Records": [{"body": message.body} for message in taken]})
+        told = woken_by({"Records": [{"body": message.body} for message in taken]})
         provision = self.world.provisioner(
             pause=lambda _: stand_before("pause"), queue=Both(self.world.queue, self.wakes)
         )
@@ -87,7 +87,7 @@ class Wakes:
             gatherer=replace(provision.gatherer, workloads=self.workloads),
             committer=replace(provision.committer, node_claims=Stopping(self.world.state.node_claims, {"commit"})),
         )
-        self.runs[planner] = Run(lambda: provision.run(told.workload_keys, indexes_lag=told.names_no_one))
+        self.runs[planner] = Run(lambda: provision.run(told))
 
     def look(self, planner: int) -> None:
         self.runs[planner].step("pause")

@@ -26,7 +26,8 @@ from simulation.invariants import demand, launches, lives, operations, promises,
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS
 from simulation.kernel import HOUR, MINUTE, START
-from simulation.world import POOL, World
+from simulation.people.users import POOL
+from simulation.world import World
 from tests.fakes.values import node_claim, reservation, workload_record
 
 CLAIM: NodeClaim = node_claim("nc-1")

@@ -72,7 +72,11 @@ def test_a_fifo_queue_drops_what_it_has_seen_and_delivers_nothing_beside_what_is
         identity = "one" if body.startswith("a") else "two"
         account.sqs.send_message(QueueUrl="q", MessageBody=body, MessageDeduplicationId=identity)
     (first,) = account.sqs.take(queue, 1)
-    assert account.sqs.take(queue, 1) == ()
+    assert not account.sqs.take(queue, 1)
+    account.sqs.send_message(QueueUrl="q", MessageBody="c", MessageDeduplicationId="three", MessageGroupId="other")
+    (other,) = account.sqs.take(queue, 1)
+    assert other.body == "c"
+    account.sqs.delete(queue, [other.receipt])
     account.sqs.delete(queue, [first.receipt])
     (second,) = account.sqs.take(queue, 1)
     assert (first.body, second.body) == ("a", "b")

@@ -32,6 +32,7 @@ from shared.adapters.dynamodb.workloads import placed_write, record_write, retur
 from shared.core.capacity import ledger
 from shared.core.model.node_claim import NodeClaim
 from shared.core.serialisation.json_codec import dumps, loads
+from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
 from shared.names import (
     IDENTITY,
     IDENTITY_KEY,
@@ -44,7 +45,13 @@ from shared.names import (
     LISTING_KEY,
     TTL_ATTRIBUTE,
 )
-from shared.ports.state import COMMIT_ITEMS_MAX, TURN_ROW, ConflictError, PlannedCommit, WorkloadRecord
+from shared.ports.state import (
+    COMMIT_ITEMS_MAX,
+    TURN_ROW,
+    ConflictError,
+    PlannedCommit,
+    WorkloadRecord,
+)
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -52,6 +59,7 @@ if TYPE_CHECKING:
 
 LISTED: Final = "live"
 _MOVING: Final = "moving"
+_TAKEN_AT: Final = "taken_at"  # of a turn of planning
 # Ended claims answer "what became of my node?" for a while.
 _ENDED_KEPT: Final = timedelta(days=7)
 # Beside the claim and one reservation, so many workloads fit in one transaction.
@@ -123,6 +131,12 @@ class DynamoDbNodeClaimStore:
         row = self._table.get(TURN_ROW, self._clock.now())
         return 0 if row is None else number(row, REVISION)
 
+    def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
+        """Return the turns of planning that were taken so far, by group; each has a row of its own, as the turn has."""
+        wanted = [planning_turn_row(key) for key in group_keys]
+        rows = {text(row, KEY): row for row in self._table.get_many(wanted, self._clock.now())}
+        return {key: _planning_turn(rows.get(planning_turn_row(key))) for key in group_keys}
+
     def commit(self, commit: PlannedCommit) -> None:
         """Write claims, leases and workload counts in one transaction."""
         writes = [self._new(claim) for claim in commit.claims]
@@ -141,6 +155,7 @@ class DynamoDbNodeClaimStore:
         ]
         if commit.turn is not None:
             writes.append(self._taken_turn(commit.turn))
+        writes += [self._taken_planning_turn(key, turn) for key, turn in sorted(commit.planning_turns.items())]
         transact(self._client, writes, recognise_repeats=True)
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
@@ -248,9 +263,17 @@ class DynamoDbNodeClaimStore:
         return stored
 
     def _taken_turn(self, turn: int) -> Write:
+        return self._counted_up({KEY: TURN_ROW, REVISION: turn + 1}, turn)
+
+    def _taken_planning_turn(self, group_key: str, turn: PlanningTurn) -> Write:
+        at = None if turn.taken_at is None else turn.taken_at.isoformat()
+        row: Mapping[str, Value | None] = {KEY: planning_turn_row(group_key), REVISION: turn.number, _TAKEN_AT: at}
+        return self._counted_up(row, turn.number - 1)
+
+    def _counted_up(self, row: Mapping[str, Value | None], before: int) -> Write:
         expression = Expression()
-        condition = expression.at(REVISION, turn) if turn else expression.absent()
-        return self._table.put(attributes({KEY: TURN_ROW, REVISION: turn + 1}), expression, condition)
+        condition = expression.at(REVISION, before) if before else expression.absent()
+        return self._table.put(attributes(row), expression, condition)
 
     def _new(self, claim: NodeClaim) -> Write:
         expression = Expression()
@@ -258,6 +281,12 @@ class DynamoDbNodeClaimStore:
 
     def _write(self, claim: NodeClaim, expected_revision: int) -> Write:
         return self._rows.write(claim, expected_revision)
+
+
+def _planning_turn(row: Attributes | None) -> PlanningTurn:
+    if row is None:
+        return PlanningTurn()
+    return PlanningTurn(number(row, REVISION), datetime.fromisoformat(text(row, _TAKEN_AT)))
 
 
 def _placed(claim: NodeClaim) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ joins them for as long as it waits.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from shared.core.capacity.reservation_selection import matches
@@ -21,6 +22,19 @@ from shared.core.scheduling_terms.taint import TaintEffect, binding_taints, unto
 
 # Each is a planner of its own at most, and a row of each transaction that concerns it. Further groups are one.
 GROUPS_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningTurn:
+    """How many commits of plans for a group there were, and when the last one was made."""
+
+    number: int = 0
+    taken_at: datetime | None = None
+
+
+def planning_turn_row(group_key: str) -> str:
+    """Return what the row is called that keeps a group's turn."""
+    return f"planning-turn {group_key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
     """Wire the planner."""
     return Provision(
         gatherer=snapshot_gatherer_from(outside),
-        committer=PlanCommitter(outside.node_claims, outside.ids),
+        committer=PlanCommitter(outside.node_claims, outside.ids, outside.clock),
         status=WorkloadStatus(outside.workloads, outside.publisher),
         node_claims=outside.node_claims,
         decisions=outside.decisions,

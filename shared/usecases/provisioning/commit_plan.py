@@ -10,14 +10,16 @@ from shared.core.launching.launch_request import FLEET_COUNT_MAX, launch_key
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import PlacedReplicas
+from shared.core.sharing.planning_groups import GROUPS_MAX, PlanningTurn
 from shared.ports.messaging import NAMED_MAX, LaunchBatch
 from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, NodeClaimStore, PlannedCommit
-from shared.ports.system import IdFactory
+from shared.ports.system import Clock, IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.gather_snapshot import Gathered
 
-# Beside one claim and one reservation, so many workloads fit in one transaction with room to spare.
-_WORKLOADS_MAX: Final = COMMIT_ITEMS_MAX - 10
+# Beside one claim, one reservation and the turns of all groups of NodePools, so many workloads fit in one transaction
+# with room to spare.
+_WORKLOADS_MAX: Final = COMMIT_ITEMS_MAX - 10 - GROUPS_MAX
 
 
 _Step = NodeClaim | tuple[NodeClaim, NodeClaim]  # a new claim, or one before and after it grows
@@ -30,6 +32,7 @@ class Committed:
     claims: list[NodeClaim] = field(default_factory=list)
     placed: list[tuple[NodeClaim, tuple[PlacedReplicas, ...]]] = field(default_factory=list)  # onto which, and what
     lost: list[str] = field(default_factory=list)
+    turns: dict[str, int] = field(default_factory=dict)  # the last that were taken, by group of NodePools
 
     @property
     def placed_count(self) -> int:
@@ -61,17 +64,23 @@ class PlanCommitter:
 
     node_claims: NodeClaimStore
     ids: IdFactory
+    clock: Clock
 
-    def commit(self, plan: Plan, gathered: Gathered, *, plan_id: str, now: datetime) -> Committed:
-        """Commit what can be committed; a gang is committed whole or, as far as it went, given back."""
+    def commit(
+        self, plan: Plan, gathered: Gathered, *, plan_id: str, now: datetime, turns: Mapping[str, PlanningTurn]
+    ) -> Committed:
+        """Commit what can be committed; a gang is committed whole or, as far as it went, given back.
+
+        ``turns`` are those that were taken before the plan's pass began to read, by the groups that it is for.
+        """
         generations = {key: record.generation for key, record in gathered.records.items()}
-        committed = Committed()
+        committed = Committed(turns={key: turn.number for key, turn in turns.items()})
         for work in self._works(plan, gathered, plan_id, now):
-            parts = list(_parts(work, generations))
+            parts = list(_parts(work, generations, COMMIT_ITEMS_MAX - len(turns)))
             done: list[PlannedCommit] = []
             for part in parts:
                 try:
-                    self.node_claims.commit(part)
+                    self._commit(part, committed.turns)
                 except ConflictError as error:
                     committed.lost.extend(error.rows)
                     if work.is_gang:
@@ -84,6 +93,13 @@ class PlanCommitter:
                 committed.claims.extend(part.claims)
                 committed.placed.extend((after, _added(before, after)) for before, after in part.existing)
         return committed
+
+    def _commit(self, part: PlannedCommit, turns: dict[str, int]) -> None:
+        """Commit a part on the next turns, and count them."""
+        at = self.clock.now()
+        taken = {key: PlanningTurn(number + 1, at) for key, number in turns.items()}
+        self.node_claims.commit(replace(part, planning_turns=taken))
+        turns.update({key: turn.number for key, turn in taken.items()})
 
     def _works(self, plan: Plan, gathered: Gathered, plan_id: str, now: datetime) -> Iterator[_Work]:
         """Yield gangs first (they need their units whole), then everything else."""
@@ -247,7 +263,7 @@ def _growth(before: NodeClaim, after: NodeClaim) -> Iterator[_Step]:
     yield before, replace(after, revision=before.revision)
 
 
-def _parts(work: _Work, generations: Mapping[str, int], rows_max: int = COMMIT_ITEMS_MAX) -> Iterator[PlannedCommit]:
+def _parts(work: _Work, generations: Mapping[str, int], rows_max: int) -> Iterator[PlannedCommit]:
     """Cut the work into transactions of at most ``rows_max`` rows, none of which touches a row twice.
 
     Beside a claim's own row count the rows of its workloads and of its reservation, once each in a transaction.

@@ -1,7 +1,7 @@
 """The snapshot: everything that a solve may see, read from the stores."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -14,8 +14,9 @@ from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import NodeClass, NodeClassStatus
 from shared.core.model.snapshot import Node, Snapshot
-from shared.core.model.team import ReclaimWithinCohort, Team
+from shared.core.model.team import Ceiling, ReclaimWithinCohort, Team
 from shared.core.model.workload import Demand, Workload
+from shared.core.sharing.planning_groups import PlanningGroups
 from shared.ports.capacity_blocks import BootFailureStore
 from shared.ports.policy import PolicyKind, PolicyObject, PolicyStore
 from shared.ports.state import (
@@ -60,6 +61,14 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
+class PolicyReading:
+    """Policy and reservations, which are being read."""
+
+    objects: Future[tuple[PolicyObject, ...]]
+    reservations: Future[tuple[ReservationRecord, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotGatherer:
     """Reads snapshots."""
 
@@ -85,28 +94,47 @@ class SnapshotGatherer:
         unlisted = [key for key in named if key not in listed]
         return {**listed, **(self.workloads.get_many(unlisted) if unlisted else {})}
 
+    def read_policy(self) -> PolicyReading:
+        """Begin to read policy and reservations."""
+        submit = self.executor.submit
+        return PolicyReading(submit(self.policy.list_all), submit(self.reservations.list_current))
+
+    def planning_groups(self, reading: PolicyReading) -> PlanningGroups:
+        """Return which NodePools have to do with each other."""
+        policy = policy_of(reading.objects.result())
+        return PlanningGroups(
+            policy.node_pools,
+            policy.node_classes,
+            [record.reservation for record in reading.reservations.result()],
+            policy.teams,
+            has_ceiling=self.budgets.ceiling != Ceiling(),
+        )
+
     def gather(
         self,
         now: datetime,
         *,
+        reading: PolicyReading | None = None,
         needing: Collection[str] | None = None,
         just_written: Collection[str] = (),
         live: Sequence[NodeClaim] | None = None,
     ) -> Gathered:
         """Read everything.
 
-        ``needing`` are keys of workloads that are known to need planning, None: find them; ``just_written`` are ids of
-        claims that were written moments ago; ``live`` are the claims as they were just listed, None: list them.
+        ``reading`` has begun, None: begin. ``needing`` are keys of workloads that are known to need planning, None:
+        find them; ``just_written`` are ids of claims that were written moments ago; ``live`` are the claims as they
+        were just listed, None: list them.
         """
         submit = self.executor.submit
-        objects, current = submit(self.policy.list_all), submit(self.reservations.list_current)
+        reading = self.read_policy() if reading is None else reading
         remembered = submit(self.boot_failures.list_remembered)
         wanting = submit(lambda: self.needing() if needing is None else needing)
         listing = submit(self._live, just_written, live)
         instance_types, rests = self.offerings.load_with_rests()
-        reservations = {record.reservation.id: record for record in current.result()}
+        reservations = {record.reservation.id: record for record in reading.reservations.result()}
         keys = wanting.result()
-        counted = just_written if _are_requests_counted(objects.result()) else ()
+        objects = reading.objects.result()
+        counted = just_written if _are_requests_counted(objects) else ()
         claims = self._as_written(listing.result(), counted)
         records = self._records(keys, claims)
         for _ in range(_READS_MAX - 1):
@@ -114,7 +142,7 @@ class SnapshotGatherer:
                 break
             claims = self._as_written(self._live(just_written), counted)
             records = self._records(keys, claims)
-        policy = policy_of([*objects.result(), *self._unlisted_pools(objects.result(), claims.values())])
+        policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
             del claims[key]
         for key in self._on_unreadable(claims, reservations):

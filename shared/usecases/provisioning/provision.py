@@ -6,7 +6,7 @@ them; events come last. The decision is stored beside all that, and the pass wai
 meanwhile can leave claims whose decision nobody can look at, and demand waits for no store of decisions.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from shared.core.serialisation.policy_json import policy_to_json
+from shared.core.sharing.planning_groups import PlanningGroups, PlanningTurn
 from shared.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
@@ -26,7 +27,8 @@ from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.commit_plan import Committed, PlanCommitter
 from shared.usecases.provisioning.gather_snapshot import Gathered, SnapshotGatherer
 from shared.usecases.provisioning.placement_events import exhausted_events, placed_events
-from shared.usecases.provisioning.recent_commits import RecentCommits
+from shared.usecases.provisioning.recent_commits import INDEX_LAG, RecentCommits
+from shared.usecases.provisioning.share_demand import EVERYONE, Share, Woken, share_of
 from shared.usecases.provisioning.solver import Check, Solve
 from shared.usecases.provisioning.workload_status import ShedSurplus, WorkloadStatus
 
@@ -38,8 +40,6 @@ _PLANS_MAX: Final = 3
 # with its commit by then; ``collect``, which sends lost launch messages again, waits longer.
 _COMMITTED_WITHIN: Final = timedelta(seconds=20)
 
-# What DynamoDB's indexes may lag what was just written; usually a tenth of it.
-_INDEX_LAG_S: Final = 1.0
 # A burst goes on while more workloads began to wait between two looks; the last look bounds what that may delay. Plans
 # for bursts of two seconds cost within 1 % of one plan for everything; waiting for one second, they cost 4 % more.
 _BURST: Final = timedelta(seconds=2)
@@ -109,41 +109,59 @@ class Provision:
     executor: Executor
     recent: RecentCommits = field(default_factory=RecentCommits)
 
-    def run(self, named: Collection[str] = (), *, indexes_lag: bool = False) -> ProvisionReport:
-        """Plan all pending demand and take off what is surplus.
-
-        ``named`` are keys of workloads that were just written; ``indexes_lag``: something else was, which a listing
-        may not show yet. Raises PlanRejectedError.
-        """
+    def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
+        """Plan the pending demand of the pass's share and take off what is surplus. Raises PlanRejectedError."""
         report = ProvisionReport()
-        if indexes_lag:  # also where the listing shows nobody: it may lag a row for which there was no room before
-            self.pause(_INDEX_LAG_S)
-        found = self.gatherer.listed_or(named)
+        if (
+            woken.indexes_lag
+        ):  # also where the listing shows nobody: it may lag a row for which there was no room before
+            self.pause(INDEX_LAG.total_seconds())
+        # Begun at once where somebody surely waits: a pass that finds nobody is one query.
+        reading = self.gatherer.read_policy() if woken.workload_keys else None
+        found = self.gatherer.listed_or(woken.workload_keys)
         report.correlation_ids = _followed_by(found.values())
-        needing: Mapping[str, WorkloadRecord] = {key: it for key, it in found.items() if it.needs_planning}
-        if not needing:
+        if not any(record.needs_planning for record in found.values()):
             return report
-        needing = self._await_burst(needing, named)
-        for _ in range(_ATTEMPTS_MAX):
+        reading = reading or self.gatherer.read_policy()
+        groups = self.gatherer.planning_groups(reading)
+        share = self._shared(groups, found, woken)
+        share = self._await_burst(share, groups, woken)
+        for _ in range(_ATTEMPTS_MAX if share.needing else 0):
             report.attempts += 1
+            if report.attempts > 1:
+                reading = self.gatherer.read_policy()
+                share = self._look_again(share, self.gatherer.planning_groups(reading), woken)
+            turns = self._turns(share)
             now = self.clock.now()
-            known = needing if report.attempts == 1 else self.gatherer.needing(named)
-            gathered = self.gatherer.gather(now, needing=known, just_written=self.recent.ids(now))
+            known = self.gatherer.gather(now, reading=reading, needing=share.needing, just_written=self.recent.ids(now))
+            gathered = share.of(known)
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
                 report.repaired_count = self._repair(gathered, now)
                 if report.repaired_count:
                     continue
-            committed = self._plan(gathered, now, report)
+            committed = self._plan(gathered, turns, now, report)
             if not committed.lost:
                 return report
             report.conflict_count += 1
-        self.queue.wake_planner(reason="lost races", workload_keys=named)
+        if share.needing:
+            self.queue.wake_planner(reason="lost races", workload_keys=woken.workload_keys)
         return report
 
-    def _await_burst(
-        self, needing: Mapping[str, WorkloadRecord], named: Collection[str]
-    ) -> Mapping[str, WorkloadRecord]:
+    def _shared(self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> Share:
+        """Return the pass's part of what was found, and wake planners for the other parts that it was woken for."""
+        share = share_of(groups, found, woken)
+        for parts, named in share.others.items():
+            self.queue.wake_planner(reason="demand of its own group", workload_keys=named, group=parts)
+        return share
+
+    def _look_again(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
+        """Return the pass's part of what is listed now; what became of its groups has planners woken as before."""
+        found = self.gatherer.listed_or(woken.workload_keys)
+        again = share_of(groups, found, woken)
+        return again if again.parts == share.parts else self._shared(groups, found, woken)
+
+    def _await_burst(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
         """Wait a little while demand keeps arriving, and return it; one message alone is never waited for.
 
         A plan for all of a burst is cheaper than a plan for each part of it.
@@ -151,15 +169,28 @@ class Provision:
         before = 1
         for _ in range(_LOOKS_MAX - 1):
             since = self.clock.now() - _BURST
-            recent = sum(it.pending_since is not None and it.pending_since > since for it in needing.values())
+            waiting = share.needing.values()
+            recent = sum(it.pending_since is not None and it.pending_since > since for it in waiting)
             if recent <= before:
                 break
             before = recent
             self.pause(_LOOK_EVERY_S)
-            needing = self.gatherer.needing(named)
-        return needing
+            share = self._look_again(share, groups, woken)
+        return share
 
-    def _plan(self, gathered: Gathered, now: datetime, report: ProvisionReport) -> Committed:
+    def _turns(self, share: Share) -> Mapping[str, PlanningTurn]:
+        """Return the turns that the pass goes on from, once listings show what was committed on them."""
+        if not share.parts:
+            return {}
+        turns = self.node_claims.planning_turns(share.parts)
+        lag_s = self.recent.lag_s(turns, self.clock.now())
+        if lag_s:
+            self.pause(lag_s)
+        return turns
+
+    def _plan(
+        self, gathered: Gathered, turns: Mapping[str, PlanningTurn], now: datetime, report: ProvisionReport
+    ) -> Committed:
         snapshot = gathered.snapshot
         report.pending_count = sum(demand.pending_count for demand in snapshot.demands)
         report.correlation_ids = _followed_by(
@@ -168,8 +199,8 @@ class Provision:
         decided = self._decide(snapshot, now, report)
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
-            committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now)
-            self.recent.add((claim.id for claim, _ in committed.placements()), now)
+            committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now, turns=turns)
+            self.recent.add((claim.id for claim, _ in committed.placements()), now, committed.turns)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)

@@ -13,7 +13,14 @@ from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
-from shared.ports.state import TURN_ROW, ConflictError, PlannedCommit, ReservationRecord, WorkloadRecord
+from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
+from shared.ports.state import (
+    TURN_ROW,
+    ConflictError,
+    PlannedCommit,
+    ReservationRecord,
+    WorkloadRecord,
+)
 from tests.adapters.dynamodb.stores import Stores
 from tests.fakes.system import START
 from tests.fakes.values import ZONE, ZONE_ID, node_claim, reservation, workload_record
@@ -199,6 +206,30 @@ def test_commits_that_name_a_turn_take_turns(stores: Stores) -> None:
     stores.node_claims.commit(PlannedCommit(existing=(), claims=(node_claim("nc-3", placements=(), lease=None),)))
     assert stores.node_claims.turn() == 2
     assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2", "nc-3"]
+
+
+def test_commits_of_plans_take_the_turns_of_their_groups(stores: Stores) -> None:
+    observe(stores, 2, 0)
+    untaken = PlanningTurn()
+    assert stores.node_claims.planning_turns(["a", "b"]) == {"a": untaken, "b": untaken}
+
+    def planned(claim_id: str, **turns: int) -> PlannedCommit:
+        taken = {key: PlanningTurn(number, START) for key, number in turns.items()}
+        return PlannedCommit(claims=(node_claim(claim_id, placements=(), lease=None),), planning_turns=taken)
+
+    first = planned("nc-1", a=1, b=1)
+    stores.node_claims.commit(first)
+    stores.node_claims.commit(first)  # its answer was lost
+    with pytest.raises(ConflictError) as lost:
+        stores.node_claims.commit(planned("nc-2", b=1))
+    assert lost.value.rows == (planning_turn_row("b"),)
+    with pytest.raises(ConflictError):
+        stores.node_claims.commit(planned("nc-2", b=3))
+    stores.node_claims.commit(planned("nc-2", b=2))
+
+    found = stores.node_claims.planning_turns(["a", "b"])
+    assert found == {"a": PlanningTurn(1, START), "b": PlanningTurn(2, START)}
+    assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2"]
 
 
 def test_a_commit_needs_the_workloads_that_it_depends_on_unchanged(stores: Stores) -> None:

@@ -14,6 +14,7 @@ from shared.core.model.capacity_reservation import CapacityReservation, Observed
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.node_claim import NodeClaim
+from shared.core.sharing.planning_groups import PlanningTurn, planning_turn_row
 from shared.ports.state import (
     COMMIT_ITEMS_MAX,
     TURN_ROW,
@@ -38,6 +39,7 @@ class MemoryState:
         self.claim_rows: dict[str, NodeClaim] = {}
         self.unreadable: set[str] = set()  # keys of rows that a newer release wrote, or that were damaged
         self.turn = 0
+        self.planning_turns: dict[str, PlanningTurn] = {}
         self.write_count = 0
         self.before_write: Callable[[], None] = lambda: None
         self.workloads = MemoryWorkloads(self)
@@ -226,6 +228,10 @@ class MemoryNodeClaims:
         with self._state.lock:
             return self._state.turn
 
+    def planning_turns(self, group_keys: Collection[str]) -> Mapping[str, PlanningTurn]:
+        with self._state.lock:
+            return {key: self._state.planning_turns.get(key, PlanningTurn()) for key in group_keys}
+
     def commit(self, commit: PlannedCommit) -> None:
         with self._state.lock:
             if commit in self._commits[-100:]:
@@ -236,6 +242,7 @@ class MemoryNodeClaims:
                 raise ConflictError(lost)
             self._state.wrote()
             self._state.turn += commit.turn is not None
+            self._state.planning_turns |= commit.planning_turns
             for claim in commit.claims:
                 self._state.claim_rows[claim.id] = claim
             for before, after in commit.existing:
@@ -270,6 +277,9 @@ class MemoryNodeClaims:
             record = self._state.workload_rows.get(key)
             if record is None or record.generation != generation:
                 lost.append(key)
+        for key, turn in self.planning_turns(commit.planning_turns).items():
+            if commit.planning_turns[key].number != turn.number + 1:
+                lost.append(planning_turn_row(key))
         return lost + ([] if commit.turn in (None, self._state.turn) else [TURN_ROW])
 
     def _move_placed(self, key: str, count: int, returned_at: datetime | None = None) -> None:

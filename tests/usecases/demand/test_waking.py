@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from shared.ports.state import WorkloadRecord
+from shared.usecases.provisioning.share_demand import Woken
 from tests.fakes.stores.state import MemoryWorkloads
 from tests.fakes.values import reservation, workload_record
 from tests.usecases.worlds.planning_world import PlanningWorld
@@ -30,7 +31,7 @@ def test_one_message_alone_is_planned_at_once() -> None:
     world = world_with(4)
     record = world.submit(replicas=4)
 
-    assert world.provisioner().run([record.key]).placed_count == 4
+    assert world.provisioner().run(Woken(frozenset([record.key]))).placed_count == 4
     assert world.pauses_s == []
 
 
@@ -40,7 +41,7 @@ def test_who_is_named_is_planned_before_the_listing_shows_them() -> None:
     world.state.workloads = LaggingListing(world.state)
 
     assert world.provisioner().run().placed_count == 0
-    assert world.provisioner().run([record.key]).placed_count == 4
+    assert world.provisioner().run(Woken(frozenset([record.key]))).placed_count == 4
 
 
 def test_a_burst_is_planned_together() -> None:
@@ -79,7 +80,7 @@ def test_what_names_nobody_waits_until_the_listings_show_what_was_written() -> N
     world = world_with(4)
     world.submit(replicas=4)
 
-    world.provisioner().run(indexes_lag=True)
+    world.provisioner().run(Woken(indexes_lag=True))
 
     assert world.pauses_s == [1.0]
 
@@ -100,4 +101,4 @@ def test_a_pass_that_was_woken_for_nobody_waits_for_a_listing_that_shows_nobody_
     world.submit(replicas=4)
     world.state.workloads = LateListing(world)
 
-    assert world.provisioner().run(indexes_lag=True).placed_count == 4
+    assert world.provisioner().run(Woken(indexes_lag=True)).placed_count == 4

@@ -60,9 +60,10 @@ class Bus:
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         self.events.extend(events)
 
-    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = ()) -> None:
+    def wake_planner(self, *, reason: str, workload_keys: Collection[str] = (), group: Sequence[str] = ()) -> None:
         assert reason
         assert not workload_keys
+        assert not group
         self.wake_count += 1
 
     def send_launches(self, batches: Sequence[LaunchBatch], *, delay_s: int = 0) -> None:

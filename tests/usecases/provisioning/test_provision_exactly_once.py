@@ -58,7 +58,7 @@ class Whole:
         claims = effects.watch(state.node_claims, {"commit", "return_replicas", "save"})
         bus = effects.watch(planning.bus, {"publish"})
         planning.provisioner(
-            committer=PlanCommitter(claims, planning.ids),
+            committer=PlanCommitter(claims, planning.ids, planning.clock),
             status=WorkloadStatus(effects.watch(state.workloads, {"put"}), bus),
             node_claims=claims,
             decisions=effects.watch(state.decisions, {"save"}),
