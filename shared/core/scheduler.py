@@ -224,6 +224,8 @@ def _withdraw(state: PartialPlan, short: Set[int]) -> None:
 
 def _certified(plan: Plan, state: PartialPlan, before: PartialPlan) -> Plan:
     """Add the lower bound, or say why there is none. ``before``: the state in which nothing is decided."""
+    if plan.cost_atto_usd_per_hour == 0:
+        return replace(plan, lower_bound_atto_usd_per_hour=0)
     if state.catalogue.policy.expired():
         return replace(plan, notes=(*plan.notes, "no certificate: out of time"))
     try:

@@ -120,7 +120,7 @@ class Environment:
         place = (self.function, point)
         lambdas.calls[place] += 1
         number = lambdas.calls[place]
-        if chance.hits("killed_before", faults.killed_before) or Aim(*place, number, "before") in lambdas.aims:
+        if chance.hits("killed_before", faults.killed_before) or lambdas.aims_at(place, number, "before"):
             lambdas.kills_before[place] += 1
             self._die("killed", f"before {point}")
         if chance.hits("throttled", faults.throttled):
@@ -128,7 +128,7 @@ class Environment:
         try:
             answer = effect()
         except Exception:
-            if Aim(*place, number, "after") in lambdas.aims:  # what was refused may be the last thing, too
+            if lambdas.aims_at(place, number, "after"):  # what was refused may be the last thing, too
                 lambdas.kills_after[place] += 1
                 self._die("killed", f"after {point}")
             raise
@@ -136,7 +136,7 @@ class Environment:
         if point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
-        if chance.hits("killed_after", faults.killed_after) or Aim(*place, number, "after") in lambdas.aims:
+        if chance.hits("killed_after", faults.killed_after) or lambdas.aims_at(place, number, "after"):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
         if chance.hits("answer_lost", faults.answer_lost):
@@ -231,6 +231,10 @@ class Lambdas:
     def invoke_async(self, function: Function, event: dict[str, Any]) -> None:
         """Invoke as EventBridge does: tried again for a minute while too many run, and not at all after a failure."""
         self._try(function, event, self.kernel.now_us + 60 * SECOND)
+
+    def aims_at(self, place: tuple[Function, str], number: int, side: str) -> bool:
+        """Whether a function is to die at this call."""
+        return bool(self.aims) and Aim(*place, number, side) in self.aims
 
     def stop(self) -> None:
         """End everything that runs: the world is over."""

@@ -18,6 +18,33 @@ _REAL: Final = frozenset(
 )
 
 
+_COMMANDS: Final = "the command line asks, no function does"
+_OPERATORS: Final = "the function `apply` alone; the simulation's operators write policy themselves"
+_MEMORY: Final = "no call to the outside: a process's own memory"
+# Why no function makes a call that its adapter offers.
+WHY_NEVER: Final[Mapping[str, str]] = {
+    "_mutating_pacer.is_free": _MEMORY,
+    "_mutating_pacer.wait": _MEMORY,
+    "alarms.alarming": _COMMANDS,
+    "capacity_blocks.block_status": "the machines of a block; these blocks have none that break one by one",
+    "capacity_blocks.offerings": _COMMANDS,
+    "decisions.load": _COMMANDS,
+    "decisions.summaries": _COMMANDS,
+    "ec2.delete": "launch templates go when a class changed an hour ago, or after a week; a seed is over before",
+    "ec2.forget": _MEMORY,
+    "ec2.list_group": "no reservation here is in a resource group",
+    "history.of_object": _COMMANDS,
+    "history.samples": _COMMANDS,
+    "history.timeline": _COMMANDS,
+    "identities.sender_of": "AWS vouches for who signed, before anything of ours is read or written",
+    "passes.last": _COMMANDS,
+    "policy.commit": _OPERATORS,
+    "principals.unique_id": _OPERATORS,
+    "queues.depths": _COMMANDS,
+    "unit_mover.move": "no pool here lets units move between reservations",
+}
+
+
 def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
     """Add up the points of all seeds."""
     found: dict[Point, Killed] = {}
@@ -81,7 +108,7 @@ def table(verdicts: Sequence[Verdict], aimed: Sequence[Verdict], possible: Mappi
         "",
         f"Calls that adapters offer and no function made: {len(never)}.",
         "",
-        *(f"* `{call}`" for call in never),
+        *(f"* `{call}`: {WHY_NEVER.get(call, 'nobody knows why')}" for call in never),
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,8 +2,9 @@
 
 from shared.names import Function
 from simulation.aws.lambdas import Aim
+from simulation.mutants import ROOT
 from simulation.play import Verdict, play
-from simulation.reports.points import possible, summed, table, targets
+from simulation.reports.points import WHY_NEVER, possible, summed, table, targets
 
 VERDICTS = (
     Verdict(1, 0, points={("launch", "ec2.launch"): (3, 1, 0), ("expire", "ec2.get_many"): (5, 0, 0)}),
@@ -37,6 +38,18 @@ def test_a_function_dies_where_it_was_aimed_at() -> None:
 
 
 def test_calls_that_nothing_made_are_named() -> None:
-    lines = table(VERDICTS, [], {"ec2": frozenset({"launch", "get_many", "tag_claims"})}).splitlines()
-    assert lines[-1] == "* `ec2.tag_claims`"
+    lines = table(VERDICTS, [], {"ec2": frozenset({"launch", "get_many", "tag_claims", "list_group"})}).splitlines()
+    assert lines[-2:] == [
+        "* `ec2.list_group`: no reservation here is in a resource group",
+        "* `ec2.tag_claims`: nobody knows why",
+    ]
     assert {"launch", "get_many", "list_visible"} <= possible()["ec2"]
+
+
+def test_of_each_call_that_the_report_on_file_has_as_never_made_it_says_why() -> None:
+    lines = (ROOT / "simulation" / "POINTS.md").read_text(encoding="utf-8").splitlines()
+    never = [line for line in lines if line.startswith("* `")]
+    assert never
+    assert [line for line in never if line.endswith("nobody knows why")] == []
+    offered = {f"{port}.{method}" for port, methods in possible().items() for method in methods}
+    assert WHY_NEVER.keys() <= offered, "a reason for a call that no adapter offers any more"

@@ -9,9 +9,9 @@ from simulation.aws.lambdas import Aim
 from simulation.mutants import ROOT
 from simulation.play import STEPS, play
 
-SEEDS = 60
+SEEDS = 120
 # One test plays several, so that the processes of a run share them evenly.
-TOGETHER = 4
+TOGETHER = 6
 # Seeds with their steps, and calls at which functions were let die, in which an invariant did not hold once, of the
 # product or of the simulation itself.
 FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (

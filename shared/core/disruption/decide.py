@@ -33,6 +33,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_pool import DisruptionReason, NodePool
 from shared.core.model.plan import Plan
 from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.team import ReclaimWithinCohort
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ class _Pass:
 
     def expect_pending(self) -> None:
         """Leave the room that demand which waits will take, and the nodes that it will take it on."""
-        if not self._given.snapshot.demands:
+        if not self._given.snapshot.demands or not self._may_act():
             return
         plan = self._waiting = self._world.pending()
         self._world = self._world.after((), plan)
@@ -170,6 +171,13 @@ class _Pass:
             if candidate.id in expecting:
                 self._refusals[candidate.id] = "replicas that wait will be placed on it"
         self._consolidatable = [candidate for candidate in self._consolidatable if candidate.id not in expecting]
+
+    def _may_act(self) -> bool:
+        """Whether a node could go or a unit move: only then it matters where demand will go, which costs a solve."""
+        snapshot = self._given.snapshot
+        takes_back = any(team.reclaim_within_cohort is not ReclaimWithinCohort.NEVER for team in snapshot.teams)
+        moves = any(pool.disruption.move_reserved_units for pool in snapshot.node_pools)
+        return bool(self._consolidatable or self._drifted or (takes_back and self._reclaimable) or moves)
 
     def reclaim(self) -> None:
         """Let nodes go whose units, or room, were lent, and whose owners wait for them; a gang goes whole."""

@@ -107,6 +107,10 @@ def _instant(value: datetime) -> str:
     return f'"{value.isoformat()}"'
 
 
+def _amounts(value: Resources) -> str:
+    return "{" + ",".join([f"{encode_basestring(name)}:{amount}" for name, amount in value.items()]) + "}"
+
+
 @lru_cache(_REMEMBERED_MAX)
 def _resources(amounts: tuple[tuple[str, int], ...]) -> Resources:
     return Resources(dict(amounts))
@@ -115,11 +119,11 @@ def _resources(amounts: tuple[tuple[str, int], ...]) -> Resources:
 _LEAVES: dict[Any, _Codec] = {
     str: _leaf(encode_basestring),
     int: _leaf(repr),
-    bool: _leaf(_anything),
+    bool: _leaf({True: "true", False: "false"}.__getitem__),
     object: _leaf(_anything),
     Any: _leaf(_anything),
     datetime: _leaf(_instant, datetime.fromisoformat),
-    Resources: _leaf(lambda value: _anything(dict(value)), lambda data: _resources(tuple(data.items()))),
+    Resources: _leaf(_amounts, lambda data: _resources(tuple(data.items()))),
 }
 
 

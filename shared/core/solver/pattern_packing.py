@@ -109,9 +109,13 @@ def _polished(
 ) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
+    Where no node was found for any of them there is nothing to make better, and nothing else would be found.
+
     Unless these replicas are the last, who has reserved units stays: the program would take the fewest units, whatever
     they leave to the less important, and fill what is bought before it.
     """
+    if all(use.bin_type is None for use in greedy.uses):
+        return None
     base.follow(greedy, on_units=not is_last)
     if not base.active:
         return None

@@ -39,7 +39,8 @@ def policy_of(objects: Iterable[PolicyObject]) -> Policy:
             continue
         try:
             if stored.kind is PolicyKind.NODE_POOL:
-                pools.append(replace(_node_pool(_wire_form(stored)), paused=paused_text(stored.pause)))
+                pool, paused = _node_pool(_wire_form(stored)), paused_text(stored.pause)
+                pools.append(pool if paused is None else replace(pool, paused=paused))
             elif stored.kind is PolicyKind.TEAM:
                 teams.append(_team(stored))
             else:

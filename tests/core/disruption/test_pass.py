@@ -5,9 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from shared.core.disruption.decide import DisruptionInput, decide_disruption
 from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
+from shared.core.model.plan import Plan
+from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Demand
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
@@ -50,6 +53,25 @@ def fleet(**changes: object) -> Fleet:
 
 def refusal(it: Fleet, claim_id: str) -> str:
     return next(refusal.reason for refusal in it.decide().refusals if refusal.claim_id == claim_id)
+
+
+# -- demand that waits
+
+
+@pytest.mark.parametrize("policy", ConsolidationPolicy)
+def test_where_demand_will_go_is_asked_only_if_a_node_could_go(policy: ConsolidationPolicy) -> None:
+    it = fleet(pools=(node_pool("default", ON_DEMAND, disruption=Disruption(consolidation_policy=policy)),))
+    it.add_node("busy", "large", ON_DEMAND, {"default/five": 1})
+    asked: list[int] = []
+    given = DisruptionInput(replace(it.snapshot(), demands=(Demand(WORK["default/tiny"], 1, NOW),)), it.claims, {})
+
+    def ask(snapshot: Snapshot) -> Plan:
+        asked.append(len(snapshot.demands))
+        return Plan()
+
+    decide_disruption(given, ask, now=NOW)
+
+    assert bool(asked) == (policy is not ConsolidationPolicy.WHEN_EMPTY)
 
 
 # -- effort

@@ -1,6 +1,9 @@
 """Column generation: the program combines patterns that greedy packing would repeat one by one."""
 
+import pytest
+
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.solver.column_generation import linear_program
 from shared.core.solver.column_generation.improve import improved
 from shared.core.solver.column_generation.pricing import Knapsacks
 from shared.core.solver.packing.buying import buy_rest
@@ -46,6 +49,17 @@ def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_cost
     found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6])
 
     assert ((1, 3),) in [pattern for _, pattern in found]
+
+
+def test_where_nothing_can_be_bought_no_program_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(linear_program, "_new_highs", lambda: asked.append(None))
+    larger_than_a_roll = with_demand(ROLLS, demand(workload("eleven", 11_000, GIB), 2))
+
+    plan = planned(larger_than_a_roll, policy=SchedulingPolicy(with_certificate=True))
+
+    assert (asked, plan.lower_bound_atto_usd_per_hour, plan.notes) == ([], 0, ())
+    assert [item.count for item in plan.unplaced] == [2]
 
 
 def test_a_polished_plan_is_certified_and_never_dearer() -> None:
