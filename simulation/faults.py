@@ -51,6 +51,10 @@ class Faults:
     key_denied: float = 0.03
     # each call: the function's clock is set anew
     clock_jumps: float = 0.003
+    # each delivery: the hidden time of its messages runs out while the function is at work
+    hidden_short: float = 0.03
+    # each call: its answer comes seconds after its effect
+    late_answer: float = 0.01
 
 
 NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})

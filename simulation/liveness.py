@@ -16,7 +16,7 @@ from simulation.world import World
 
 # An offering that was short rests for up to an hour, and so does a class; everything else comes within minutes.
 SETTLED_WITHIN: Final = 100 * MINUTE
-QUIET_FOR: Final = 2 * MINUTE
+QUIET_FOR: Final = 3 * MINUTE
 # Schedules alone make some thirty calls a minute: sweeps, discovery, disruption, and the collector's every fifth.
 CALLS_PER_HOUR_MAX: Final = 3600
 _WINDOWS: Final = 4

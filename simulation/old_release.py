@@ -12,7 +12,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.names import Function
 from shared.ports.policy import Pause, PolicyKind, PolicyObject
 from shared.ports.state import WorkloadRecord
-from simulation.kernel import MINUTE, Chance, Kernel
+from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 
 _NEW: Final = frozenset({Function.FOLLOW, Function.OPERATE, Function.RECORD})  # functions that it did not have
 
@@ -54,13 +54,17 @@ def behind_old(behind: Mapping[str, Any], names: Collection[str] = ("node_claims
 
 @dataclass
 class Upgrade:
-    """The functions are replaced one after the other. ``replaced`` hears of each."""
+    """The functions are replaced one after the other, some taken back to the old release for a while.
+
+    ``replaced`` hears of each replacement.
+    """
 
     kernel: Kernel
     chance: Chance
     replaced: Callable[[Function], None]
     is_made: bool = False
     old: set[Function] = field(default_factory=set)
+    _is_over: bool = False
 
     def begin(self) -> None:
         """Let all functions be old, and be replaced within a quarter of an hour."""
@@ -71,7 +75,8 @@ class Upgrade:
                 self.kernel.after(within, lambda function=function: self._replace(function))  # type: ignore[misc] # binds it
 
     def finish(self) -> None:
-        """Replace what is left."""
+        """Replace what is left, for good."""
+        self._is_over = True
         for function in sorted(self.old):
             self._replace(function)
 
@@ -79,3 +84,14 @@ class Upgrade:
         if function in self.old:
             self.old.discard(function)
             self.replaced(function)
+            if not self._is_over and self.chance.between("rollback", 0, 2) == 0:
+                self.kernel.after(
+                    self.chance.between("rollback", SECOND, 3 * MINUTE), lambda: self._roll_back(function)
+                )
+
+    def _roll_back(self, function: Function) -> None:
+        """Take a function back to the release before, and replace it some minutes later."""
+        if not self._is_over:
+            self.old.add(function)
+            self.replaced(function)
+            self.kernel.after(self.chance.between("rollback", MINUTE, 5 * MINUTE), lambda: self._replace(function))

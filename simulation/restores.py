@@ -53,7 +53,10 @@ class Tables:
 
 @dataclass
 class Restores:
-    """Whoever restores. ``deploy`` replaces all functions; ``adopted`` hears that the tables count again."""
+    """Whoever restores. ``deploy`` replaces all functions.
+
+    ``restored`` hears that the tables are those of before, ``adopted`` that they count again.
+    """
 
     kernel: Kernel
     chance: Chance
@@ -61,6 +64,7 @@ class Restores:
     tables: Tables
     deployment: str
     deploy: Callable[[], None]
+    restored: Callable[[], None]
     adopted: Callable[[], None]
     restored_at: datetime | None = None
     adopted_at: datetime | None = None
@@ -92,4 +96,5 @@ class Restores:
         self.tables.put_back(self._points[-back])
         self.restored_at = self.kernel.now()
         self.deploy()
+        self.restored()
         self.kernel.after(self.chance.between("restore", MINUTE, 10 * MINUTE), self.adopt)

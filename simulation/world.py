@@ -23,7 +23,7 @@ from shared.usecases.policy.policy_objects import policy_of
 from shared.usecases.safety.envelope import LiftEnvelope
 from simulation.aws.bus import Detail, EventsIn, EventsOut
 from simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
-from simulation.aws.lambdas import Environment, Lambdas, Run
+from simulation.aws.lambdas import CLOCK_WRONG_MAX, Environment, Lambdas, Run
 from simulation.aws.policy import SharedPolicyStore
 from simulation.aws.scheduler import Scheduler
 from simulation.aws.sqs import Message, Queue, Sqs
@@ -120,6 +120,7 @@ class World:
             Tables(self.state, self.policy, self.attempts, self.tallies, self.turns, self.marks),
             DEPLOYMENT,
             deploy=self._deploy,
+            restored=self.users.send_what_was_sent,
             adopted=self.users.send_again,
         )
         keeps_concurrency = chance.between("setup", 0, 1) == 1
@@ -144,6 +145,7 @@ class World:
             lambda function: function in self.upgrade.old,
             keeps_concurrency=keeps_concurrency,
         )
+        self.has_wrong_clocks = chance.between("clocks", 0, 9) == 0 and not self.is_plain
         self.stopped_until: dict[Function, int] = {}
         self._minutes = itertools.count(1)
 
@@ -152,6 +154,11 @@ class World:
         return self._now
 
     # --- setting up
+
+    def _put_clocks_wrong(self) -> None:
+        """Let clocks be minutes off, and be set anew in the middle of runs."""
+        self.lambdas.clock_off_max_us = CLOCK_WRONG_MAX
+        self.drawn = replace(self.drawn, clock_off=Faults().clock_off, clock_jumps=Faults().clock_jumps)
 
     def _behind(self) -> dict[str, Any]:
         state = self.state
@@ -243,6 +250,8 @@ class World:
 
     def begin(self) -> None:
         """Let the new deployment find its feet without mishaps, then let everybody loose."""
+        if self.has_wrong_clocks:
+            self._put_clocks_wrong()
         self.outsiders.begin()
         for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS, Function.COLLECT):
             ended = list[Run]()
@@ -268,6 +277,7 @@ class World:
         """No mishaps from now on; nobody wants anything new; what waits in dead letters is sent again."""
         self._now = NO_FAULTS
         self.stopped_until.clear()
+        self.lambdas.set_clocks()
         self.users.resting = self.agents.resting = True
         self.upgrade.finish()
         self.operators.go_home()

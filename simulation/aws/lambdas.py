@@ -20,7 +20,7 @@ from shared.ports.errors import ThrottledError, UnknownOutcomeError
 from shared.ports.state import ConflictError
 from shared.runtime.composition.parts.outside import Process, running_in
 from simulation.faults import Faults
-from simulation.kernel import SECOND, Chance, Kernel, moment
+from simulation.kernel import MINUTE, SECOND, Chance, Kernel, moment
 
 HANDLERS: Final[Mapping[Function, Callable[[dict[str, Any], Any], Any]]] = {
     function: import_module(f"functions.{function}.handler").handler
@@ -42,6 +42,8 @@ _CONDITIONAL: Final = frozenset(
 )
 GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget, 25 looks end the polish of a plan
 CLOCK_OFF_MAX: Final = 2 * SECOND
+CLOCK_WRONG_MAX: Final = 4 * MINUTE  # AWS refuses what is signed five minutes off
+_ANSWER_LATE_MAX: Final = 15 * SECOND
 _RESERVED: Final = 5  # concurrency of functions for which none is kept
 
 
@@ -113,7 +115,7 @@ class Environment:
         chance = lambdas.chance
         latency = chance.between("latency", SECOND // 500, SECOND // 20) * run.pace
         if chance.hits("clock_jumps", faults.clock_jumps):
-            self.off_us = chance.between("clock", -CLOCK_OFF_MAX, CLOCK_OFF_MAX)
+            self.off_us = chance.between("clock", -lambdas.clock_off_max_us, lambdas.clock_off_max_us)
         if chance.hits("slow_call", faults.slow_call):
             latency += chance.between("latency", SECOND, 8 * SECOND)
         self._wait(latency)
@@ -133,14 +135,14 @@ class Environment:
                 self._die("killed", f"after {point}")
             raise
         lambdas.told(self, point, answer)
-        if point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies):
-            lambdas.kills_after[place] += 1
-            self._die("killed", f"after {point}")
-        if chance.hits("killed_after", faults.killed_after) or lambdas.aims_at(place, number, "after"):
+        dies = point == "ec2.launch" and chance.hits("launch_dies", faults.launch_dies)
+        if dies or chance.hits("killed_after", faults.killed_after) or lambdas.aims_at(place, number, "after"):
             lambdas.kills_after[place] += 1
             self._die("killed", f"after {point}")
         if chance.hits("answer_lost", faults.answer_lost):
             raise ConflictError([point]) if point in _CONDITIONAL else UnknownOutcomeError("ReadTimeout", point)
+        if chance.hits("late_answer", faults.late_answer):
+            self._wait(chance.between("late_answer", SECOND, _ANSWER_LATE_MAX))
         return answer
 
     def _running(self) -> Run:
@@ -200,6 +202,7 @@ class Lambdas:
     is_old: Callable[[Function], bool]  # whether new processes of it are of the release before
     keeps_concurrency: bool = True
     aims: frozenset[Aim] = frozenset()
+    clock_off_max_us: int = CLOCK_OFF_MAX
     calls: Counter[tuple[Function, str]] = field(default_factory=Counter)
     kills_before: Counter[tuple[Function, str]] = field(default_factory=Counter)
     kills_after: Counter[tuple[Function, str]] = field(default_factory=Counter)
@@ -242,6 +245,11 @@ class Lambdas:
             if environment.run is not None:
                 environment.run.outcome = "killed"
 
+    def set_clocks(self) -> None:
+        """Let every clock be right."""
+        for environment in [*self.running, *(each for idle in self._idle.values() for each in idle)]:
+            environment.off_us = 0
+
     def deploy(self) -> None:
         """Replace all functions: what runs ends, and nothing warm is left."""
         self.stop()
@@ -270,7 +278,7 @@ class Lambdas:
         self._environment_count += 1
         off_us = 0
         if self.chance.hits("clock_off", self.faults().clock_off):
-            off_us = self.chance.between("clock", -CLOCK_OFF_MAX, CLOCK_OFF_MAX)
+            off_us = self.chance.between("clock", -self.clock_off_max_us, self.clock_off_max_us)
         return Environment(self, function, self._environment_count, off_us)
 
     def _body(self, environment: Environment, run: Run, event: dict[str, Any], done: Done) -> None:

@@ -120,6 +120,9 @@ class Sqs:
         if not queue.fifo:
             self._chance.stream("order").shuffle(visible)
         taken: list[Message] = []
+        hidden_us = queue.hidden_us
+        if visible and self._chance.hits("hidden_short", self._faults().hidden_short):
+            hidden_us = self._chance.between("hidden", SECOND, hidden_us)  # the poller held them for the rest of it
         for message in visible:
             if message.received_count >= queue.receives_max:
                 queue.messages.remove(message)
@@ -128,7 +131,7 @@ class Sqs:
                 message.received_count += 1
                 message.receipt = f"{message.id}/{message.received_count}"
                 message.in_flight = True
-                self._hide(queue, message, queue.hidden_us)
+                self._hide(queue, message, hidden_us)
                 taken.append(message)
         return taken
 

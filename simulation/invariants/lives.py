@@ -35,6 +35,8 @@ class ClaimsOnlyMoveForward(Invariant):
 class NothingIsPlacedInABlockThatDrains(Invariant):
     """No plan puts replicas into a Capacity Block at or after the start of its drain."""
 
+    by_the_clock = True
+
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, NodeClaim) or after.offering.reservation_id is None:
             return
@@ -48,6 +50,8 @@ class NothingIsPlacedInABlockThatDrains(Invariant):
 
 class NobodyIsEndedBeforeItsDeadline(Invariant):
     """A node that drains lives until its deadline, or until all its replicas have left it."""
+
+    by_the_clock = True
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(before, NodeClaim) or before.state is not ClaimState.DRAINING or before.drain is None:
@@ -111,6 +115,8 @@ class EventsTellWhatIsSo(Invariant):
 
 class BlocksAreDrainedInTime(Invariant):
     """When a sweep that began after a block's drain start is over, no node that it could see is still at work there."""
+
+    by_the_clock = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -34,6 +34,8 @@ class DrainsAreAnnounced(Invariant):
 class EndingsStayWithinBounds(Invariant):
     """No hour sees more endings of a kind pass than its bound, but by somebody's leave."""
 
+    by_the_clock = True
+
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         if point != "tallies.put":
             return

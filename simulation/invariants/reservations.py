@@ -26,6 +26,8 @@ class LeasesEqualWhatTheyStandFor(Invariant):
 class NoUnitIsPromisedTwice(Invariant):
     """Of a reservation that nobody else touched, our instances and our promises together never exceed its units."""
 
+    by_the_clock = True
+
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and before is None and after.lease is not None and not after.waits_for_slot:
             self._check(after.lease.reservation_id)
@@ -47,6 +49,8 @@ class NoUnitIsPromisedTwice(Invariant):
 
 class UnitsThatWerePromisedAreThere(Invariant):
     """EC2 never refuses us a unit of a reservation that nobody else touched."""
+
+    by_the_clock = True
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         if point == "ec2.launch" and self.world.ec2.refused:

@@ -14,6 +14,7 @@ NAMESPACE: Final = "research"
 POOL: Final = "pool"
 ASIDE: Final = "aside"  # another, in some worlds, whose class selects no reservation
 _LIVE_MAX: Final = 5
+_LATELY: Final = 12  # messages
 _SMALL: Final = {"requests": {"cpu": "1500m", "memory": "4Gi"}}
 _LARGE: Final = {"requests": {"cpu": "7", "memory": "24Gi"}}
 _GPU: Final = {"requests": {"nvidia.com/gpu": 8}}
@@ -112,6 +113,13 @@ class Users:
         """Say once more what is wanted: the deployment may have forgotten it."""
         for workload in self.wanted.values():
             self.send(workload.message())
+
+    def send_what_was_sent(self) -> None:
+        """Let old messages come once more, in any order, as who sends dead letters again after a restore lets them."""
+        for body in self.sent[-_LATELY:]:
+            if self.chance.between("sent_again", 0, 1):
+                late = self.chance.between("sent_again", SECOND, 5 * MINUTE)
+                self.kernel.after(late, partial(self.send, body))
 
     def want_one_more(self) -> Wanted:
         """Submit a small workload that any capacity serves."""

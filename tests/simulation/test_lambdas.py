@@ -1,11 +1,12 @@
 """Functions die, overlap, are too slow, and find their processes again."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from shared.names import Function
-from simulation.aws.lambdas import Run
+from simulation.aws.lambdas import CLOCK_OFF_MAX, CLOCK_WRONG_MAX, Run
 from simulation.faults import NO_FAULTS, Faults
 from simulation.kernel import MINUTE, SECOND
 from simulation.play import hushed
@@ -17,6 +18,21 @@ def world(faults: Faults = NO_FAULTS) -> World:
     made.drawn = faults
     made._now = faults
     return made
+
+
+class Noting:
+    """A watcher that hears of calls alone."""
+
+    def __init__(self, called: Callable[[str], object]) -> None:
+        self._called = called
+
+    def called(self, _environment: object, point: str, _answer: object) -> None:
+        self._called(point)
+
+    def row_written(self, *_: object) -> None:
+        pass
+
+    ended = heard = row_written
 
 
 def ran(made: World, function: Function) -> Run:
@@ -80,6 +96,26 @@ def test_a_clock_that_is_set_anew_at_each_call() -> None:
     ran(made, Function.DISCOVER_OFFERINGS)
     assert len(offs) > 3
     assert max(map(abs, offs)) <= 2 * SECOND
+
+
+def test_an_answer_that_comes_late_comes_after_its_effect() -> None:
+    made = world(replace(NO_FAULTS, late_answer=1.0))
+    written_at = list[int]()
+    made.watchers.append(Noting(lambda point: written_at.append(made.kernel.now_us) if "save" in point else None))
+    run = ran(made, Function.DISCOVER_OFFERINGS)
+    assert (run.outcome, len(written_at)) == ("done", 1)
+    assert run.ended_us - written_at[0] >= SECOND
+
+
+def test_clocks_that_are_minutes_off_are_set_when_mishaps_stop() -> None:
+    made = world(replace(NO_FAULTS, clock_off=1.0))
+    made.lambdas.clock_off_max_us = CLOCK_WRONG_MAX
+    ran(made, Function.DISCOVER_OFFERINGS)
+    (warm,) = made.lambdas._idle[Function.DISCOVER_OFFERINGS]
+    assert CLOCK_OFF_MAX < abs(warm.off_us) <= CLOCK_WRONG_MAX
+    with hushed():
+        made.calm()
+    assert warm.off_us == 0
 
 
 def test_a_deployment_ends_what_runs_and_leaves_nothing_warm() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import ClaimState, Drain, DrainReason
+from shared.names import Queue as QueueName
 from simulation.faults import NO_FAULTS
 from simulation.invariants.base import Violation
 from simulation.invariants.promises import UnknownTablesEndNothing
@@ -41,6 +42,22 @@ def test_somebody_looks_at_them_and_users_say_again_what_they_want() -> None:
     assert not world.restores.is_unknown
     bodies = [message.body for queue in world.queues.values() for message in queue.messages]
     assert bodies == [sent.message()] * 2
+
+
+def test_old_messages_come_once_more_after_a_restore() -> None:
+    world = World(1)
+    for _ in range(3):
+        world.users.want_one_more()
+    queue = world.queues[QueueName.DEMAND]
+    before = [message.body for message in queue.messages]
+    world.users.send_what_was_sent()
+    until_us = world.kernel.now_us + 6 * MINUTE
+    queue.look = lambda: None
+    while world.kernel.now_us < until_us and world.kernel.step():
+        pass
+    again = [message.body for message in queue.messages][len(before) :]
+    assert again
+    assert set(again) <= set(before)
 
 
 def test_an_instance_of_the_time_in_between_is_forgotten() -> None:

@@ -54,6 +54,21 @@ def test_a_message_that_is_not_deleted_comes_again_and_then_goes_to_the_dead_let
     assert [message.body for message in queue.dead] == ["b"]
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_hidden_time_that_runs_out_while_a_function_works_brings_the_message_again(*, fifo: bool) -> None:
+    account = Account(replace(NO_FAULTS, hidden_short=1.0))
+    queue = account.queue(fifo=fifo)
+    account.sqs.send_message(QueueUrl="q", MessageBody="b", MessageDeduplicationId="one")
+    (message,) = account.sqs.take(queue, 1)
+    began_us, receipt = account.kernel.now_us, message.receipt
+    while message.visible_us > account.kernel.now_us:
+        account.wait(SECOND)
+    assert account.kernel.now_us - began_us < queue.hidden_us
+    (again,) = account.sqs.take(queue, 1)
+    account.sqs.delete(queue, [receipt])
+    assert (again.body, queue.messages) == ("b", [message]), "the receipt of before deletes nothing"
+
+
 def test_a_hastened_message_comes_earlier() -> None:
     account = Account()
     queue = account.queue()
