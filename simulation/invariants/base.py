@@ -7,6 +7,8 @@ from shared.core.model.capacity_reservation import CapacityReservation, Reservat
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from simulation.aws.bus import Detail
 from simulation.aws.lambdas import Environment, Run
+from simulation.aws.tables import LAG_MAX
+from simulation.kernel import moment
 from simulation.world import World
 
 # Clocks of functions are up to two seconds off, in either direction.
@@ -61,6 +63,25 @@ class Invariant:
 
     def holds(self) -> None:
         """Look at the world after a step that changed it."""
+
+
+class OfCommits(Invariant):
+    """Looks at commits of plans, with what their pass could know: its listing of claims is older than its commit."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._listed_us: dict[int, int] = {}  # by environment
+        self._known_us: int | None = None  # when the pass that committed last had listed claims
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        if point == "node_claims.list_live":
+            self._listed_us[environment.number] = self.world.kernel.now_us
+        elif point == "node_claims.commit":
+            self._known_us = self._listed_us.get(environment.number)
+
+    def shown_since(self) -> datetime:
+        """Return the instant whose changes the last pass knew, however far an index lagged behind."""
+        return moment((self.world.kernel.now_us if self._known_us is None else self._known_us) - LAG_MAX)
 
 
 def replica_count(claim: NodeClaim | None) -> int:

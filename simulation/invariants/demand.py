@@ -6,10 +6,8 @@ from typing import Any
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.ports.state import WorkloadRecord
 from simulation.aws.lambdas import Environment
-from simulation.aws.tables import LAG_MAX
 from simulation.catalogue import CPUS
-from simulation.invariants.base import STEADY, WAITING, Invariant
-from simulation.kernel import moment
+from simulation.invariants.base import STEADY, WAITING, Invariant, OfCommits
 from simulation.people.users import POOL
 from simulation.world import World
 
@@ -37,11 +35,11 @@ class EndedClaimsHoldNothing(Invariant):
             self.refute(f"{key} is {after.state} and holds {after.placements}")
 
 
-class LimitsAreKept(Invariant):
+class LimitsAreKept(OfCommits):
     """With what a plan adds, the nodes of a pool that listings can show stay within its limits.
 
-    A node and what replaces it count once. An index may lag what the plan before has committed; then limits may be
-    exceeded by that much.
+    A node and what replaces it count once. An index may lag what the plan before has committed, and an answer come
+    late; then limits may be exceeded by that much.
     """
 
     def __init__(self, world: World) -> None:
@@ -50,7 +48,7 @@ class LimitsAreKept(Invariant):
         self._plan_ids: set[str | None] = set()  # of what was committed at that instant
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if isinstance(after, NodeClaim) and before is None and self.world.limits:
+        if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL and self.world.limits:
             if self._committed_us != self.world.kernel.now_us:
                 self._plan_ids.clear()
             self._committed_us = self.world.kernel.now_us
@@ -59,7 +57,7 @@ class LimitsAreKept(Invariant):
     def holds(self) -> None:
         now = self.world.kernel.now_us
         if self.world.limits and self._committed_us == now:
-            shown_since = moment(now - LAG_MAX)
+            shown_since = self.shown_since()
             for name, limit in self.world.limits.items():
                 used = 0
                 for claim in self.world.state.claim_rows.values():

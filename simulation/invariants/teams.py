@@ -8,8 +8,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.ports.state import ReservationRecord
-from simulation.aws.tables import LAG_MAX
-from simulation.invariants.base import Invariant
+from simulation.invariants.base import OfCommits
 from simulation.kernel import MINUTE, SECOND, moment
 from simulation.people.teams import spent_atto_usd
 from simulation.world import World
@@ -17,7 +16,7 @@ from simulation.world import World
 _PLANNED: Final = 3 * MINUTE  # a plan, with what its planner read when it began
 
 
-class _OfTeams(Invariant):
+class _OfTeams(OfCommits):
     """Looks at what a commit has brought about, once it is whole."""
 
     of_this_release = True
@@ -42,7 +41,7 @@ class _OfTeams(Invariant):
     def shown(self) -> Iterator[NodeClaim]:
         """Yield the claims that stay and that listings can show, with those that were just committed."""
         now = self.world.kernel.now_us
-        shown_since, added_since = moment(now - LAG_MAX), moment(now - 2 * SECOND)
+        shown_since, added_since = self.shown_since(), moment(now - 2 * SECOND)
         for claim in self.world.state.claim_rows.values():
             if not claim.is_live or claim.disruption is not None or claim.drain is not None:
                 continue

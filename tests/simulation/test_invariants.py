@@ -233,8 +233,8 @@ def test_more_nodes_than_the_limit(scene: Scene) -> None:
     scene.world.limits = {"nodes": "1"}
     seen = scene.see(demand.LimitsAreKept)
     for name in ("nc-1", "nc-2"):
-        scene.world.state.claim_rows[name] = replace(CLAIM, id=name, created_at=START)
-        seen.row_written(name, None, CLAIM)
+        scene.world.state.claim_rows[name] = replace(CLAIM, id=name, node_pool_name=POOL, created_at=START)
+        seen.row_written(name, None, scene.world.state.claim_rows[name])
     with pytest.raises(Violation, match="the pool has 2 of 1 nodes"):
         seen.holds()
 
@@ -242,9 +242,10 @@ def test_more_nodes_than_the_limit(scene: Scene) -> None:
 def test_two_nodes_at_once_beyond_the_budget(scene: Scene) -> None:
     scene.world.budget = "1"
     mark = DisruptionMark("c", DrainReason.DRIFT, START)
-    scene.world.state.claim_rows["nc-1"] = replace(CLAIM, disruption=mark)
+    staying = replace(CLAIM, id="nc-2", node_pool_name=POOL)
+    scene.world.state.claim_rows["nc-1"] = replace(staying, id="nc-1", disruption=mark)
     with pytest.raises(Violation, match="nc-2 was chosen while"):
-        scene.see(lives.BudgetsAreKept).row_written("nc-2", CLAIM, replace(CLAIM, id="nc-2", disruption=mark))
+        scene.see(lives.BudgetsAreKept).row_written("nc-2", staying, replace(staying, disruption=mark))
 
 
 def test_replicas_on_a_cordoned_node(scene: Scene) -> None:
