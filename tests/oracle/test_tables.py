@@ -63,12 +63,12 @@ class Session:
         after = replace(before, generation=generation, workload=wanted, withdrawn=False, expires_at=None)
         return self._kept(self.stores.workloads.put(after, expected_revision=before.revision))
 
-    def withdraw(self, which: int, minutes: int, _: int) -> Any:
-        """Leave a tombstone, which is forgotten some minutes later where nothing of it runs."""
+    def withdraw(self, which: int, *_: int) -> Any:
+        """Leave a tombstone, which is forgotten a day later where nothing of it runs: when DynamoDB likes after that."""
         record = self.stores.workloads.get(f"research/{WORKLOADS[which % 2]}")
         if record is None:
             return None
-        expires_at = self.now + timedelta(minutes=minutes) if record.placed_count == 0 else None
+        expires_at = self.now + timedelta(days=1) if record.placed_count == 0 else None
         after = replace(record, withdrawn=True, expires_at=expires_at)
         return self._kept(self.stores.workloads.put(after, expected_revision=record.revision))
 

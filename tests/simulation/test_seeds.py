@@ -9,7 +9,7 @@ from simulation.aws.lambdas import Aim
 from simulation.mutants import ROOT
 from simulation.play import STEPS, play
 
-SEEDS = 120
+SEEDS = 300
 # One test plays several, so that the processes of a run share them evenly.
 TOGETHER = 6
 # Seeds with their steps, and calls at which functions were let die, in which an invariant did not hold once, of the
