@@ -98,12 +98,7 @@ class World:
         self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
         self.agents.are_there = chance.between("agents", 0, 2) == 0
         self.operators = Operators(kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,))
-        self.bounds = Bounds()
-        if chance.between("bounds", 0, 5) == 0:  # so narrow that they are met
-            most = {kind: chance.between("bounds", 1, 3) for kind in EndingKind}
-            self.bounds = Bounds(
-                {kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches) for kind in most}
-            )
+        self.bounds = self._bounds()
         self.events_out = EventsOut(kernel, self._heard, self._keep)
         self.history = MemoryHistory()
         self.keeps_history = chance.between("history", 0, 3) == 0
@@ -155,10 +150,11 @@ class World:
 
     # --- setting up
 
-    def _put_clocks_wrong(self) -> None:
-        """Let clocks be minutes off, and be set anew in the middle of runs."""
-        self.lambdas.clock_off_max_us = CLOCK_WRONG_MAX
-        self.drawn = replace(self.drawn, clock_off=Faults().clock_off, clock_jumps=Faults().clock_jumps)
+    def _bounds(self) -> Bounds:
+        if self.chance.between("bounds", 0, 5):
+            return Bounds()
+        most = {kind: self.chance.between("bounds", 1, 3) for kind in EndingKind}  # so narrow that they are met
+        return Bounds({kind: Bound(0, most[kind], most[kind], DEFAULT_BOUNDS[kind].latches) for kind in most})
 
     def _behind(self) -> dict[str, Any]:
         state = self.state
@@ -250,8 +246,9 @@ class World:
 
     def begin(self) -> None:
         """Let the new deployment find its feet without mishaps, then let everybody loose."""
-        if self.has_wrong_clocks:
-            self._put_clocks_wrong()
+        if self.has_wrong_clocks:  # minutes off, and set anew in the middle of runs
+            self.lambdas.clock_off_max_us = CLOCK_WRONG_MAX
+            self.drawn = replace(self.drawn, clock_off=Faults().clock_off, clock_jumps=Faults().clock_jumps)
         self.outsiders.begin()
         for function in (Function.DISCOVER_OFFERINGS, Function.DISCOVER_RESERVATIONS, Function.COLLECT):
             ended = list[Run]()
@@ -371,7 +368,8 @@ class World:
             taken = self.sqs.take(queue, FUNCTIONS[function].batch_size)
             if not taken:
                 return
-            self.lambdas.invoke(function, {"Records": [_record(m) for m in taken]}, partial(self._worked, queue, taken))
+            records = [message.record() for message in taken]
+            self.lambdas.invoke(function, {"Records": records}, partial(self._worked, queue, taken))
 
     def _worked(self, queue: Queue, taken: Sequence[Message], run: Run) -> None:
         if run.outcome == "done":
@@ -399,12 +397,3 @@ class World:
         for watcher in self.watchers:
             watcher.heard(detail_type, detail)
         self.users.hear(detail_type, detail)
-
-
-def _record(message: Message) -> dict[str, Any]:
-    return {
-        "messageId": message.id,
-        "receiptHandle": message.receipt,
-        "body": message.body,
-        "attributes": {"ApproximateReceiveCount": str(message.received_count), "SenderId": message.sender},
-    }

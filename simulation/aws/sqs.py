@@ -23,6 +23,15 @@ class Message:
     sender: str = ""  # the id of who sent it, as AWS says
     group: str = ""  # of a FIFO queue's message
 
+    def record(self) -> dict[str, Any]:
+        """Return it as Lambda gets it."""
+        return {
+            "messageId": self.id,
+            "receiptHandle": self.receipt,
+            "body": self.body,
+            "attributes": {"ApproximateReceiveCount": str(self.received_count), "SenderId": self.sender},
+        }
+
 
 @dataclass
 class Queue:

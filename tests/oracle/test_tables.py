@@ -64,7 +64,7 @@ class Session:
         return self._kept(self.stores.workloads.put(after, expected_revision=before.revision))
 
     def withdraw(self, which: int, *_: int) -> Any:
-        """Leave a tombstone, which is forgotten a day later where nothing of it runs: when DynamoDB likes after that."""
+        """Leave a tombstone, which is forgotten a day later where nothing of it runs, or when DynamoDB likes."""
         record = self.stores.workloads.get(f"research/{WORKLOADS[which % 2]}")
         if record is None:
             return None
