@@ -89,6 +89,7 @@ class DynamoDbNodeClaimStore:
         self._reservations = DynamoDbTable(client, reservations_table)
         self._workloads = DynamoDbTable(client, workloads_table)
         self._clock = clock
+        self._listed: Mapping[str, tuple[Attributes, NodeClaim]] = {}  # at the last listing: rows, and what they say
 
     def get(self, claim_id: str) -> NodeClaim | None:
         """Return the claim (consistent read)."""
@@ -100,9 +101,18 @@ class DynamoDbNodeClaimStore:
         return all_readable(self._table.get_many(claim_ids, self._clock.now()), _claim)
 
     def list_live(self) -> tuple[NodeClaim, ...]:
-        """Return claims in a live state, by id."""
-        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()), _claim)
-        return tuple(claim for claim in claims if claim.is_live)
+        """Return claims in a live state, by id; a row that is as it was at the last listing is not parsed again."""
+        known, listed = self._listed, dict[str, tuple[Attributes, NodeClaim]]()
+
+        def as_known(row: Attributes) -> NodeClaim:
+            before = known.get(text(row, KEY))
+            listed[text(row, KEY)] = before if before is not None and before[0] == row else (row, _claim(row))
+            return listed[text(row, KEY)][1]
+
+        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, self._clock.now()), as_known)
+        live = tuple(claim for claim in claims if claim.is_live)
+        self._listed = listed
+        return live
 
     def list_moving(self) -> tuple[NodeClaim, ...]:
         """Return the open leases of units on their way to other reservations, by id."""

@@ -232,6 +232,19 @@ def test_commits_of_plans_take_the_turns_of_their_groups(stores: Stores) -> None
     assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1", "nc-2"]
 
 
+def test_a_listing_shows_what_has_changed_since_the_last_one(stores: Stores) -> None:
+    observe(stores, 2, 0)
+    for claim_id in ("nc-1", "nc-2", "nc-3"):
+        stores.node_claims.commit(PlannedCommit(claims=(node_claim(claim_id, placements=(), lease=None),)))
+    one, two, three = stores.node_claims.list_live()
+
+    moved = stores.node_claims.save(replace(two, state=ClaimState.LAUNCHING), expected_revision=two.revision)
+    stores.node_claims.save(replace(three, state=ClaimState.FAILED), expected_revision=three.revision)
+
+    assert stores.node_claims.list_live() == (one, moved)
+    assert stores.node_claims.list_live() == (one, moved)
+
+
 def test_a_commit_needs_the_workloads_that_it_depends_on_unchanged(stores: Stores) -> None:
     observe(stores, 2, 0)
     submit(stores)

@@ -1,0 +1,101 @@
+"""Reading and describing a large fleet: what one planning pass does before it solves, cold and warm.
+
+Claims with two replicas each lie in a stand-in for DynamoDB that serves the pages of 1 MB that DynamoDB serves, at no
+cost of its own. *Cold* is the first pass of a process, *warm* the next one, after a hundred claims have changed.
+``read_s`` lists the claims, ``describe_s`` makes the snapshot's nodes, ``write_s`` makes the JSON that the decision
+keeps; all are processor seconds. ``read_units`` is what the listing costs in DynamoDB, at half a unit for 4 KiB.
+"""
+
+import gc
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from shared.adapters.dynamodb.node_claims import ClaimRows, DynamoDbNodeClaimStore
+from shared.adapters.dynamodb.table import Attributes, DynamoDbTable
+from shared.core.launching.claim_nodes import node_of
+from shared.core.model.snapshot import PlacedReplicas, Snapshot
+from shared.core.serialisation.json_codec import dumps
+from tests.fakes.system import ManualClock
+from tests.fakes.values import node_claim, workload
+
+NODES: Final = (5_000, 20_000, 50_000)
+CHANGED: Final = 100
+_PAGE_BYTES: Final = 1 << 20
+_UNIT_BYTES: Final = 8 << 10  # of an eventually consistent read
+_LABELS: Final = 12  # of a node, beside those of the claim in tests
+
+
+def cases() -> Sequence[str]:
+    """Return one case a size of fleet."""
+    return [f"fleet-reading-{count}" for count in NODES]
+
+
+def run(case: str) -> dict[str, object]:
+    """Read the fleet twice and return figures."""
+    count = int(case.rpartition("-")[2])
+    workloads = {it.key: it for it in (workload(f"job-{number}") for number in range(count // 5))}
+    keys = sorted(workloads)
+    pages = Pages(count, keys)
+    client: Any = pages
+    store = DynamoDbNodeClaimStore(
+        client, node_claims_table="c", reservations_table="r", workloads_table="w", clock=ManualClock()
+    )
+    figures: dict[str, object] = {"nodes": count, "replicas": 2 * count, "read_units": pages.bytes // _UNIT_BYTES}
+    gc.disable()  # as in a planning pass
+    for name in ("cold", "warm"):
+        at = [time.process_time()]
+        claims = store.list_live()
+        at.append(time.process_time())
+        nodes = tuple(node_of(claim, workloads, held=False) for claim in claims)
+        at.append(time.process_time())
+        text = dumps(Snapshot(instance_types=(), nodes=nodes, workloads=workloads))
+        at.append(time.process_time())
+        steps = zip(("read", "describe", "write"), at, at[1:], strict=False)
+        figures |= {f"{name}_{step}_s": round(end - begin, 2) for step, begin, end in steps}
+        pages.change(CHANGED)
+    figures["snapshot_mib"] = len(text) >> 20
+    figures["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return figures
+
+
+class Pages:
+    """As much of DynamoDB's client as a listing uses."""
+
+    def __init__(self, count: int, keys: Sequence[str]) -> None:
+        client: Any = self
+        self._rows = ClaimRows(DynamoDbTable(client, "c"), None)
+        self._claims = [
+            replace(
+                node_claim(f"nc-{number:06}"),
+                labels={f"example.com/label-{label}": f"value-{number % 7}" for label in range(_LABELS)},
+                placements=tuple(PlacedReplicas(keys[(number + one) % len(keys)], 1) for one in range(2)),
+            )
+            for number in range(count)
+        ]
+        self._listed = [self._rows.row(claim) for claim in self._claims]
+        self.row_bytes = sum(len(value) for part in self._listed[0].values() for value in part.values())
+        self.bytes = self.row_bytes * count
+
+    def change(self, count: int) -> None:
+        """Let so many claims move on."""
+        for number in range(count):
+            claim = self._claims[number] = replace(self._claims[number], revision=self._claims[number].revision + 1)
+            self._listed[number] = self._rows.row(claim)
+
+    def get_paginator(self, operation: str) -> "Pages":
+        """Return itself: it serves one operation."""
+        assert operation == "query"
+        return self
+
+    def paginate(self, **_query: object) -> Iterator[dict[str, Sequence[Attributes]]]:
+        """Yield the rows, each a value of its own as boto3 makes them."""
+        step = _PAGE_BYTES // self.row_bytes
+        for start in range(0, len(self._listed), step):
+            yield {
+                "Items": [
+                    {name: dict(part) for name, part in row.items()} for row in self._listed[start : start + step]
+                ]
+            }
