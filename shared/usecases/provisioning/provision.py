@@ -112,9 +112,7 @@ class Provision:
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
         """Plan the pending demand of the pass's share and take off what is surplus. Raises PlanRejectedError."""
         report = ProvisionReport()
-        if (
-            woken.indexes_lag
-        ):  # also where the listing shows nobody: it may lag a row for which there was no room before
+        if woken.indexes_lag:  # also where nobody is listed: a row for which there was no room before may be missing
             self.pause(INDEX_LAG.total_seconds())
         # Begun at once where somebody surely waits: a pass that finds nobody is one query.
         reading = self.gatherer.read_policy() if woken.workload_keys else None

@@ -29,6 +29,7 @@ from shared.usecases.disruption.disrupt import Disrupt, DisruptReport
 from shared.usecases.policy.stored_policy import StoredPolicy
 from shared.usecases.provisioning.gather_snapshot import SnapshotGatherer
 from shared.usecases.provisioning.provision import Provision
+from shared.usecases.provisioning.share_demand import Woken
 from tests.fakes.effects import Effects, Killed
 from tests.fakes.stores.policy_store import MemoryPolicyStore
 from tests.fakes.system import SequentialIds
@@ -161,7 +162,11 @@ class DisruptWorld(World):
         return report
 
     def plan_and_launch(self) -> None:
+        self.queue.groups.clear()
         self.provision().run()
+        for parts, named in dict(self.queue.groups).items():  # whoever found out has planners of groups woken
+            group = parts.split("+")
+            self.provision().run(Woken(named, names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group)))
         for _ in range(10):
             batches = self._due_batches()
             for batch in batches:
