@@ -1,10 +1,11 @@
 """One deployment of Reservoir on an embedded AWS of its own."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, Self
 
 from botocore.config import Config
 
@@ -95,8 +96,8 @@ class DeployedReservoir:
         # CloudFormation's event has woken those that a new deployment waits for: the catalogue and the tables' marks.
         self.aws.clock.settle()
 
-    def invoke(self, function: Function) -> None:
-        """Call a function as its schedule would.
+    def invoke(self, function: Function, event: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """Call a function as its schedule would, or with an event.
 
         Raises
         ------
@@ -104,7 +105,7 @@ class DeployedReservoir:
             It failed; what it wrote is in the error.
         """
         name = function_name(self.outputs[output_name(DEPLOYMENT)], function)
-        answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=b"{}")
+        answer = self.aws.client("lambda", config=PATIENT).invoke(FunctionName=name, Payload=json.dumps(dict(event)))
         if "FunctionError" in answer:
             raise RuntimeError(f"{name} failed: {answer['Payload'].read().decode()}\n{self.aws.function_log(name)}")
 

@@ -10,6 +10,7 @@ import pytest
 
 from demo.observer import Observed
 from infra.naming import function_name
+from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.offerings import DynamoDbOfferingStore
 from shared.names import DEPLOYMENT, MOVABLE_TAG, MOVABLE_VALUE, Function, Queue, Table
 from tests.deployed.story.policies import one_type_pool, write_manifests
@@ -108,6 +109,18 @@ def is_hit(world: World, rule: int) -> bool:
     return any(each["id"] == rule and each["hits"] for each in world.aws.faults())
 
 
+def nobody_is_placed(world: World, pool_name: str) -> bool:
+    client, table = world.aws.client("dynamodb"), world.output
+    store = DynamoDbNodeClaimStore(
+        client,
+        node_claims_table=table(Table.NODE_CLAIMS),
+        reservations_table=table(Table.RESERVATIONS),
+        workloads_table=table(Table.WORKLOADS),
+        clock=world,
+    )
+    return not any(claim.placements for claim in store.list_live() if claim.node_pool_name == pool_name)
+
+
 def explained(world: World, claim_id: str) -> Any:
     shown = world.command("explain", "node", claim_id, "--output", "json")
     assert shown.returncode == 0, shown.stderr
@@ -164,7 +177,10 @@ def test_an_empty_reserved_node_goes_back_to_its_reservation(world: World) -> No
     world.until("EC2 is asked", lambda _: is_hit(world, rule), real_time=True)
     world.send({"action": "withdraw", "workload": body})
     world.until("the withdrawal is known", lambda _: nothing_waits(world, Queue.DEMAND), real_time=True)
-    world.reservoir.invoke(Function.PROVISION)  # what would wake it waits for the clock, which waits for EC2
+    # What would wake the planner of its pool waits for the clock, which waits for EC2.
+    wake_up = {"workloads": ["disruption/gone"], "group": ["empty"]}
+    world.reservoir.invoke(Function.PROVISION, {"Records": [{"body": json.dumps(wake_up)}]})
+    assert nobody_is_placed(world, "empty")
     world.aws.clear_faults()  # EC2 answers
     detail = drained(world, EMPTY)
     assert detail["reason"] == "Empty"
