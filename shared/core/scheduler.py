@@ -6,6 +6,7 @@ from datetime import datetime
 from functools import partial
 from importlib import import_module
 
+from shared.core.explaining.reasons import Reasons
 from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
@@ -21,8 +22,6 @@ from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearc
 from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from shared.core.solver.insertion.spot_share import spread_spot
-from shared.core.solver.outcome.reasons import Reasons
-from shared.core.solver.outcome.to_plan import to_plan
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.components import (
@@ -38,6 +37,7 @@ from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.priority_inversion import has_inversion
+from shared.core.solver.solution.to_plan import to_plan
 
 # Tried one after the other while something is left over; the first is the one that is usually enough.
 _STRATEGIES = (
@@ -112,7 +112,7 @@ def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     facts = NodeFacts(catalogue, demands)
     candidates = Candidates(catalogue, demands)
     best = _best(lambda: PartialPlan(catalogue, demands, facts), candidates)
-    plan = to_plan(best, Reasons(best))
+    plan = to_plan(best, Reasons(best).explain)
     return _certified(plan, best, PartialPlan(catalogue, demands, facts)) if policy.with_certificate else plan
 
 

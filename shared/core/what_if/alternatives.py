@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from shared.core.explaining.reasons import Reasons
 from shared.core.model.plan import OfferingKey, Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
-from shared.core.solver.outcome.reasons import Reasons
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts

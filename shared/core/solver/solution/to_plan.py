@@ -1,12 +1,11 @@
 """The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 
 from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
 from shared.core.model.snapshot import PlacedReplicas
-from shared.core.solver.outcome.reasons import Reasons
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.runs import in_step
@@ -92,8 +91,8 @@ def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
 
 
-def to_plan(state: PartialPlan, reasons: Reasons) -> Plan:
-    """Write the plan."""
+def to_plan(state: PartialPlan, explain: Callable[[Group, str, int], UnplacedReplicas]) -> Plan:
+    """Write the plan; ``explain`` says why so many replicas of a workload (group, key, count) have no place."""
     members = [_Members(group) for group in state.groups]
     alternatives = Alternatives(state)
     overhead = overhead_atto_usd(state.catalogue.policy)
@@ -114,7 +113,7 @@ def to_plan(state: PartialPlan, reasons: Reasons) -> Plan:
     unplaced: list[UnplacedReplicas] = []
     for group in state.groups:
         for key, count in members[group.index].rest() if state.remaining[group.index] else ():
-            unplaced.append(reasons.explain(group, key, count, out_of_time=group.index in state.unlooked))
+            unplaced.append(explain(group, key, count))
     return Plan(
         launches=tuple(launches),
         existing=tuple(existing),

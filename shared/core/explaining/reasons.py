@@ -5,6 +5,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from shared.core.capacity.offerings import selected_reservations
+from shared.core.explaining.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
+from shared.core.explaining.offering_failures import LAST, Failure, no_room_in_quota, no_unit, words
+from shared.core.explaining.paused_pools import paused_pools
+from shared.core.explaining.topology_reasons import topology_message
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import OfferingKey, ReasonCode, UnplacedReplicas
@@ -13,10 +17,6 @@ from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
-from shared.core.solver.outcome.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
-from shared.core.solver.outcome.offering_failures import LAST, Failure, no_room_in_quota, no_unit, words
-from shared.core.solver.outcome.paused_pools import paused_pools
-from shared.core.solver.outcome.topology_reasons import topology_message
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.selection import Selection, next_step_at
@@ -63,9 +63,9 @@ class Reasons:
         self._outlooks: dict[tuple[int, _Asked], _Outlook] = {}
         self._mismatches = Mismatches(state.catalogue)
 
-    def explain(self, group: Group, key: str, count: int, *, out_of_time: bool = False) -> UnplacedReplicas:
+    def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
-        if out_of_time:
+        if group.index in self._state.unlooked:
             message = "not looked further: the deadline passed before every place for it was tried"
             return UnplacedReplicas(key, count, ReasonCode.OUT_OF_TIME, message)
         known = self._memo.get(group.index)

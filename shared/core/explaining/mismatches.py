@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from shared.core.capacity.offerings import OFFERING_LABELS, selected_reservations
+from shared.core.explaining.offering_failures import Failure
 from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.plan import ReasonCode
 from shared.core.model.workload import Workload
@@ -10,7 +11,6 @@ from shared.core.scheduling_terms.labels import CAPACITY_TYPE, RESERVATION_LABEL
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
-from shared.core.solver.outcome.offering_failures import Failure
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, OptionCatalogue, accepts
 
 OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS

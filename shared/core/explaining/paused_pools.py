@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from shared.core.explaining.mismatches import unmet_requirements
+from shared.core.explaining.offering_failures import Failure
 from shared.core.model.instance_type import InstanceType
 from shared.core.model.plan import ReasonCode
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.taint import binding_taints, untolerated
-from shared.core.solver.outcome.mismatches import unmet_requirements
-from shared.core.solver.outcome.offering_failures import Failure
 from shared.core.solver.problem.selection import Selection
 
 
