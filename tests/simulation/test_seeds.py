@@ -23,6 +23,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (301, STEPS, []),
     (421, STEPS, []),
     (878, STEPS, []),
+    (3553, STEPS, []),
     (7026, STEPS, []),
 )
 

@@ -122,9 +122,9 @@ class TeamShares:
                     yield Violation(ViolationCode.TEAM_POOL, host.subject, message, (key,))
 
     def _budgets(self) -> Iterator[Violation]:
-        """Report whoever pays more an hour than they may, by replicas, although the plan buys for them."""
-        running: Counter[str] = Counter()
-        bought: Counter[str] = Counter()
+        """Report whoever pays more an hour than they may, by replicas in the end, although the plan buys for them."""
+        paid: Counter[str] = Counter()
+        buyers: dict[str, set[str]] = {}
         ceiling = self._facts.snapshot.ceiling_micro_usd_per_hour
         if ceiling is None and all(team.budget_micro_usd_per_hour is None for team in self._teams.values()):
             return
@@ -135,17 +135,20 @@ class TeamShares:
             price = _price(host) if host.node is None else host.node.price_atto_usd_per_hour
             everything += host.nodes * price
             new += host.nodes * price if host.node is None else 0
-            carried, into = (host.placed, bought) if host.node is None else (host.running, running)
+            carried = Counter(host.running)
+            carried.update(host.placed)
             for key, count in carried.items():
-                into[self.team_of(key)] += host.nodes * price * count // sum(carried.values())
+                paid[self.team_of(key)] += host.nodes * price * count // carried.total()
+                if host.node is None:
+                    buyers.setdefault(self.team_of(key), set()).add(key)
         if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:
             message = f"would pay more than {ceiling} micro-USD an hour"
             yield Violation(ViolationCode.TEAM_BUDGET, "the deployment", message)
-        for name in sorted(bought):
+        for name, keys in sorted(buyers.items()):
             most = self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
-            if most is not None and running[name] + bought[name] > most * ATTO_USD_PER_MICRO_USD:
+            if most is not None and paid[name] > most * ATTO_USD_PER_MICRO_USD:
                 message = f"would pay more than {most} micro-USD an hour"
-                yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message)
+                yield Violation(ViolationCode.TEAM_BUDGET, f"team {name}", message, tuple(sorted(keys)))
 
     def _loans(self, account: _Account, name: str, keys: tuple[str, ...]) -> Iterator[Violation]:
         borrowed = account.borrowed(name)

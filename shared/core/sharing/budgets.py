@@ -38,9 +38,10 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
     for all that is left, as if it were alone: the plan then says what its own nodes cost, and buys none for a gang for
     which all of it is not enough. Then what is left goes to workloads by priority, then to those for which the plan
     buys the cheapest, so that the dearest offerings go first, then by age: to each as much as the plan buys for it, to
-    a gang all of that or nothing, which a part would not help.
+    a gang all of that or nothing, which a part would not help. What the plan has join running nodes is charged first:
+    room is never held back, so what is bought has to leave enough for it.
     """
-    owners, running = by_namespace(snapshot.teams), spent(snapshot)
+    owners, running = by_namespace(snapshot.teams), _spent(snapshot, plan)
     bought, replicas = _bought(plan)
     capped: dict[str, int] = {}
 
@@ -80,12 +81,14 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
     return replace(snapshot, demands=tuple(demands))
 
 
-def spent(snapshot: Snapshot) -> Counter[str]:
-    """Return what runs and is bought costs each workload an hour, in atto-USD, rounded up."""
+def _spent(snapshot: Snapshot, plan: Plan) -> Counter[str]:
+    """Return what runs and is bought costs each workload an hour with all that joins it, in atto-USD, rounded up."""
     costs: Counter[str] = Counter()
+    joining = {existing.claim_id: existing.placements for existing in plan.existing}
     for node in snapshot.nodes:
         if node.capacity_type is not CapacityType.RESERVED:
-            _charge(costs, node.placements, node.price_atto_usd_per_hour)
+            placements = (*node.placements, *joining.get(node.claim_id, ()))
+            _charge(costs, placements, node.price_atto_usd_per_hour)
     return costs
 
 
