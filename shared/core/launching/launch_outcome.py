@@ -6,7 +6,7 @@ a message that came twice, arrives at the same assignment and the same reactions
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
@@ -60,6 +60,7 @@ _RESTS_RESERVATION: Final = frozenset(
         LaunchErrorKind.UNSUPPORTED,
     }
 )
+_MOMENT: Final = timedelta(milliseconds=1)  # no observation begins so soon after another
 _RESTS_OFFERING: Final = frozenset({LaunchErrorKind.INSUFFICIENT_CAPACITY})
 
 
@@ -95,6 +96,16 @@ class LaunchOutcome:
     errors: tuple[LaunchError, ...] = ()
     launched_at: datetime | None = None
     adopted: bool = False
+
+    def not_before(self, observed_at: datetime | None) -> "LaunchOutcome":
+        """Return the answer as one that came after an observation, whatever the clock of who heard it says.
+
+        By a slow clock a refusal would be older than the observation that it refutes, which would go on showing the
+        unit as free: planned and refused again and again, until that clock has caught up.
+        """
+        if observed_at is None or self.launched_at is None or observed_at < self.launched_at:
+            return self
+        return replace(self, launched_at=observed_at + _MOMENT)
 
 
 @dataclass(frozen=True, slots=True)

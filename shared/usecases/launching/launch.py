@@ -144,17 +144,17 @@ class Launch:
         return report
 
     def _attempt_all(self, batch: LaunchBatch, report: LaunchReport) -> bool:
-        fruitless = 0
+        fruitless, observed_at = 0, None
         while fruitless < ATTEMPTS_PER_RUN:
             before = report.launched_count
             reading = self.executor.submit(self.claims.get_many, batch.claim_ids)
             attempt = self.attempts.latest(batch.batch_id)
             claims = reading.result()
             if attempt is None or attempt.completed:
-                attempt = self._begin(batch, claims, attempt, report)
+                attempt, observed_at = self._begin(batch, claims, attempt, report)
             if attempt is None:
                 return True
-            if not self._finish(batch, claims, attempt, report):
+            if not self._finish(batch, claims, attempt, observed_at, report):
                 break
             fruitless += report.launched_count == before
         return not _waiting(batch, self.claims.get_many(batch.claim_ids))
@@ -169,21 +169,24 @@ class Launch:
         claims: Mapping[str, NodeClaim],
         previous: LaunchAttempt | None,
         report: LaunchReport,
-    ) -> LaunchAttempt | None:
-        """Record the intent of the next attempt; None when nothing is left to launch."""
+    ) -> tuple[LaunchAttempt | None, datetime | None]:
+        """Record the intent of the next attempt; None when nothing is left to launch.
+
+        With it comes when the reservation that it asks for was observed, as far as this run has read.
+        """
         waiting = _waiting(batch, claims)
         if any(map(_is_superfluous, waiting)):
             self._drop_superfluous(waiting, report)
             claims = self.claims.get_many(batch.claim_ids)
             waiting = _waiting(batch, claims)
         if not waiting:
-            return None
+            return None, None
         report.workload_keys.update(placed.workload_key for claim in waiting for placed in claim.placements)
         now = self.clock.now()
         if now - waiting[0].created_at > LAUNCH_DEADLINE:
             late = "no launch succeeded in time"
             self._give_up(waiting, "LaunchDeadlineExceeded", late, report, self._rest(waiting[0], late, now))
-            return None
+            return None, None
         try:
             reading = self.reader.read(waiting[0])
         except UnreadableRowsError as error:  # the batch comes back until its deadline
@@ -192,21 +195,23 @@ class Launch:
         if reading.paused is not None:
             name = waiting[0].node_pool_name
             self._give_up(waiting, "NodePoolPaused", f"NodePool {name} is paused {reading.paused}", report)
-            return None
+            return None, None
         if node_class is None or node_class.status.launch_blocked_reason is not None:
             reason = "the class does not exist" if node_class is None else node_class.status.launch_blocked_reason
             self._give_up(waiting, "NodeClassNotReady", reason or "", report)
-            return None
+            return None, None
         going = self._going(waiting, node_class, now)
         # Their addresses are taken, whether or not EC2's count of them was read since.
         launched = () if previous is None else claims.values()
         request = self._request(going, waiting, launched, node_class, reading, now, report)
         if request is None:
-            return None
+            return None, None
+        observed_at = None if reading.reservation is None else reading.reservation.observed_at
         number = 1 if previous is None else previous.number + 1
         token = client_token(batch.batch_id, number, request)
         claim_ids = tuple(claim.id for claim in going[: request.count])
-        return self.attempts.begin(LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now))
+        intent = LaunchAttempt(batch.batch_id, number, claim_ids, request, token, now)
+        return self.attempts.begin(intent), observed_at
 
     def _going(self, waiting: Sequence[NodeClaim], node_class: NodeClass, now: datetime) -> Sequence[NodeClaim]:
         """Return who may launch now: of a class that has rested one claim, to find out for all others.
@@ -282,13 +287,19 @@ class Launch:
         return self.shortages.begin_probes(pools, claim.batch_id, now)
 
     def _finish(
-        self, batch: LaunchBatch, claims: Mapping[str, NodeClaim], attempt: LaunchAttempt, report: LaunchReport
+        self,
+        batch: LaunchBatch,
+        claims: Mapping[str, NodeClaim],
+        attempt: LaunchAttempt,
+        observed_at: datetime | None,
+        report: LaunchReport,
     ) -> bool:
         """Bring the attempt to its end; return whether it makes sense to go on at once."""
         report.attempt_count += 1
         if attempt.outcome is None:
             all_wait = self._mark_launching(attempt, claims)
-            attempt = self.attempts.resolve(attempt, self._outcome(attempt, claims, all_wait=all_wait))
+            outcome = self._outcome(attempt, claims, all_wait=all_wait)
+            attempt = self.attempts.resolve(attempt, outcome.not_before(observed_at))
         if attempt.outcome is None:
             return True  # another run is ahead and has begun the next attempt: go on with that one
         kinds = {error.kind for error in attempt.result.errors}

@@ -87,6 +87,15 @@ def test_a_reservation_that_outsiders_filled_fails_only_what_it_lacks(world: Wor
     assert not world.state.offerings.list_unavailable(world.clock.now())  # nothing else is marked
 
 
+def test_a_refusal_counts_although_the_clock_that_saw_it_is_slow(world: World) -> None:
+    batch = world.plan(1, reserved())
+    world.observe("cr-1")
+    world.clock.advance(minutes=-2)
+    world.ec2.reservations["cr-1"] = replace(world.ec2.reservations["cr-1"], total_count=0)
+    assert world.launch().run(batch).failed_count == 1
+    assert world.free_units() <= 0, "else the unit would be planned and refused again at once"
+
+
 def test_missing_capacity_rests_the_offering_and_returns_the_replicas(world: World) -> None:
     world.ec2.pool_sizes[("m5.large", "use1-az1", CapacityType.ON_DEMAND)] = 1
     report = world.launch().run(world.plan(3, on_demand("m5.large")))
