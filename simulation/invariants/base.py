@@ -72,16 +72,22 @@ class OfCommits(Invariant):
         super().__init__(world)
         self._listed_us: dict[int, int] = {}  # by environment
         self._known_us: int | None = None  # when the pass that committed last had listed claims
+        self.committer = 0  # the environment of that pass
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         if point == "node_claims.list_live":
             self._listed_us[environment.number] = self.world.kernel.now_us
         elif point == "node_claims.commit":
             self._known_us = self._listed_us.get(environment.number)
+            self.committer = environment.number
+
+    def shown_since_us(self) -> int:
+        """Return the instant whose changes the last pass knew, however far an index lagged behind."""
+        return (self.world.kernel.now_us if self._known_us is None else self._known_us) - LAG_MAX
 
     def shown_since(self) -> datetime:
-        """Return the instant whose changes the last pass knew, however far an index lagged behind."""
-        return moment((self.world.kernel.now_us if self._known_us is None else self._known_us) - LAG_MAX)
+        """Return the same instant as rows have it."""
+        return moment(self.shown_since_us())
 
 
 def replica_count(claim: NodeClaim | None) -> int:

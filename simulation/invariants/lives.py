@@ -114,7 +114,10 @@ class EventsTellWhatIsSo(Invariant):
 
 
 class BlocksAreDrainedInTime(Invariant):
-    """When a sweep that began after a block's drain start is over, no node that it could see is still at work there."""
+    """When a sweep that began after a block's drain start is over, no node that it could see is still at work there.
+
+    The timer of a drain's deadline, or of another reservation, asks for its own part of a sweep only.
+    """
 
     by_the_clock = True
 
@@ -129,11 +132,13 @@ class BlocksAreDrainedInTime(Invariant):
             self._seen_from_us[key] = self.world.kernel.now_us
 
     def ended(self, run: Run) -> None:
-        if run.function is not Function.EXPIRE or run.outcome != "done":
+        if run.function is not Function.EXPIRE or run.outcome != "done" or "drainDeadline" in run.event:
             return
-        began = moment(run.began_us)
+        began, asked = moment(run.began_us), run.event.get("capacityReservationId")
         for claim in self.world.state.claim_rows.values():
             if claim.state not in STEADY or claim.drain_at is None or claim.offering.reservation_id is None:
+                continue
+            if asked not in (None, claim.offering.reservation_id):
                 continue
             drain_at = drain_start(self.world.ec2.reservations[claim.offering.reservation_id])
             settled = began - moment(self._seen_from_us.get(claim.id, 0)) > timedelta(minutes=3)

@@ -8,8 +8,9 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.ports.state import ReservationRecord
+from simulation.aws.lambdas import Environment
 from simulation.invariants.base import OfCommits
-from simulation.kernel import MINUTE, SECOND, moment
+from simulation.kernel import MINUTE, SECOND
 from simulation.people.teams import spent_atto_usd
 from simulation.world import World
 
@@ -25,10 +26,25 @@ class _OfTeams(OfCommits):
         super().__init__(world)
         self._teams = by_namespace(world.teams)
         self._new: list[NodeClaim] = []
+        self._placed_us: dict[str, int] = {}  # when what is on a claim changed last, by no function's clock
+        self._placed_by: dict[str, int] = {}  # the environment that committed this
+        self._written: list[str] = []
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if self._teams and isinstance(after, NodeClaim) and before is None:
+        if not self._teams or not isinstance(after, NodeClaim):
+            return
+        if before is None:
             self._new.append(after)
+        if before is None or before.placements != after.placements:
+            self._placed_us[key] = self.world.kernel.now_us
+            self._placed_by.pop(key, None)
+            self._written.append(key)
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        super().called(environment, point, answer)
+        if point == "node_claims.commit":
+            self._placed_by.update(dict.fromkeys(self._written, environment.number))
+        self._written.clear()
 
     def holds(self) -> None:
         new, self._new = self._new, []
@@ -39,14 +55,14 @@ class _OfTeams(OfCommits):
         """Look at new claims beside those that there are."""
 
     def shown(self) -> Iterator[NodeClaim]:
-        """Yield the claims that stay and that listings can show, with those that were just committed."""
-        now = self.world.kernel.now_us
-        shown_since, added_since = self.shown_since(), moment(now - 2 * SECOND)
+        """Yield the claims that stay and that listings can show, with those that the same process just committed."""
+        shown_since_us, since_us = self.shown_since_us(), self.world.kernel.now_us - 2 * SECOND
         for claim in self.world.state.claim_rows.values():
             if not claim.is_live or claim.disruption is not None or claim.drain is not None:
                 continue
-            changed_at = claim.placements_changed_at or claim.created_at
-            if changed_at < shown_since or claim.created_at > added_since:
+            placed_us = self._placed_us.get(claim.id, 0)
+            is_own = placed_us > since_us and self._placed_by.get(claim.id) == self.committer
+            if placed_us < shown_since_us or is_own:
                 yield claim
 
     def team_of(self, key: str) -> str:

@@ -158,8 +158,11 @@ def test_a_block_that_was_not_drained(scene: Scene) -> None:
     scene.world.state.claim_rows["nc-1"] = replace(CLAIM, state=ClaimState.RUNNING, drain_at=START, launched_at=START)
     seen = scene.see(lives.BlocksAreDrainedInTime)
     seen.ended(Run(1, Function.EXPIRE, 20 * MINUTE, 0, outcome="done"))
-    with pytest.raises(Violation, match="nc-1 is running; its block drains since"):
-        seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, outcome="done"))
+    for event in ({"drainDeadline": "then"}, {"capacityReservationId": "cr-2"}):  # not its part of a sweep
+        seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, event, outcome="done"))
+    for event in ({}, {"capacityReservationId": "cr-1"}):
+        with pytest.raises(Violation, match="nc-1 is running; its block drains since"):
+            seen.ended(Run(1, Function.EXPIRE, 24 * MINUTE, 0, event, outcome="done"))
 
 
 def test_an_instance_that_nobody_has(scene: Scene) -> None:
@@ -317,10 +320,11 @@ def scene_of_teams(scene: Scene, **limits: Any) -> Scene:
     return scene
 
 
-def commit(scene: Scene, invariant: Any, *claims: NodeClaim) -> None:
+def commit(scene: Scene, invariant: Any, *claims: NodeClaim, environment: int = 1) -> None:
     for claim in claims:
         scene.world.state.claim_rows[claim.id] = claim
         invariant.row_written(claim.id, None, claim)
+    invariant.called(SimpleNamespace(number=environment), "node_claims.commit", None)
     invariant.holds()
 
 
@@ -378,12 +382,25 @@ def test_a_loan_of_what_its_owner_keeps(
 
 
 def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:
+    scene.world.kernel.now_us = MINUTE
     seen = scene_of_teams(scene, budget=1_500_000).see(teams.TeamBudgetsAreKept)
     price = 10**18  # atto-USD: one USD an hour
     bought = replace(CLAIM, placements=REPLICAS, created_at=START, lease=None, price_atto_usd_per_hour=price)
     commit(scene, seen, bought)
+    commit(scene, seen, replace(bought, id="nc-2"), environment=2)  # listings may not show it the first one yet
     with pytest.raises(Violation, match="research spends 2000 m"):
-        commit(scene, seen, replace(bought, id="nc-2"))
+        commit(scene, seen, replace(bought, id="nc-3"), environment=2)
+
+
+def test_a_clock_decides_nothing_about_what_a_pass_could_know(scene: Scene) -> None:
+    scene.world.kernel.now_us = MINUTE
+    seen = scene_of_teams(scene, budget=1_500_000).see(teams.TeamBudgetsAreKept)
+    slow = replace(CLAIM, placements=REPLICAS, created_at=START, lease=None, price_atto_usd_per_hour=10**18)
+    commit(scene, seen, slow)  # a minute ago, by the clock of who wrote it
+    commit(scene, seen, replace(slow, id="nc-2"), environment=2)
+    scene.world.kernel.now_us += MINUTE
+    with pytest.raises(Violation, match="research spends 3000 m"):
+        commit(scene, seen, replace(slow, id="nc-3"), environment=3)
 
 
 @pytest.mark.parametrize(

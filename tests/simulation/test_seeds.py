@@ -23,7 +23,9 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (301, STEPS, []),
     (421, STEPS, []),
     (878, STEPS, []),
+    (2766, STEPS, []),
     (3553, STEPS, []),
+    (4368, STEPS, []),
     (7026, STEPS, []),
 )
 
