@@ -30,6 +30,7 @@ class Claim:
     refused: set[int] = field(default_factory=set)
     deferred: dict[int, tuple[int, int]] = field(default_factory=dict)
     free: Resources | None = None  # of an existing node
+    came: list[str] = field(default_factory=list)  # the workloads of the pods that this loop put there
 
 
 class _ReservedOfferingError(Exception):
@@ -110,6 +111,7 @@ class Loop:
             if requirements is None:
                 continue
             node.free = free - Resources.of(dict(size))
+            node.came.append(shape.workload.key)
             self._record(shape, requirements)
             self._after[id(shape)] = position
             return True
@@ -213,6 +215,7 @@ class Loop:
         held = self._reservable(claim, bound, types)
         claim.requirements, claim.types, claim.load = bound, types, load
         claim.count += 1
+        claim.came.append(shape.workload.key)
         self._hold(claim, held)
         self._record(shape, bound, claim.name)
         self._version += 1

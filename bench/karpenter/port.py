@@ -3,7 +3,7 @@
 Faithful to what Karpenter does (queue order, in-flight claims by pod count, requirement intersection, type filter,
 pessimistic holding of reservations, strict mode that defers to the next loop, launch of the cheapest offering), not to
 how: types are bit sets and equal pods share their memos. Ties that Go leaves to chance go by order of creation. Not
-ported: consolidation after the launch, volumes, ports, daemons, minValues.
+ported: volumes, ports, daemons, minValues; ``bench.peers`` plays batches, binding and consolidation around it.
 """
 
 import time

@@ -96,15 +96,18 @@ class SimulatedEc2(FakeEc2):
 
     def _start(self, request: LaunchRequest, override: LaunchOverride) -> LaunchedInstance:
         launched = super()._start(request, override)
+        self._boot(launched.id)
+        return launched
+
+    def _boot(self, instance_id: str) -> None:
         if self._kernel.now_us < self.key_denied_until:
-            self._kernel.after(5 * SECOND, lambda: self._end(launched.id, "Client.InternalError"))
+            self._kernel.after(5 * SECOND, lambda: self._end(instance_id, "Client.InternalError"))
         elif self._chance.hits("never_runs", self._faults().never_runs):
             if self._chance.stream("boot").random() < 0.5:  # else it stays pending
-                self._kernel.after(30 * SECOND, lambda: self._end(launched.id, "Server.InternalError"))
+                self._kernel.after(30 * SECOND, lambda: self._end(instance_id, "Server.InternalError"))
         else:
             boot = self._chance.between("boot", 5 * SECOND, MINUTE)
-            self._kernel.after(boot, lambda: self._become(launched.id, "pending", "running"))
-        return launched
+            self._kernel.after(boot, lambda: self._become(instance_id, "pending", "running"))
 
     def _become(self, instance_id: str, before: str, after: str) -> None:
         if instance_id in self._launched and self._launched[instance_id].instance.state == before:
