@@ -60,6 +60,7 @@ _SHARING_ROUNDS_MAX = 3
 _TIMES_PERCENT = (40, 60, 80, 100)
 
 
+# Branches: which solve comes next depends on all that the last one exceeded.
 def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Plan:
     """Return a complete plan for the snapshot's demand.
 

@@ -40,6 +40,7 @@ class Catalogue:
     spot_lost: tuple[str, ...] = field(default=())  # "type zone", sold there as before, but spot has no price any more
 
 
+# Branches: one pass over the types; every branch is a price that may be missing.
 def compose(discovered: Discovered, before: Sequence[InstanceType]) -> Catalogue:
     """Put types, zones and prices together.
 

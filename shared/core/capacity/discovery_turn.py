@@ -30,6 +30,7 @@ class DiscoveryTurn:
     asked_for: datetime | None = None
 
 
+# Branches: one case after the other of who reads, each with its own turn.
 def after_event(turn: DiscoveryTurn | None, told_at: datetime, now: datetime) -> DiscoveryTurn | None:
     """Return the turn after an event; None when a reading contains it already, or will.
 

@@ -72,6 +72,7 @@ class ReservedPrices:
         return min(listed, default=self.dearest_micro_usd)
 
 
+# Branches: one filter after the other over the reservations.
 def selected_reservations(snapshot: Snapshot, node_class: NodeClass) -> tuple[CapacityReservation, ...]:
     """Return the reservations that the class selected and can launch into, sorted by id.
 

@@ -60,6 +60,7 @@ def _dearest(facts: Facts, launch: PlannedNodes) -> _Priced:
     return max(((facts.price_atto_usd(key), key) for key in spot), key=lambda priced: priced[0])
 
 
+# Branches: one search, from cheap to dear; each condition rules an offering out.
 def _cheaper(facts: Facts, host: Host, pool: NodePool, on_demand: Sequence[_Priced], price: int) -> OfferingKey | None:
     """Return an on-demand offering below the price that certainly could carry what the host carries."""
     carried = [facts.workloads[key] for key in host.placed]

@@ -55,6 +55,7 @@ def _judged(facts: Facts, topology: Topology, host: Host, load: int, manners: in
     yield from found
 
 
+# Branches: one question after the other, each with its own answer.
 def _launch_problem(facts: Facts, launch: PlannedNodes) -> tuple[ViolationCode, str] | None:
     """Say what is wrong with the launch itself, apart from what it carries."""
     pool = facts.pools.get(launch.node_pool_name)
@@ -201,6 +202,7 @@ def _alternatives(
         yield from _min_values(facts, host, pool, wanted)
 
 
+# Branches: one question after the other, each with its own answer.
 def _alternative_problem(
     facts: Facts, topology: Topology, host: Host, pool: NodePool, lot: LaunchClass, load: int, manners: int
 ) -> str | None:

@@ -54,6 +54,7 @@ class TeamResources:
         if self.pools:
             self._add_up()
 
+    # Branches: two rules over the same pools: what is used, and what could be launched instead.
     def violations(self) -> Iterator[Violation]:
         """Report teams that the plan gives more of a resource than their quotas leave them."""
         for (_, capacity_types, resource), pool in self.pools.items():

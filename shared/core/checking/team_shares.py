@@ -121,6 +121,7 @@ class TeamShares:
                     message = f"{key} is placed in NodePool {name}, which its team may not use"
                     yield Violation(ViolationCode.TEAM_POOL, host.subject, message, (key,))
 
+    # Branches: what everybody pays is summed once for both rules, the ceiling's and the teams'.
     def _budgets(self) -> Iterator[Violation]:
         """Report whoever pays more an hour than they may, by replicas in the end, although the plan buys for them."""
         paid: Counter[str] = Counter()
@@ -188,6 +189,7 @@ class TeamShares:
             and int((self._facts.now - demand.pending_since) / _HELD_FOR) % 2 == 0
         )
 
+    # Branches: comprehensions of a line each; the loop hands every reservation to one account.
     def _accounts(self) -> Iterator[_Account]:
         asked: dict[frozenset[str], dict[str, Quota]] = {}
         for team in self._facts.snapshot.teams:

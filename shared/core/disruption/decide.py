@@ -107,6 +107,7 @@ class _Pass:
         self._sort_out()
         self._consolidatable = [candidate for candidate in self._candidates if self._may_consolidate(candidate)]
 
+    # Branches: each node goes to one of five lists, by the first answer that holds.
     def _sort_out(self) -> None:
         snapshot = self._given.snapshot
         pools = {pool.name: pool for pool in snapshot.node_pools}

@@ -46,6 +46,7 @@ class _Purchasable:
 class FeasibilityFilter:
     """What stays the same during a pass: how large and how choosy workloads are, and what can be launched for them."""
 
+    # Branches: comprehensions of a line each: tables that every question needs.
     def __init__(self, world: PassState, candidates: Iterable[Candidate]) -> None:
         keys = sorted({placed.workload_key for candidate in candidates for placed in candidate.claim.placements})
         workloads = [world.snapshot.workloads[key] for key in keys if key in world.snapshot.workloads]

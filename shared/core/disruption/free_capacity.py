@@ -65,6 +65,7 @@ class FreeCapacity:
             place.change(size, -count)
         self._tried.clear()
 
+    # Branches: asked for thousands of places: the cheap refusals first, in one loop.
     def put(self, size: Vector, requirement_sets: int, count: int, *, besides: str) -> tuple[int, int]:
         """Put replicas of this size where they fit, but not on the node ``besides``.
 

@@ -49,6 +49,7 @@ class PriceRule:
         """Say why not even removing the node for nothing in return would be worth it, or None (R-194)."""
         return self._balanced_refusal((candidate,), candidate.price, candidate.price)
 
+    # Branches: one question after the other, each with its own words.
     def refusal(self, removed: tuple[Candidate, ...], plan: Plan) -> str | None:
         """Say why the plan is no improvement on the removed nodes, or None when it is one."""
         price = sum(candidate.price for candidate in removed)
@@ -71,6 +72,7 @@ class PriceRule:
         launched = {nodes.offering for nodes in plan.launches}
         return tuple(candidate for candidate in removed if _offering_of(candidate) in launched)
 
+    # Branches: one question after the other, each with its own words.
     def _spot_to_spot_refusal(self, removed: tuple[Candidate, ...], price: int, plan: Plan) -> str | None:
         """Karpenter's gate, and once it is open, a choice that makes the next interruption unlikely (R-181)."""
         if not self.spot_to_spot and any(it.offering.capacity_type is CapacityType.SPOT for it in plan.launches):

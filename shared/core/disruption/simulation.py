@@ -207,6 +207,7 @@ def _count_offerings(snapshot: Snapshot) -> int:
     return sum(len(instance_type.offerings) for instance_type in snapshot.instance_types)
 
 
+# Branches: comprehensions of a line each; one filter over the types.
 def types_for_domains(snapshot: Snapshot) -> tuple[InstanceType, ...]:
     """Return few types that are offered in every zone and market that any is, for questions without launches.
 
@@ -246,6 +247,7 @@ def merged_placements(placements: Iterable[PlacedReplicas]) -> tuple[PlacedRepli
     return tuple(PlacedReplicas(key, count) for key, count in sorted(counts.items()) if count > 0)
 
 
+# Branches: comprehensions of a line each, one for each part of the snapshot that changes.
 def edited(snapshot: Snapshot, removed: Sequence[Candidate], *, credit_slots: bool) -> Snapshot:
     """Return the snapshot without the nodes, with their replicas as the only demand."""
     gone = {candidate.id for candidate in removed}

@@ -80,6 +80,7 @@ def _sells_nothing(entry: Entry) -> str:
     return f"pool {entry.pool.name} sells none of its instance types on any market that it allows"
 
 
+# Branches: comprehensions of a line each; only one question decides.
 def too_large(pool_name: str, small: Sequence[InstanceType], workload: Workload) -> Failure:
     """Return what the nearest of the types that are too small lacks: of the fewest resources, the largest."""
 

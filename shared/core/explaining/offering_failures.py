@@ -76,6 +76,11 @@ def words(key: OfferingKey | None) -> str:
     return where if key.reservation_id is None else f"{where} of {key.reservation_id}"
 
 
+def at(moment: datetime | None) -> str:
+    """Return a moment, if there is one, as a sentence ends with it."""
+    return "" if moment is None else f" at {moment.isoformat()}"
+
+
 def no_unit(reservation: CapacityReservation, key: OfferingKey | None) -> Failure:
     """Return that no unit is free, or that none is the team's turn."""
     share = reservation.share

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from shared.core.capacity.offerings import selected_reservations
 from shared.core.explaining.mismatches import OFFERING_KEYS, Mismatches, too_large, unmet_requirements
-from shared.core.explaining.offering_failures import LAST, Failure, no_room_in_quota, no_unit, words
+from shared.core.explaining.offering_failures import LAST, Failure, at, no_room_in_quota, no_unit, words
 from shared.core.explaining.paused_pools import paused_pools
 from shared.core.explaining.topology_reasons import topology_message
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation
@@ -22,6 +23,8 @@ from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.selection import Selection, next_step_at
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
+
+_order = attrgetter("order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Reasons:
         self._outlooks: dict[tuple[int, _Asked], _Outlook] = {}
         self._mismatches = Mismatches(state.catalogue)
 
+    # Branches: the reason is found once a group; then each part of the sentence has its condition.
     def explain(self, group: Group, key: str, count: int) -> UnplacedReplicas:
         """Return the reason for ``count`` replicas of one workload."""
         if group.index in self._state.unlooked:
@@ -186,6 +190,7 @@ class Reasons:
         message = f"pool {name} {verb} not tolerated; besides, {behind.message}"
         yield replace(behind, code=ReasonCode.INCOMPATIBLE, message=message, misses=behind.misses + len(taints))
 
+    # Branches: what always fails, then what fails by size; each yields its own failure.
     def _of_tolerated(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool, its taints apart."""
         wrong = self._of_wrong_pool(entry, asked)
@@ -200,7 +205,7 @@ class Reasons:
             yield outlook.always
         worst = next((failure for kind, failure in outlook.sized if self._fits(group, kind)), None)
         if worst is not None:
-            yield replace(worst, at=next((at for at, kind in outlook.timed if self._fits(group, kind)), None))
+            yield replace(worst, at=next((when for when, kind in outlook.timed if self._fits(group, kind)), None))
         if worst is None or worst.is_mismatch:
             small = [kind for kind in outlook.types if not self._fits(group, kind)]
             if small:
@@ -243,6 +248,7 @@ class Reasons:
         found.timed.sort(key=lambda pair: pair[0])
         return found
 
+    # Branches: two lists of places, each place with its own failure.
     def _of_type(self, entry: Entry, instance_type: InstanceType, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against each place of a type, for replicas that fit it."""
         reservations = selected_reservations(self._catalogue.snapshot, entry.node_class)
@@ -282,6 +288,7 @@ class Reasons:
             or Failure(ReasonCode.TOPOLOGY, f"{words(key)}: spread, affinity or anti-affinity forbids it", key, price)
         )
 
+    # Branches: one question after the other, each with its own answer.
     def _of_wrong_place(
         self, entry: Entry, place: OfferedPlace, key: OfferingKey, asked: _Asked, price: int
     ) -> Failure | None:
@@ -346,6 +353,7 @@ class Reasons:
                 return Failure(ReasonCode.LIMIT_EXCEEDED, message, key, price)
         return None
 
+    # Branches: one question after the other, each with its own answer.
     def _of_reservation(
         self, entry: Entry, reservation: CapacityReservation, instance_type: InstanceType, asked: _Asked
     ) -> Failure | None:
@@ -366,7 +374,7 @@ class Reasons:
         if reservation.state != ACTIVE:
             return Failure(ReasonCode.INCOMPATIBLE, f"{words(key)} is {reservation.state}", key, misses=1)
         if not reservation.is_active(now):
-            message = f"{words(key)} ends{_at(reservation.end_at)} and takes no new work: its nodes drain"
+            message = f"{words(key)} ends{at(reservation.end_at)} and takes no new work: its nodes drain"
             return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
         if not self._catalogue.outlives(reservation, selection):
             return self._does_not_fit(reservation, selection, key)
@@ -382,19 +390,11 @@ class Reasons:
     def _does_not_fit(self, reservation: CapacityReservation, selection: Selection, key: OfferingKey | None) -> Failure:
         if selection.duration_s is None:
             message = f"it says no duration, and noDurationPolicy Avoid keeps such work out of {words(key)}, which ends"
-            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + _at(reservation.end_at), key)
-        message = f"the work would not be through before {words(key)} drains{_at(reservation.drain_at())}"
+            return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message + at(reservation.end_at), key)
+        message = f"the work would not be through before {words(key)} drains{at(reservation.drain_at())}"
         return Failure(ReasonCode.DURATION_DOES_NOT_FIT, message, key)
-
-
-def _order(failure: Failure) -> tuple[int, bool, int, int, tuple[str, ...], str]:
-    return failure.order
 
 
 def _mismatch_order(failure: Failure) -> tuple[object, ...]:
     """Sort what lies behind a taint: whatever would serve, now or later, first."""
     return (failure.is_mismatch, failure.misses, *failure.order)
-
-
-def _at(moment: datetime | None) -> str:
-    return "" if moment is None else f" at {moment.isoformat()}"

@@ -50,6 +50,7 @@ def _of_anti_affinity(
             yield f"anti-affinity: in every {near.topology_key} where it may run{_shown(where)} is one that it avoids"
 
 
+# Branches: one explanation after the other; the first that holds is told.
 def _of_spread(state: PartialPlan, group: Group, spread: SpreadTerm) -> Iterator[str]:
     """Tell which domain holds a spread back: the emptiest ones, if this work can have nothing there."""
     key, matched = spread.topology_key, state.ledger.by_term[spread.term].matched

@@ -173,6 +173,7 @@ def _objects_in(value: Any) -> Iterator[str]:
                 yield from _objects_in(part)
 
 
+# Branches: one form of naming after the other, each with its type asked.
 def _named_by(part: Mapping[str, Any]) -> Iterator[str]:
     """Yield the objects that one mapping names by itself."""
     name = part.get("name")

@@ -171,6 +171,7 @@ class LaunchReaction:
     reason: str = ""
 
 
+# Branches: a table of what each kind of error means, one line a reaction.
 def react_to(request: LaunchRequest, outcome: LaunchOutcome, attempt_number: int = 1) -> LaunchReaction:
     """Decide the reactions to the outcome of the batch's ``attempt_number``-th attempt."""
     is_given_up = attempt_number >= UNKNOWN_ATTEMPTS_MAX

@@ -11,6 +11,7 @@ from shared.core.model.node_claim import GangSeat, NodeClaim
 from shared.core.node_life import drain
 
 
+# Branches: comprehensions of a line each; only two questions decide.
 def seats(workload_key: str, unfinished: int, claims: Sequence[NodeClaim]) -> Mapping[str, GangSeat]:
     """Return the seats of the nodes with ``unfinished`` replicas of a workload, by claim id; none until all are there.
 

@@ -150,6 +150,7 @@ def _cloud_trail(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     return Notice(NoticeKind.RESERVATION_CHANGED, at, reservation_ids=_reservation_ids(named))
 
 
+# Branches: one form of the event after the other, each with its own notice.
 def _health(detail: Mapping[str, Any], at: datetime) -> Notice | None:
     if detail.get("service") != "EC2" or detail.get("backupEvent") == "true":
         return None

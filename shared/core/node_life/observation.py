@@ -36,6 +36,7 @@ class Meaning(StrEnum):
 _ALIVE_STATES: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING, ClaimState.DRAINING})
 
 
+# Branches: one state after the other, each with its own answer.
 def meaning(claim: NodeClaim, instance: Instance | None, now: datetime) -> Meaning:
     """Return what the claim's instance, or its absence, means."""
     if claim.instance_id is None or not claim.is_live:
@@ -57,6 +58,7 @@ def meaning(claim: NodeClaim, instance: Instance | None, now: datetime) -> Meani
     return Meaning.NOTHING
 
 
+# Branches: each field of the claim follows from what the instance is bought as.
 def rebought(
     claim: NodeClaim,
     instance: Instance,

@@ -86,6 +86,7 @@ class Verdict:
     began: bool = False
 
 
+# Branches: one verdict after the other: nothing new, within the bound, lifted, held.
 def admit(
     tally: Tally, bound: Bound, ids: Collection[str], wanted_count: int, fleet: Collection[str], now: datetime
 ) -> Verdict:

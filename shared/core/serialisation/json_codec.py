@@ -304,6 +304,7 @@ def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
     return _Codec(write, _once(decode_all) if is_repeated else decode_all)
 
 
+# Branches: comprehensions of a line each: tables that reading and writing share.
 def _dataclass(kind: type[Any]) -> _Codec:
     hints = typing.get_type_hints(kind)
     keeper = next((field.name for field in dataclasses.fields(kind) if keeps_unknown(field.metadata)), None)

@@ -77,6 +77,7 @@ class MeterReading:
     meter: Meter | None
 
 
+# Branches: one case after the other of what is to be written down, each with its own reading.
 def read(meter: Meter | None, claim: NodeClaim, now: datetime, team_of: TeamOf) -> MeterReading | None:
     """Read a claim's meter; None when there is nothing to write down.
 

@@ -49,6 +49,7 @@ def within_budgets(snapshot: Snapshot, plan: Plan) -> Snapshot | None:
         key = demand.workload.key
         return -demand.workload.priority, Fraction(bought[key], replicas[key] or 1), demand.pending_since, key
 
+    # Branches: one case after the other of what a bound means for its demand.
     def hold(demands: Sequence[Demand], bound: int) -> None:
         left = max(0, bound)
         keys = [demand.workload.key for demand in demands]

@@ -133,6 +133,7 @@ def _accepts(pool: NodePool, workload: Workload) -> bool:
     )
 
 
+# Branches: one cause of sharing after the other; each yields the pools that it ties.
 def _sharing(
     pools: Sequence[NodePool],
     classes: Iterable[NodeClass],

@@ -97,6 +97,7 @@ class ResourceShares:
         """Return the snapshot with its demand kept from capacity types on which it would be too much."""
         return replace(snapshot, demands=tuple(part for demand in snapshot.demands for part in self._parts(demand)))
 
+    # Branches: four turns, in the order that the docstring says, over the same lines.
     def _share_out(self, placed: Mapping[str, Counter[CapacityType]]) -> None:
         """Give replicas what they took in the plan, then what they could take instead: first what their teams own.
 
@@ -161,6 +162,7 @@ class ResourceShares:
                 self._given[item.demand.workload.key, flavor] += item.replicas
             enter(name, item)
 
+    # Branches: spans on a circle of replicas: dealt out, then cut at their ends.
     def _parts(self, demand: Demand) -> Iterator[Demand]:
         """Yield the demand, divided by what is withheld of its replicas; each flavour is dealt to others in turn."""
         team = self._owners.get(demand.workload.namespace)
@@ -179,6 +181,7 @@ class ResourceShares:
             withheld = tuple(each for each, (start, given) in spans.items() if (first - start) % count >= given)
             yield _part(demand, end - first, withheld)
 
+    # Branches: a sentence put together from the parts that are true.
     def _withheld(self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime) -> Withheld:
         """Say who has what of the scarcest of the pools; ``since`` when it is waited for."""
         pool = min(pools, key=lambda each: (Fraction(each.room(team.name), each.total or 1), each.resource))

@@ -28,6 +28,7 @@ class Packed:
     short: set[int]
 
 
+# Branches: comprehensions of a line each around one loop over levels.
 def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     """Place the groups of connected components, all of one priority, as far as counting can.
 

@@ -44,6 +44,7 @@ class AddedCapacity:
     node_class_name: str | None = None
 
 
+# Branches: one refusal after the other, each with its own words.
 def parse_added_capacity(text: str, now: datetime) -> AddedCapacity:
     """Read one ``--with``.
 

@@ -33,6 +33,7 @@ class Alternative:
     price_micro_usd_per_hour: int | None = None
 
 
+# Branches: comprehensions of a line each; only one question decides.
 def alternatives(
     snapshot: Snapshot, plan: Plan, workload_key: str, *, now: datetime, policy: SchedulingPolicy, limit: int
 ) -> tuple[Alternative, ...]:

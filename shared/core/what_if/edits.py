@@ -151,6 +151,7 @@ def _groups(reservations: Iterable[CapacityReservation]) -> Mapping[str, frozens
 # --- what goes
 
 
+# Branches: comprehensions of a line each, one for each part of the snapshot that changes.
 def _without(snapshot: Snapshot, ids: frozenset[str], now: datetime, notes: list[str]) -> Snapshot:
     """Take reservations away. Instances in an on-demand one run on and are paid for; in others they end."""
     if not ids:
@@ -202,6 +203,7 @@ def _demand_again(snapshot: Snapshot, ended: Sequence[Node], now: datetime) -> t
 # --- what comes
 
 
+# Branches: fields of one reservation, most with a default of their own.
 def _with_added(snapshot: Snapshot, added: AddedCapacity, identity: str, now: datetime) -> Snapshot:
     by_name = zone_ids(snapshot)
     by_id = {zone_id: zone for zone, zone_id in by_name.items()}

@@ -39,6 +39,7 @@ def never_launching(snapshot: Snapshot) -> tuple[NeverLaunches, ...]:
     return tuple(found)
 
 
+# Branches: one reason after the other, the most basic first.
 def _reasons(pool: NodePool, node_class: NodeClass | None, snapshot: Snapshot) -> Iterator[str]:
     """Yield reasons, the most basic first; only the first one counts."""
     if node_class is None:

@@ -55,8 +55,6 @@ class ResidualCheck:
             if refusal.workload_key in self._facts.workloads:
                 yield from self._refused(refusal, self._facts.workloads[refusal.workload_key])
 
-    # -- small questions
-
     def _is_bound(self, workload: Workload) -> bool:
         known = self._bound.get(workload.key)
         if known is None:
@@ -94,18 +92,17 @@ class ResidualCheck:
 
     # -- nodes with room
 
+    # Branches: pools, then what each still sells, then whether the workload may have it; one filter a line.
     def _launchable(self, *, reserved: bool, workload: Workload) -> Iterator[OpenNodes]:
         """Yield nodes that could still be launched for the workload: free units, or what can be bought."""
         facts, needs = self._facts, self._facts.needs(workload)
         for pool in facts.snapshot.node_pools:
             may_use = self._tolerates(workload, pool) and self._shares.may_use(workload.key, pool.name)
             for key in self._still_open(pool) if may_use else ():
-                if (key.capacity_type is CapacityType.RESERVED) is not reserved:
+                name, is_reserved = key.instance_type, key.capacity_type is CapacityType.RESERVED
+                if is_reserved is not reserved or not needs.fits_in(facts.types[name].allocatable):
                     continue
-                name = key.instance_type
-                if needs.fits_in(facts.types[name].allocatable) and facts.accepts(
-                    pool, name, (place_of(key),), workload
-                ):
+                if facts.accepts(pool, name, (place_of(key),), workload):
                     units = self._free_units[key.reservation_id] if key.reservation_id is not None else _UNLIMITED
                     units = min(units, self._shares.open_units(workload.key, key.reservation_id))
                     if units > 0:
@@ -138,6 +135,7 @@ class ResidualCheck:
             key=key,
         )
 
+    # Branches: one filter after the other over the hosts; what passes is described once.
     def _hosting(self, workload: Workload) -> Iterator[OpenNodes]:
         """Yield the hosts of the final state on which one more replica has the resources and tolerates the taints."""
         facts, needs, owns = self._facts, self._facts.needs(workload), self._shares.buys_its_own(workload)
@@ -173,6 +171,7 @@ class ResidualCheck:
         """Yield everything that could still take a replica of the workload (all of a gang), topology apart."""
         return (it for it in self._rooms_of_units(workload) if self._resources.is_open(workload, it.capacity_type))
 
+    # Branches: three sources of rooms, each with what makes it count.
     def _rooms_of_units(self, workload: Workload) -> Iterator[OpenNodes]:
         yield from (room for room in self._hosting(workload) if self._may_run(workload, room))
         for room in self._launchable(reserved=True, workload=workload):
@@ -326,6 +325,7 @@ class ResidualCheck:
 
     # -- priority
 
+    # Branches: hosts against those who wait; each condition excuses a pair.
     def _priority_inversions(self) -> Iterator[Violation]:
         """No lower-priority replica holds a reserved unit that a higher-priority one, paid or waiting, could use."""
         facts = self._facts
@@ -347,6 +347,7 @@ class ResidualCheck:
                     yield Violation(ViolationCode.PRIORITY_INVERSION, host.subject, message, tuple(host.placed))
                     break
 
+    # Branches: hosts against those who wait; each condition excuses a pair.
     def _owed(self) -> Iterator[Violation]:
         """No team borrows what another one owns, which could use it now and waits."""
         for workload in self._waiting() if self._shares.accounts or self._resources.pools else ():

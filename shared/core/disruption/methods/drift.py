@@ -81,6 +81,7 @@ def _type_gone(claim: NodeClaim, offered: Offered, now: datetime) -> str | None:
     return f"{offering.instance_type} is no longer offered {offering.capacity_type.value} in {offering.zone}"
 
 
+# Branches: one finding after the other, each with its own words.
 def _found_differs(claim: NodeClaim, node_class: NodeClass, offered: Offered) -> str | None:
     """Compare with what discovery found for the class; an empty finding says nothing (discovery may have failed).
 

@@ -49,6 +49,7 @@ class Reclaimed:
         return f"{self.loan} was lent to {borrower}, and Team {self.owner}, which owns it, has work that waits"
 
 
+# Branches: comprehensions and loops of a line each over two lists in step.
 def units_returning(ended: Iterable[NodeClaim], live: Iterable[NodeClaim], now: datetime) -> Mapping[str, int]:
     """Count by reservation the units that were taken back and that nobody has yet.
 
@@ -102,6 +103,7 @@ def reclaimed(
             yield each
 
 
+# Branches: each team takes from what is on its way, so the sums go through all loops.
 def units_owed(snapshot: Snapshot, waiting: Plan, returning: Mapping[str, int]) -> Iterator[Owed]:
     """Yield what teams that reclaim are short of, by group and team."""
     wants, owners = UnitWants(snapshot), by_namespace(snapshot.teams)
@@ -174,6 +176,7 @@ class _Victims:
     def _lends_to(self, owner: Team, borrower: str) -> bool:
         return borrower != owner.name and (not borrower or self._teams[borrower].cohort == owner.cohort)
 
+    # Branches: one filter after the other over the candidates.
     def _options(self, owed: Owed, borrower: str, *, is_gang: bool) -> Iterator[tuple[Candidate, ...]]:
         ids = {reservation.id for reservation in owed.group.reservations}
         seen: set[frozenset[str]] = set()

@@ -51,6 +51,7 @@ def resources_reclaimed(world: PassState, waiting: Plan, candidates: Sequence[Ca
         yield from search.taken(owed, chosen)
 
 
+# Branches: comprehensions of a line each; each team takes from what is on its way.
 def resources_owed(snapshot: Snapshot, waiting: Plan) -> Iterator[OwedResources]:
     """Yield what teams that reclaim are short of; what is on its way already is not owed again."""
     pools, owners = resource_pools(snapshot, waiting), by_namespace(snapshot.teams)
@@ -157,6 +158,7 @@ class _Lenders:
             found[owed.team.name] = self._chosen(owed, options, borrowed, only_loans=only_loans)
         return found
 
+    # Branches: choosing and giving back change the same sums.
     def _chosen(
         self, owed: OwedResources, options: list[_Option], borrowed: _Loans, *, only_loans: bool
     ) -> list[_Option]:
@@ -224,6 +226,7 @@ class _Lenders:
             requests[pool.resource] * (replicas - 1) < self._borrowed[key, name] for key, pool in self._pools.items()
         )
 
+    # Branches: comprehensions of a line each; the loop changes what is left of the gain.
     def taken(self, owed: OwedResources, chosen: Mapping[str, Sequence[_Option]]) -> Iterator[Reclaimed]:
         """Yield what is needed for what the owner gains by the plan."""
         name = owed.team.name

@@ -105,6 +105,7 @@ class UnitMoves:
                 before, after, had = shifted(before, found), shifted(after, found), plan
         return tuple(moves), after
 
+    # Branches: one trial after the other, and each may end the search for a node or for all.
     def for_nodes(self, world: PassState, candidates: Sequence[Candidate]) -> tuple[tuple[UnitMove, ...], PassState]:
         """Return moves into which paid nodes can be consolidated by the next pass, and the world after both."""
         moves: dict[tuple[str, str], UnitMove] = {}

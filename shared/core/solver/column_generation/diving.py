@@ -23,6 +23,7 @@ _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 
 
+# Branches: a dive may end for four reasons, each of which is a line.
 def rounded(
     master: RestrictedMaster, pricing: PricingProblem, base: Packing, values: Sequence[float], bin_types: BinTypes
 ) -> Packing:

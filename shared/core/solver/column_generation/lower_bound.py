@@ -114,6 +114,7 @@ def _sold(state: PartialPlan, eligibility: Eligibility) -> Iterator[tuple[Launch
             yield option, eligible, fitting, (option.price + overhead) / 1e18
 
 
+# Branches: each option goes to one of three tables, by what it is.
 def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
     """Return few offers that are as good as all that is sold."""
     residual = ResidualCapacity.of(state.catalogue)
@@ -207,6 +208,7 @@ class _Program:
             return None
         return solved[0] if whole else self._certified(solved[1])
 
+    # Branches: one program is written row by row; whole nodes add a row each.
     def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
         item_types, offers, width = self._item_types, self._offers, self._dimensions
         rows = [(float(item_type.count), inf) for item_type in item_types]
@@ -240,6 +242,7 @@ class _Program:
         first = len(self._item_types) + number * self._dimensions
         return [(first + k, asked / offer.size[k]) for k, asked in enumerate(request) if asked]
 
+    # Branches: three passes over the same dual prices: lift, scale, sum.
     def _certified(self, duals: Sequence[float]) -> float:
         """Return what the dual solution proves, after scaling it to be feasible.
 

@@ -23,6 +23,7 @@ Array = Any  # numpy's arrays; their generic types say no more here
 class Knapsacks:
     """Nodes to be filled: one row a bin type, one column an item. A rule about hosts is one more resource."""
 
+    # Branches: tables that every round needs, one loop each.
     def __init__(self, item_types: Sequence[ItemType], bin_types: Sequence[BinType]) -> None:
         rules = sorted({(item.host.number, item.host.cap) for item in item_types if item.host is not None})
         rules = rules[:_RULES_MAX]

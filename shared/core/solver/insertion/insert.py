@@ -60,6 +60,7 @@ class Insertion:
             self._fill_bin(bin_, relaxed, stop_at, scope)
         self._open_bins(relaxed, stop_at, scope)
 
+    # Branches: asked for each node and group: the cheap refusals first, in one loop.
     def _fill_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> list[Bin]:
         """Fill what room there is; return the nodes with room that must wait until reserved units are in use."""
         waiting: list[Bin] = []

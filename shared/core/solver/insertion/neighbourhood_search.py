@@ -121,6 +121,7 @@ class NeighbourhoodSearch:
             trial.evaluations -= len(known) // _OPTIONS_AN_EVALUATION
         return found
 
+    # Branches: comprehensions of a line each; few nodes first, then all.
     def _neighbourhoods(self) -> Iterator[tuple[Sequence[Bin], int]]:
         """Yield nodes to take apart together, few first, and how many evaluations to spend on them."""
         loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._is_loose(bin_)]

@@ -86,6 +86,7 @@ class NewNodes:
         """Whether limits are to be spared rather than money."""
         return self._strategy.is_frugal and bool(self._state.residual.limits)
 
+    # Branches: one search, from cheap to dear; each condition passes an option over or ends it.
     def _best_of(
         self, places: Places, relaxed: RelaxedGroup, most: int, crowding: int
     ) -> tuple[OrderKey, LaunchOption, int] | None:

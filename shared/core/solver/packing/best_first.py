@@ -8,6 +8,7 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
 
 
+# Branches: one queue; each condition drops what is on top, puts it back or uses it.
 def use_best_first(
     packing: Packing,
     bin_types: Sequence[BinType],

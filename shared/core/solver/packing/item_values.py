@@ -57,6 +57,7 @@ def _holds(bin_type: BinType, item_type: ItemType) -> bool:
     return bool(bin_type.eligible >> item_type.index & 1) and all(asked <= whole for asked, whole in sizes)
 
 
+# Branches: sums, then scales, then values: comprehensions and loops of a line each.
 def _set_values(
     values: list[float], item_types: Sequence[ItemType], offers: Iterable[_Offer], eligibility: Eligibility
 ) -> None:

@@ -173,6 +173,7 @@ class GreedyKnapsack:
             self._special[mask] = known
         return known
 
+    # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
     def fill(self, size: Sequence[int], mask: int, base: Pattern = ()) -> tuple[float, Pattern]:
         """Return the best pattern found for a node with this much room, and its value; ``base`` is on it already."""
         room, caps, pattern = list(size), dict(self.host_caps), dict[int, int]()
@@ -217,6 +218,7 @@ class GreedyKnapsack:
                 count = available // asked
         return count
 
+    # Branches: this is where the time goes, and a call would be made for each item of each node.
     def _fill_plain(
         self,
         mask: int,

@@ -38,6 +38,7 @@ def _is_one_per_node(item_type: ItemType) -> bool:
 class _Waiting:
     """Who is left, as far as it decides which nodes are opened: counted once, then kept up by :meth:`took`."""
 
+    # Branches: comprehensions of a line each: sums that are kept up afterwards.
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
         inexact = [
@@ -86,6 +87,7 @@ class _Waiting:
 # -- reserved
 
 
+# Branches: comprehensions of a line each; two loops over slots and units.
 def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_types: BinTypes) -> None:
     """Give a reserved unit each to the replicas that are dearest elsewhere, and fill it with what may share it.
 

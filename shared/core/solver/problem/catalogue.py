@@ -170,6 +170,7 @@ class OptionCatalogue:
             self.entry_types[entry.index] = admitted
             self._add_options(entry, admitted)
 
+    # Branches: types times places, tens of thousands: each place is judged once, in one loop.
     def _add_options(self, entry: Entry, types: Sequence[InstanceType]) -> None:
         tolerating = self._tolerating(entry)
         by_type = self._meeting_types(entry, types, tolerating)

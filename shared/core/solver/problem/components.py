@@ -75,6 +75,7 @@ def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
     return found
 
 
+# Branches: comprehensions of a line each; only one question decides.
 def inserted_groups(components: Iterable[Component], one_by_one: Set[int]) -> set[int]:
     """Return the groups that must are inserted one by one from the start, with all who are tied to them by terms.
 

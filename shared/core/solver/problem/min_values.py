@@ -46,6 +46,7 @@ class MinValues:
             known = self._memo[key] = self._count(option, load, requirement_sets, kept)
         return known
 
+    # Branches: comprehensions of a line each around one count.
     def _count(self, option: LaunchOption, load: Sequence[int], requirement_sets: Sequence[int], kept: Domains) -> bool:
         """Count over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28).
 
@@ -67,6 +68,7 @@ class MinValues:
                 return True
         return False
 
+    # Branches: reserved nodes count the pool, others their market within limits.
     def _others(self, option: LaunchOption, kept: Domains) -> Iterator[LaunchOption]:
         """Yield what a node of the option counts beside itself, in price order."""
         ordered = self._in_price_order(option, kept)

@@ -271,6 +271,7 @@ class DomainLedger:
             return max(0, room)
         return _UNLIMITED if room >= 0 else 0
 
+    # Branches: anti-affinity, then affinity: the same three questions of each term.
     def near_room(self, constraints: Constraints, labels: Mapping[str, str]) -> int:
         """How many replicas affinity and anti-affinity over non-host keys allow in the node's domains."""
         room = _UNLIMITED

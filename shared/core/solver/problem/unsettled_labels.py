@@ -51,6 +51,7 @@ def _is_settled(requirement: Requirement | None) -> bool:
     return requirement is not None and not requirement.complement and len(requirement.values) <= 1
 
 
+# Branches: candidates from three sources, then one of each kind.
 def _values(key: str, pool: Requirements, types: Sequence[InstanceType], asked: Sequence[Requirement]) -> list[str]:
     """Return allowed values, one per distinguishable behaviour towards workloads and types, sorted."""
     of_pool = pool[key]

@@ -48,6 +48,7 @@ class NodeAdmission:
                 room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
         return room
 
+    # Branches: one rule about hosts after the other, each of which lowers the room.
     def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
         """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
         group, constraints = relaxed.group, relaxed.constraints

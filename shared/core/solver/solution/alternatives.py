@@ -140,6 +140,7 @@ class Alternatives:
         others = self.others(bin_, bin_.option.key.capacity_type, load)
         return tuple(islice(others, self._most))
 
+    # Branches: asked of thousands of options: the cheap refusals first, in one loop.
     def others(
         self, bin_: Bin, capacity_type: CapacityType, load: Sequence[int] = (), *, from_price: int | None = None
     ) -> Iterator[LaunchOption]:

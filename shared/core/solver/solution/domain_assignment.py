@@ -153,6 +153,7 @@ class _ComponentRules:
     affinity_term: int | None
     spread_terms: set[int]
 
+    # Branches: each condition is a mixture of rules that cannot be assigned beforehand.
     @classmethod
     def of(cls, classes: Sequence[EquivalenceClass]) -> "_ComponentRules | None":
         """Return the rules of a component, or None when it mixes what cannot be assigned beforehand."""
@@ -237,6 +238,7 @@ def _weight(group: Group) -> float:
     return group.request[0] / 1000 + group.request[1] / 2**31
 
 
+# Branches: comprehensions of a line each around one loop over groups.
 def _even(
     state: PartialPlan, component: Component, key: str, terms: set[int], domains: DomainCosts
 ) -> list[DomainBatch] | None:

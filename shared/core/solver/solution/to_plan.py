@@ -91,6 +91,7 @@ def _relaxed(bin_: Bin, groups: Sequence[Group]) -> tuple[str, ...]:
     return tuple(sorted({name for index, level in bin_.levels.items() for name in groups[index].levels[level].relaxed}))
 
 
+# Branches: bins, then groups: each goes to one part of the plan.
 def to_plan(state: PartialPlan, explain: Callable[[Group, str, int], UnplacedReplicas]) -> Plan:
     """Write the plan; ``explain`` says why so many replicas of a workload (group, key, count) have no place."""
     members = [_Members(group) for group in state.groups]
