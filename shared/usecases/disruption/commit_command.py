@@ -98,6 +98,7 @@ class CommandCommitter:
     ) -> tuple[NodeClaim, ...]:
         """Return the replacements' claims: empty, because the replicas come when the old nodes drain.
 
+        They are of no gang: one that is on a node runs already, and may have lost or be waiting for members elsewhere.
         ``slot_of`` is the reservation of a node that goes first; one replacement waits for its slot.
         """
         claims: list[NodeClaim] = []
@@ -112,6 +113,7 @@ class CommandCommitter:
                 expected=claim.placements,
                 replaces=command.claim_ids,
                 waits_for_slot=claim.id == into_slot,
+                gang_key=None,
             )
             for claim in claims
         )

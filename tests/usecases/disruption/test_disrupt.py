@@ -11,6 +11,7 @@ from shared.core.disruption.decision_ids import decision_id
 from shared.core.launching.launch_outcome import LaunchErrorKind
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
+from shared.core.model.workload import Gang
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from shared.ports.state import COMMIT_ITEMS_MAX
@@ -19,6 +20,7 @@ from tests.fakes.effects import Effects
 from tests.fakes.values import node_claim
 from tests.usecases.worlds.disrupt_world import DisruptWorld
 from tests.usecases.worlds.launch_world import ZONES
+from tests.usecases.worlds.planning_world import node_pool_manifest
 
 
 def on_the_side(**disruption: Any) -> DisruptWorld:
@@ -525,6 +527,23 @@ def test_drift_with_a_free_unit_is_made_before_the_break() -> None:
         assert world.at_work() >= 2
     assert len([c for c in world.live() if c.replaces]) == 2
     assert len(world.ec2.all()) == 4
+
+
+def test_the_node_of_a_gang_is_replaced_also_while_other_members_wait() -> None:
+    world = DisruptWorld("reserved")
+    world.add_reservation("cr-1", total_count=2)
+    world.submit("train", gpus=8, gang=Gang())
+    world.minutes(2)
+    (old,) = world.live()
+    world.scale("train", 3)  # for two more, of which one would have room
+    patient = dict(node_pool_manifest(capacity_types=("reserved",))["spec"]["template"])
+    patient["spec"] = {**patient["spec"], "terminationGracePeriod": "10m"}  # else drift passes over gangs
+    world.change_pool(template={**patient, "metadata": {"labels": {"version": "2"}}})
+    world.minutes(5)
+    (new,) = world.live()
+    assert (new.replaces, new.state) == ((old.id,), ClaimState.RUNNING)
+    assert [placed.workload_key for placed in new.placements] == ["research/train"]
+    assert len(world.ec2.all()) == 2
 
 
 # --- empty nodes, and what is kept
