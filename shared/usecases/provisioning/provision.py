@@ -65,6 +65,7 @@ class ProvisionReport:
     placed_count: int = 0
     unplaced_count: int = 0
     held_count: int = 0  # of those, replicas that would have been placed against a rule
+    late_count: int = 0  # of those, replicas that the last plan had no time to look at to the end
     claim_count: int = 0
     batch_count: int = 0
     shed_count: int = 0
@@ -140,6 +141,7 @@ class Provision:
                     continue
             committed = self._plan(gathered, turns, now, report)
             if not committed.lost:
+                self._go_on(share, committed, report)
                 return report
             report.conflict_count += 1
         if share.needing:
@@ -176,6 +178,11 @@ class Provision:
             share = self._look_again(share, groups, woken)
         return share
 
+    def _go_on(self, share: Share, committed: Committed, report: ProvisionReport) -> None:
+        """Wake the next pass for whom this one had no time: it has less to do. One that placed nothing would repeat."""
+        if report.late_count and committed.placed_count:
+            self.queue.wake_planner(reason="out of time", group=share.parts)
+
     def _turns(self, share: Share) -> Mapping[str, PlanningTurn]:
         """Return the turns that the pass goes on from, once listings show what was committed on them."""
         if not share.parts:
@@ -207,6 +214,7 @@ class Provision:
             self.publisher.publish(events)
             report.placed_count += committed.placed_count
         report.unplaced_count = sum(unplaced.count for unplaced in plan.unplaced)
+        report.late_count = sum(it.count for it in plan.unplaced if it.code is ReasonCode.OUT_OF_TIME)
         self.status.update(gathered, plan, now)
         if decided.storing is not None:
             decided.storing.result()

@@ -241,6 +241,33 @@ def test_who_runs_beside_the_held_ones_still_counts() -> None:
     assert len(world.state.node_claims.list_live()) == 2
 
 
+@pytest.mark.parametrize(
+    ("late", "waiting", "woken"),
+    [
+        (("late",), ReasonCode.OUT_OF_TIME, ["out of time"]),
+        (("late", "early"), ReasonCode.OUT_OF_TIME, []),  # the next pass would have no less to do
+        (("late",), ReasonCode.RESERVATION_FULL, []),
+    ],
+)
+def test_a_pass_that_had_no_time_for_all_wakes_another_if_that_has_less_to_do(
+    late: tuple[str, ...], waiting: ReasonCode, woken: list[str]
+) -> None:
+    world = world_with(2)
+    for name in ("early", "late"):
+        world.submit(name, replicas=1)
+
+    def cut_short(snapshot: Snapshot, now: Any, policy: Any) -> Plan:
+        looked_at = tuple(it for it in snapshot.demands if it.workload.name not in late)
+        plan = world.solve(replace(snapshot, demands=looked_at), now, policy)
+        return replace(plan, unplaced=tuple(UnplacedReplicas(f"research/{name}", 1, waiting, "") for name in late))
+
+    world.queue.wake_ups.clear()
+    report = world.provisioner(solve=cut_short, check=lambda *_: ()).run()
+
+    assert report.late_count == (len(late) if waiting is ReasonCode.OUT_OF_TIME else 0)
+    assert world.queue.wake_ups == woken
+
+
 def test_a_bug_that_is_about_nobody_in_particular_rejects_the_plan() -> None:
     world = world_with(1)
     world.submit(replicas=2)
