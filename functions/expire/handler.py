@@ -1,6 +1,7 @@
 """Schedule -> one sweep over all live claims; exact timers -> one reservation, or the drains that are over."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from shared.runtime.composition.expire import expire
@@ -33,5 +34,10 @@ def handler(event: dict[str, Any], _context: Any) -> None:
 def _asked(event: Mapping[str, Any], expire: Expire) -> ExpireReport:
     reservation_id = event.get("capacityReservationId")
     if isinstance(reservation_id, str):
-        return expire.run_for(reservation_id)
-    return expire.run_deadlines() if "drainDeadline" in event else expire.run()
+        return expire.run_for(reservation_id, _time(event.get("due")))
+    return expire.run_deadlines(_time(event["drainDeadline"])) if "drainDeadline" in event else expire.run()
+
+
+def _time(told: str | None) -> datetime | None:
+    """Read what a timer was set to; those of releases before this one do not say it."""
+    return None if told is None else datetime.fromisoformat(told)

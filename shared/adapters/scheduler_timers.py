@@ -26,15 +26,18 @@ class SchedulerDrainTimers:
 
     def set_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the block is to be drained."""
-        self._set(f"drain-{reservation_id}", {"capacityReservationId": reservation_id}, at)
+        self._set_for(f"drain-{reservation_id}", reservation_id, at)
 
     def set_start_timer(self, reservation_id: str, at: datetime) -> None:
         """Fire when the reservation is to begin."""
-        self._set(f"start-{reservation_id}", {"capacityReservationId": reservation_id}, at)
+        self._set_for(f"start-{reservation_id}", reservation_id, at)
 
     def set_deadline_timer(self, at: datetime) -> None:
         """Fire at the next deadline of any drain."""
         self._set("deadline", {"drainDeadline": at.isoformat()}, at)
+
+    def _set_for(self, name: str, reservation_id: str, at: datetime) -> None:
+        self._set(name, {"capacityReservationId": reservation_id, "due": at.isoformat()}, at)
 
     def _set(self, name: str, asked: Mapping[str, str], at: datetime) -> None:
         """Fire at ``at`` (Scheduler: within the minute that follows) and delete the schedule afterwards.

@@ -211,7 +211,10 @@ def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
     assert schedule["ScheduleExpression"] == "at(2026-01-16T12:00:00)"
     assert schedule["ActionAfterCompletion"] == "DELETE"
     assert schedule["Target"]["RetryPolicy"]["MaximumEventAgeInSeconds"] == 120  # Scheduler would go on for a day
-    assert json.loads(schedule["Target"]["Input"]) == {"capacityReservationId": "cr-1"}
+    assert json.loads(schedule["Target"]["Input"]) == {
+        "capacityReservationId": "cr-1",
+        "due": "2026-01-16T12:00:00+00:00",
+    }
 
     timers.set_start_timer("cr-1", START + timedelta(milliseconds=1))
     assert {each["Name"] for each in scheduler.list_schedules(GroupName=group)["Schedules"]} == {

@@ -209,6 +209,22 @@ def test_the_sweep_runs_on_the_schedule_and_on_a_blocks_timer(world: World) -> N
     assert world.claims()[0].state is ClaimState.DRAINING
 
 
+def test_an_exact_timer_says_what_time_it_is(world: World) -> None:
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    world.running(1, reserved("cr-block"))
+    begins = end - timedelta(minutes=40)
+    world.clock.set(begins - timedelta(minutes=2))
+    expire({"capacityReservationId": "cr-block", "due": begins.isoformat()}, None)
+    (claim,) = world.claims()
+    assert (claim.state, claim.drain and claim.drain.deadline) == (ClaimState.DRAINING, end - timedelta(minutes=32))
+    expire({"drainDeadline": (end - timedelta(minutes=37, seconds=1)).isoformat()}, None)
+    assert world.claims()[0].state is ClaimState.DRAINING
+    world.clock.set(end - timedelta(minutes=34))
+    expire({"drainDeadline": (end - timedelta(minutes=32)).isoformat()}, None)
+    assert world.claims()[0].state is ClaimState.TERMINATING
+
+
 def test_the_collector_runs_on_its_schedule(world: World) -> None:
     batch = world.plan(1, reserved())
     world.clock.advance(minutes=5)

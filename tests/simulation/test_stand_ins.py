@@ -108,7 +108,7 @@ def test_a_timer_that_was_moved_fires_once_at_its_new_time() -> None:
     account.wait(4 * MINUTE)
     assert account.fired == []
     account.wait(2 * MINUTE)
-    assert account.fired == ['{"capacityReservationId": "cr-1"}']
+    assert account.fired == ['{"capacityReservationId": "cr-1", "due": "2026-01-15T12:05:00+00:00"}']
 
 
 def test_an_index_shows_writes_in_their_order_and_some_of_them_later() -> None:

@@ -26,7 +26,7 @@ from shared.usecases.launching.launch import LaunchResult
 from shared.usecases.policy.stored_policy import StoredPolicy
 from tests.fakes.stores.safety import MemoryTallies
 from tests.usecases.worlds.disrupt_world import DisruptWorld
-from tests.usecases.worlds.launch_world import World, on_demand
+from tests.usecases.worlds.launch_world import World, on_demand, reserved
 
 BEST_EFFORT = SchedulingPolicy(min_values_policy=MinValuesPolicy.BEST_EFFORT)
 
@@ -173,6 +173,39 @@ def test_the_deadline_timer_is_not_set_again_for_what_ec2_refuses_to_end() -> No
     for _ in range(5):
         world.expire().run_deadlines()
     assert world.timers.deadline is None
+
+
+@pytest.mark.parametrize("behind", [timedelta(), timedelta(minutes=4)])
+def test_no_timer_is_set_again_for_what_it_has_just_fired_for_by_a_clock_that_is_behind(behind: timedelta) -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    end = world.clock.now() + timedelta(days=1)
+    world.add_block(end)
+    world.running(1, reserved("cr-block"))
+    world.expire().run()
+    (begins,) = world.timers.at.values()
+
+    world.clock.set(begins - behind)
+    world.timers.at.clear()
+    assert world.expire().run_for("cr-block", begins).block_drain_count == 1
+    assert world.timers.at == {}
+
+    deadline = world.timers.deadline
+    assert deadline is not None
+    world.clock.set(deadline - behind)
+    world.timers.deadline = None
+    assert world.expire().run_deadlines(deadline).deadline_count == 1
+    assert world.timers.deadline is None
+
+
+def test_what_is_to_come_is_not_taken_for_a_clock_that_is_behind() -> None:
+    world = World()
+    world.add_workload(replicas=10)
+    (claim,) = world.running(1, on_demand("m5.large"))
+    deadline = world.clock.now() + timedelta(minutes=6)
+    world.drain(claim, DrainReason.EXPIRED, deadline)
+    assert world.expire().run_deadlines(deadline).deadline_count == 0
+    assert len(world.ec2.live()) == 1
 
 
 def test_who_goes_on_losing_a_race_gives_up_after_six_tries() -> None:
