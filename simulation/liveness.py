@@ -2,11 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Final
 
+from shared.core.capacity.unavailable_offerings import NodeClassKey
 from shared.core.model.node_claim import ClaimState, DrainReason, NodeClaim
 from shared.core.model.team import by_namespace
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.names import Function
 from shared.ports.state import WorkloadRecord
 from simulation.invariants.base import Violation
 from simulation.kernel import HOUR, MINUTE
@@ -19,7 +22,12 @@ SETTLED_WITHIN: Final = 100 * MINUTE
 QUIET_FOR: Final = 3 * MINUTE
 # Schedules alone make some thirty calls a minute: sweeps, discovery, disruption, and the collector's every fifth.
 CALLS_PER_HOUR_MAX: Final = 3600
-_WINDOWS: Final = 4
+# What a mishap left goes on for long: an instance that never runs for 15 minutes, a block until it has ended.
+_WINDOWS: Final = SETTLED_WITHIN // QUIET_FOR
+# They run because something has happened, not because a schedule asks.
+_ON_EVENTS: Final = frozenset({Function.INTAKE, Function.LAUNCH, Function.REACT, Function.FOLLOW})
+# A pass waits two seconds for a burst and two for its indexes, and one may run when another is asked for.
+_AT_ONCE: Final = timedelta(seconds=30)
 _STEADY: Final = frozenset({ClaimState.LAUNCHED, ClaimState.RUNNING})
 
 
@@ -98,7 +106,8 @@ def stay_quiet(world: World) -> None:
         made = Counter(world.lambdas.calls)
         made.subtract(before)
         count = sum(made.values())
-        if count * HOUR // QUIET_FOR <= CALLS_PER_HOUR_MAX:
+        busy = any(number and function in _ON_EVENTS for (function, _), number in made.items())
+        if not busy and count * HOUR // QUIET_FOR <= CALLS_PER_HOUR_MAX:
             return
     most = ", ".join(f"{number} {place[0]} {place[1]}" for place, number in made.most_common(5))
     raise Violation("IdlenessIsQuiet", f"{count} calls in {QUIET_FOR // MINUTE} idle minutes, most of them {most}")
@@ -108,12 +117,38 @@ def heed_wake_ups(world: World) -> None:
     """See that what is wanted now is planned at once, and not when the minute's schedule looks."""
     if world.limits:
         return  # it may have to wait
+    _await_classes(world)
     world.stop_planning_schedule()
     wanted = world.users.want_one_more()
     _pass(world, MINUTE)
     record = world.state.workload_rows.get(wanted.key)
-    if record is None or record.pending_count:
+    if record is None or (record.pending_count and not _waits_only_now(world, record)):
         raise Violation("WakeUpsAreNeverLost", f"{wanted.key} has waited for a minute: {record}")
+
+
+def _await_classes(world: World) -> None:
+    """Let every class launch again: nothing can be planned while the only one rests after a refusal."""
+    began = world.kernel.now_us
+    while resting := sorted(_resting_classes(world)):
+        if world.kernel.now_us - began > SETTLED_WITHIN:
+            raise Violation(
+                "EverythingComesAbout", f"{resting[0]} launches nothing {SETTLED_WITHIN // MINUTE} minutes on"
+            )
+        _pass(world, MINUTE)
+
+
+def _resting_classes(world: World) -> Iterator[str]:
+    for stored in world.policy.list_all():
+        if stored.status.node_class.launch_blocked_reason is not None:
+            yield stored.name
+    for place in world.state.offerings.list_unavailable(world.kernel.now()):
+        if isinstance(place, NodeClassKey):
+            yield place.name
+
+
+def _waits_only_now(world: World, record: WorkloadRecord) -> bool:
+    """Whether it was planned, and its node has just been ended for its age, say."""
+    return record.pending_since is not None and world.kernel.now() - record.pending_since < _AT_ONCE
 
 
 def _pass(world: World, us: int) -> None:

@@ -90,7 +90,7 @@ class NothingIsTerminatedWithoutIntent(Invariant):
 
 
 class EventsTellWhatIsSo(Invariant):
-    """No event tells of a node that never was, of the end of one that lives, or of work as done that is not."""
+    """No event tells of a node that never was, or of the end of one that lives."""
 
     def heard(self, detail_type: str, detail: Detail) -> None:
         if detail_type == "Workload Placed":
@@ -106,11 +106,6 @@ class EventsTellWhatIsSo(Invariant):
             self.refute(f"{detail_type} of {instance_id}, which does not exist")
         if detail_type == "Node Terminated" and instance is not None and not instance.is_gone:
             self.refute(f"{instance_id} was announced to be gone and is {instance.state}")
-        if detail_type == "Replica Finished":
-            key = f"{detail['workload']['namespace']}/{detail['workload']['name']}"
-            true = self.world.agents.finished_of(key)
-            if detail["finished"] > true:
-                self.refute(f"{detail['finished']} replicas of {key} are said to have finished, {true} have")
 
 
 class BlocksAreDrainedInTime(Invariant):

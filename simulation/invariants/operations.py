@@ -77,9 +77,16 @@ class OperationsAreTold(Invariant):
 
 
 class FinishedIsCountedOnce(Invariant):
-    """A replica that has finished is counted once: on its node, and for its workload; none that has not is."""
+    """A replica that has finished is counted once: on its node, for its workload and when told; no other is."""
 
     of_this_release = True
+
+    def heard(self, detail_type: str, detail: Detail) -> None:
+        if detail_type == "Replica Finished":
+            key = f"{detail['workload']['namespace']}/{detail['workload']['name']}"
+            true = self.world.agents.finished_of(key)
+            if detail["finished"] > true:
+                self.refute(f"{detail['finished']} replicas of {key} are said to have finished, {true} have")
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and after.finished:

@@ -10,9 +10,17 @@ from shared.core.model.snapshot import PlacedReplicas
 from shared.core.model.team import Team
 from shared.names import Function
 from shared.names import Queue as QueueName
+from shared.ports.policy import PolicyKind
 from simulation.invariants.base import Violation
 from simulation.kernel import SECOND
-from simulation.liveness import CALLS_PER_HOUR_MAX, heed_wake_ups, stay_quiet, unsettled
+from simulation.liveness import (
+    CALLS_PER_HOUR_MAX,
+    QUIET_FOR,
+    SETTLED_WITHIN,
+    heed_wake_ups,
+    stay_quiet,
+    unsettled,
+)
 from simulation.people.teams import spent_atto_usd
 from simulation.people.users import KINDS, Wanted
 from simulation.play import hushed
@@ -55,6 +63,18 @@ def test_calls_in_every_window_that_no_schedule_asks_for_are_found() -> None:
         stay_quiet(world)
 
 
+def test_a_launch_in_every_window_is_found_however_few_calls_it_makes() -> None:
+    world = begun()
+
+    def restless() -> None:
+        world.lambdas.calls[Function.LAUNCH, "launch_attempts.latest"] += 1
+        world.kernel.after(QUIET_FOR - SECOND, restless)
+
+    restless()
+    with hushed(), pytest.raises(Violation, match="IdlenessIsQuiet"):
+        stay_quiet(world)
+
+
 def test_a_burst_that_ends_is_no_loop() -> None:
     world = begun()
     burst = partial(world.lambdas.calls.update, {(Function.PROVISION, "workloads.get"): CALLS_PER_HOUR_MAX})
@@ -66,6 +86,33 @@ def test_a_burst_that_ends_is_no_loop() -> None:
 def test_what_is_wanted_is_planned_without_the_minutes_schedule(quiet: World) -> None:
     with hushed():
         heed_wake_ups(quiet)
+
+
+def block(world: World) -> None:
+    """Let EC2 have refused a launch: the class rests."""
+    (stored,) = [each for each in world.policy.list_all() if each.kind is PolicyKind.NODE_CLASS]
+    resting = replace(
+        stored.status.node_class,
+        launch_blocked_reason="Permission",
+        launch_blocked_generation=stored.generation,
+        launch_blocked_at=world.kernel.now(),
+    )
+    world.policy.save_status(stored.kind, stored.name, replace(stored.status, node_class=resting))
+
+
+def test_what_is_wanted_while_the_only_class_rests_is_planned_once_it_launches_again() -> None:
+    world = begun()
+    block(world)
+    with hushed():
+        heed_wake_ups(world)
+
+
+def test_a_class_that_rests_for_ever_is_found() -> None:
+    world = begun()
+    block(world)
+    world.stopped_until[Function.DISCOVER_RESERVATIONS] = world.kernel.now_us + SETTLED_WITHIN * 2
+    with hushed(), pytest.raises(Violation, match="EverythingComesAbout: default launches nothing 100 minutes on"):
+        heed_wake_ups(world)
 
 
 def test_a_wake_up_that_is_lost_is_found() -> None:
