@@ -196,11 +196,15 @@ class Draining:
     def terminate(self, claims: Sequence[NodeClaim], now: datetime, failures: Mapping[str, str] | None = None) -> Moves:
         """Terminate the nodes of claims in one call of EC2; ``failures`` says why, by claim, where no drain does.
 
-        The intent is committed first; the minute's sweep repeats what got lost.
+        The intent is committed first; the minute's sweep repeats what got lost. What is still placed there is demand
+        again at once, and not when EC2 says that the instance has ended.
         """
         why = failures or {}
         fresh = [claim for claim in claims if claim.state is not ClaimState.TERMINATING]
         moves = self._return_all(fresh, lambda claim: _terminating(why.get(claim.id), claim), now)
+        waiting = _workload_keys(fresh) if moves.moved else frozenset()
+        if waiting:
+            self.queue.wake_planner(reason="node ended", workload_keys=waiting)
         again = [claim for claim in claims if claim.state is ClaimState.TERMINATING]
         asked = [c.instance_id for c in (*moves.moved, *again) if c.instance_id is not None]
         receipt = self.terminator.terminate(asked) if asked else None

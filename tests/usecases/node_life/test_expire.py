@@ -258,6 +258,16 @@ def test_an_instance_that_never_comes_up_is_replaced(world: World) -> None:
     assert [event["reason"] for event in world.bus.of("Node Terminated")] == ["InstanceNeverStarted"]
 
 
+def test_work_of_a_node_that_never_started_is_planned_at_once(world: World) -> None:
+    world.launch().run(world.plan(1, on_demand("m5.large")))
+    world.clock.advance(minutes=16)
+    world.queue.wake_ups.clear()
+    assert world.expire().run().stuck_count == 1
+    assert world.queue.wake_ups == ["node ended"]
+    world.expire().run()
+    assert world.queue.wake_ups == ["node ended"]  # EC2 is asked again; who was on it waits already
+
+
 def test_an_instance_that_ec2_does_not_show_yet_is_waited_for(world: World) -> None:
     world.launch().run(world.plan(1, on_demand("m5.large")))
     world.ec2.forget(world.claims()[0].instance_id or "")
