@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fractions import Fraction
 
 from shared.core.disruption.cost import ONE, node_cost, savings_ratio
 from shared.core.model.instance_type import CapacityType
@@ -47,7 +46,7 @@ class Candidate:
         return self.node.price_atto_usd_per_hour
 
     @property
-    def order(self) -> tuple[Fraction, int, str]:
+    def order(self) -> tuple[float, int, str]:
         """Total order in which candidates go: most saved per disruption first, then least disruption, then id."""
         return (-savings_ratio(self.price, self.disruption_cost), self.disruption_cost, self.id)
 

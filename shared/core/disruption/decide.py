@@ -16,7 +16,7 @@ from shared.core.disruption.candidate import (
     settling_reason,
 )
 from shared.core.disruption.command import DisruptionCommand, DisruptionDecision, command_of
-from shared.core.disruption.effort import EFFORT_A_PASS, Effort
+from shared.core.disruption.effort import Effort, effort_a_pass
 from shared.core.disruption.headroom import Headroom
 from shared.core.disruption.methods.consolidation import consolidate
 from shared.core.disruption.methods.deleted_pool import deleted_pools
@@ -51,18 +51,20 @@ class DisruptionInput:
 
 
 def decide_disruption(
-    given: DisruptionInput, solve: Solve, *, now: datetime, effort: int = EFFORT_A_PASS
+    given: DisruptionInput, solve: Solve, *, now: datetime, effort: int | None = None
 ) -> DisruptionDecision:
     """Decide what to disrupt. Pure: the same input gives the same decision.
 
-    ``effort`` bounds what is simulated (``shared.core.disruption.effort``); what it does not suffice for waits.
+    ``effort`` bounds what is simulated (``shared.core.disruption.effort``; None: as much as a fleet of this size is
+    worth); what it does not suffice for waits.
 
     Units on loan that their owners wait for are taken back first. On-demand and spot nodes that are empty go; then
     drifted nodes are replaced; then consolidation moves work, empty reserved nodes being welcome destinations; what is
     reserved and still empty then goes back to its reservation.
     Units that lie idle after all of that may move to equal reservations, if pools say so.
     """
-    decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), Effort(effort)))
+    left = Effort(effort_a_pass(len(given.snapshot.nodes)) if effort is None else effort)
+    decider = _Pass(given, PassState.of(given.snapshot, solve, now, _closed(given, now), left))
     decider.expect_pending()
     decider.reclaim()
     decider.remove_empty_paid()

@@ -8,13 +8,14 @@ merely left alone until the world changes.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import le
+from operator import itemgetter, le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
 from shared.core.disruption.free_capacity import Destination, FreeCapacity
 from shared.core.disruption.simulation import LADDER_CLIMBED, PassState
 from shared.core.model.policy import PreferencePolicy, SchedulingPolicy
+from shared.core.model.snapshot import Node
 from shared.core.model.workload import Demand, Workload
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import gather
@@ -23,6 +24,10 @@ from shared.core.solver.problem.vectors import Vector
 
 # Evaluations of a node on behalf of a workload, in one pass: about 0.3 s of Lambda's processor at one vCPU.
 EVALUATIONS_MAX: Final = 500_000
+
+
+# A node's place in the order in which nodes are filled, the requirement sets that it meets, and what is free on it.
+_Place = tuple[tuple[bool, int, str], int, Vector]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,7 @@ class FeasibilityFilter:
         self._paid = _pareto_optimal(option for option in catalogue.options if option.reservation is None)
         self._paid_prices = [offer.price for offer in self._paid]
         self._units = _pareto_optimal(option for option in catalogue.options if option.reservation is not None)
+        self._places: dict[str, tuple[Node, _Place | None]] = {}
         self.evaluations_left = EVALUATIONS_MAX
 
     @property
@@ -81,13 +87,25 @@ class FeasibilityFilter:
         """Return what is free on the world's nodes: those that stay anyway first, then the last of the candidates."""
         order = {candidate.id: -position for position, candidate in enumerate(candidates)}
         first = -len(candidates)
-        nodes = sorted(world.snapshot.nodes, key=lambda node: (order.get(node.claim_id, first), fill_order(node)))
-        places = (
-            Destination(node.claim_id, self._facts.requirement_sets(node), self._facts.free(node))
-            for node in nodes
-            if self._least and self._facts.takes_replicas(node) and node.claim_id not in world.closed
-        )
+        known = ((node.claim_id, self._place(node)) for node in world.snapshot.nodes if self._least)
+        open_places = [
+            (order.get(claim_id, first), *place)
+            for claim_id, place in known
+            if place is not None and claim_id not in world.closed
+        ]
+        open_places.sort(key=itemgetter(0, 1))
+        places = (Destination(filled[-1], sets, list(free)) for _, filled, sets, free in open_places)
         return FreeCapacity(places, self._least)
+
+    def _place(self, node: Node) -> _Place | None:
+        """Return how the node is as a destination, None if it is none; found once, until the pass changes the node."""
+        known = self._places.get(node.claim_id)
+        if known is None or known[0] is not node:
+            place = None
+            if self._facts.takes_replicas(node):
+                place = (fill_order(node), self._facts.requirement_sets(node), tuple(self._facts.free(node)))
+            known = self._places[node.claim_id] = (node, place)
+        return known[1]
 
     def asks(self, candidate: Candidate) -> list[Ask]:
         """Return what the node's replicas need, the largest first."""

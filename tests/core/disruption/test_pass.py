@@ -10,8 +10,10 @@ from shared.core.disruption.effort import EFFORT_A_PASS
 from shared.core.model.node_claim import ClaimState
 from shared.core.model.node_pool import ConsolidationPolicy, Disruption, DisruptionReason
 from shared.core.model.plan import Plan
+from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.workload import Demand
+from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
@@ -91,6 +93,22 @@ def test_what_a_pass_has_no_effort_for_waits() -> None:
     it.apply(first)
     it.effort = EFFORT_A_PASS
     assert [command.claim_ids for command in it.decide().commands] == [("roomy",)]
+
+
+def test_one_look_at_a_large_fleet_leaves_effort_to_move_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.core.disruption.effort.EFFORT_A_PASS", 30)
+    monkeypatch.setattr("shared.core.disruption.effort._LAUNCHING", 0)
+    it = fleet()
+    for number in range(40):
+        it.add_node(f"n{number:02}", "large", ON_DEMAND, {"default/tiny": 1})
+    waiting = replace(it.snapshot(), demands=(Demand(WORK["default/tiny"], 1, NOW),))  # which costs a first look
+    given = DisruptionInput(waiting, it.claims, {("default", reason): 40 for reason in DisruptionReason})
+
+    def ask(snapshot: Snapshot) -> Plan:
+        return solve(snapshot, now=NOW, policy=SchedulingPolicy())
+
+    assert decide_disruption(given, ask, now=NOW).commands
+    assert not decide_disruption(given, ask, now=NOW, effort=30).commands
 
 
 def test_drift_leaves_half_of_the_effort_to_consolidation() -> None:

@@ -43,6 +43,14 @@ class Offered:
         return cls(markets, frozenset(reservation.id for reservation in snapshot.reservations))
 
 
+def _mismatch(claim: NodeClaim, pool: NodePool) -> str | None:
+    """Say why the pool's requirements no longer admit the node; labels that they do not name are only hints."""
+    named = {key: claim.labels[key] for key, _ in pool.requirements.items() if key in claim.labels}
+    if Requirements.from_labels(named).admits(pool.requirements):
+        return None
+    return Requirements.from_labels(claim.labels).compatible(pool.requirements)
+
+
 def drift_reason(
     claim: NodeClaim, pool: NodePool, node_class: NodeClass | None, offered: Offered, now: datetime
 ) -> str | None:
@@ -54,7 +62,7 @@ def drift_reason(
     """
     if claim.node_pool_hash != pool.static_hash:
         return f"NodePool {pool.name} changed"
-    mismatch = Requirements.from_labels(claim.labels).compatible(pool.requirements)
+    mismatch = _mismatch(claim, pool)
     if mismatch is not None:
         return f"NodePool {pool.name} no longer admits it: {mismatch}"
     gone = _type_gone(claim, offered, now)
