@@ -71,6 +71,10 @@ class Tally:
     lift: Lift | None = None
     past_lifts: tuple[Lift, ...] = ()
 
+    def recent_ids(self, now: datetime) -> frozenset[str]:
+        """Return the ids that were let pass within the window."""
+        return frozenset(key for each in self.passed if now - each.at < WINDOW for key in each.ids)
+
     def is_holding(self, now: datetime) -> bool:
         """Whether something is being held back, and somebody should look."""
         return self.is_shut or (self.held is not None and now - self.held.at <= HOLDING)
@@ -96,7 +100,7 @@ def admit(
     is. What ended within the window belongs to the fleet still, so that a bound does not shrink as it is used.
     """
     recent = tuple(each for each in tally.passed if now - each.at < WINDOW)
-    known = frozenset(key for each in recent for key in each.ids)
+    known = tally.recent_ids(now)
     fresh = sorted(frozenset(ids) - known)
     tally = replace(tally, passed=recent)
     if not fresh:

@@ -42,6 +42,8 @@ from shared.usecases.safety.envelope import Envelope
 
 # Nodes that EC2 shows: budgets are percentages of these (R-189).
 _EXISTING: Final = frozenset({ClaimState.RUNNING, ClaimState.DRAINING, ClaimState.TERMINATING})
+# What a pass of disruption ends.
+_KINDS: Final = (EndingKind.DISRUPTION, EndingKind.SURPLUS, EndingKind.DELETED_POOLS)
 _NEVER: Final = ReclaimWithinCohort.NEVER
 _EMPTY_MAX: Final = COMMIT_ITEMS_MAX - 1  # beside the turn
 
@@ -156,7 +158,7 @@ class Disrupt:
         dropped: list[Refusal] = []
         for number, command in enumerate(_in_transactions(decision.commands)):
             # Before replacements are bought: what is held must not have cost anything.
-            refusal = budgets.refusal(command) or self._held(command, wanted, now)
+            refusal = budgets.refusal(command) or self._held(command, wanted, gathered, now)
             committed = refusal or _commit(committer, command, known, gathered, f"{pass_id}/{number}", now)
             if isinstance(committed, str):
                 dropped += [Refusal(claim_id, committed) for claim_id in command.claim_ids]
@@ -170,10 +172,13 @@ class Disrupt:
         refusals = sorted((*decision.refusals, *dropped), key=lambda refusal: refusal.claim_id)
         return replace(decision, commands=tuple(begun), refusals=tuple(refusals))
 
-    def _held(self, command: DisruptionCommand, wanted: dict[EndingKind, int], now: datetime) -> str | None:
+    def _held(
+        self, command: DisruptionCommand, wanted: dict[EndingKind, int], gathered: Gathered, now: datetime
+    ) -> str | None:
         """Say why the safety envelope does not let a command's nodes go, or None; ``wanted`` counts what is left."""
         kind = _kind(command)
-        admission = self.envelope.admit(kind, command.claim_ids, now, wanted_count=wanted[kind])
+        ids, fleet = command.claim_ids, gathered.claims.keys()
+        admission = self.envelope.admit(kind, ids, now, wanted_count=wanted[kind], fleet=fleet)
         if not admission.admitted.issuperset(command.claim_ids):
             return admission.why
         wanted[kind] -= len(command.claim_ids)
@@ -182,12 +187,16 @@ class Disrupt:
     def _allowed_by_now(self, decision: DisruptionDecision, gathered: Gathered, now: datetime) -> _Allowed:
         """Read anew what budgets leave: another pass may have spent some of it while this one decided.
 
-        The listing may lag by moments, so the nodes of the pools concerned are read themselves.
+        The listing may lag by moments, so those that a pass may have sent away of late are read themselves: each has
+        been let pass by the envelope first. Where nobody can say who was, all nodes of the pools concerned are read.
         """
-        ids = (claim_id for command in decision.commands for claim_id in command.claim_ids)
-        pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
-        theirs = [key for key, claim in gathered.claims.items() if claim.node_pool_name in pools]
-        current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(theirs))
+        try:
+            moved = frozenset[str]().union(*(self.envelope.let_pass(kind) for kind in _KINDS)) & gathered.claims.keys()
+        except (UnreadableRowError, AwsError):
+            ids = (claim_id for command in decision.commands for claim_id in command.claim_ids)
+            pools = {gathered.claims[claim_id].node_pool_name for claim_id in ids}
+            moved = frozenset(key for key, claim in gathered.claims.items() if claim.node_pool_name in pools)
+        current = {claim.id: claim for claim in self.claims.list_live()} | dict(self.claims.get_many(moved))
         live = {key: claim for key, claim in current.items() if claim.is_live}
         return _allowed(gathered.snapshot.node_pools, live, now)
 

@@ -51,25 +51,26 @@ class Envelope:
         """Return which of ``ids`` may end now: those let pass before, and all others or none of them.
 
         ``ids`` are claims; or instances, if ``fleet`` has all instances (None: all live claims). ``wanted_count`` is
-        how many shall end in all, where ``ids`` are one batch of them. Asking again for the same costs nothing.
+        how many shall end in all, where ``ids`` are one batch of them. Asking again for the same costs nothing, nor
+        is the fleet listed for it.
         """
         if not ids:
             return Admission(frozenset())
         recognition = self.tables.recognition()
         if not recognition.is_whole:
             return Admission(frozenset(), f"the tables are not known to be whole: {'; '.join(recognition.problems)}")
-        if fleet is None:
-            fleet = [claim.id for claim in self.claims.list_live()]
         for _ in range(_TRIES):
             try:
                 stored = self.tallies.get(kind)
-                verdict = admit(stored.tally, self.bounds.of(kind), ids, wanted_count, fleet, now)
+                if fleet is None and not stored.tally.recent_ids(now).issuperset(ids):
+                    fleet = [claim.id for claim in self.claims.list_live()]
+                verdict = admit(stored.tally, self.bounds.of(kind), ids, wanted_count, fleet or (), now)
                 if verdict.tally != stored.tally:
                     self.tallies.put(verdict.tally, expected_revision=stored.revision)
             except ConflictError:
                 continue
             except (UnreadableRowError, AwsError) as error:
-                return Admission(frozenset(), f"the tally of endings cannot be read or written: {error}")
+                return Admission(frozenset(), f"the tally of endings, or the fleet, cannot be read or written: {error}")
             if verdict.began:
                 self._tell(verdict.tally, verdict.why)
             return Admission(verdict.admitted, verdict.why)

@@ -1,6 +1,6 @@
 """Disruption, minute by minute of the whole pipeline: what is replaced before it goes, what goes first, what stays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -361,6 +361,37 @@ def test_two_passes_at_once_spend_one_budget() -> None:
     report = world.disruption_pass()
     assert (others, report.drained, report.dropped) == ([3], 0, 3)
     assert len([c for c in world.live() if c.state is ClaimState.RUNNING]) == 7
+
+
+def test_budgets_count_what_another_pass_sent_away_although_the_listing_lags() -> None:
+    world = empties(10, budgets=[{"nodes": "3"}])
+    listed = world.state.node_claims.list_live()
+    meanwhile(world, lambda: world.disrupt().run())
+    world.state.node_claims.list_live = lambda: listed  # type: ignore[method-assign] # as before either pass
+    report = world.disruption_pass()
+    assert (report.drained, report.dropped) == (0, 3)
+    assert set(report.refusals.values()) >= {"budget of NodePool gpu was used up while this was decided"}
+    assert len([c for c in world.state.claim_rows.values() if c.state is ClaimState.RUNNING]) == 7
+
+
+def test_a_pass_that_acts_lists_the_fleet_twice_and_reads_none_of_the_rest() -> None:
+    world = empties(10, budgets=[{"nodes": "3"}])
+    claims: Any = world.state.node_claims
+    list_live, get_many, listed, read = claims.list_live, claims.get_many, list[int](), set[str]()
+
+    def listing() -> tuple[NodeClaim, ...]:
+        listed.append(1)
+        found: tuple[NodeClaim, ...] = list_live()
+        return found
+
+    def reading(ids: Collection[str]) -> Mapping[str, NodeClaim]:
+        read.update(ids)
+        found: Mapping[str, NodeClaim] = get_many(ids)
+        return found
+
+    claims.list_live, claims.get_many = listing, reading
+    assert world.disruption_pass().drained == 3
+    assert (len(listed), read) == (2, set())
 
 
 def test_a_pass_that_commits_between_the_budgets_and_the_commit_spends_them() -> None:
