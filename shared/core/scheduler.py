@@ -114,7 +114,7 @@ def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     candidates = Candidates(catalogue, demands)
     best = _best(lambda: PartialPlan(catalogue, demands, facts), candidates)
     plan = to_plan(best, Reasons(best).explain)
-    return _certified(plan, best, PartialPlan(catalogue, demands, facts)) if policy.with_certificate else plan
+    return _certified(plan, best, facts) if policy.with_certificate else plan
 
 
 def _best(start: Callable[[], PartialPlan], candidates: Candidates) -> PartialPlan:
@@ -223,8 +223,8 @@ def _withdraw(state: PartialPlan, short: Set[int]) -> None:
     state.unlooked |= dropped
 
 
-def _certified(plan: Plan, state: PartialPlan, before: PartialPlan) -> Plan:
-    """Add the lower bound, or say why there is none. ``before``: the state in which nothing is decided."""
+def _certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
+    """Add the lower bound, or say why there is none. ``facts`` are those of the nodes before anything was decided."""
     if plan.cost_atto_usd_per_hour == 0:
         return replace(plan, lower_bound_atto_usd_per_hour=0)
     if state.catalogue.policy.expired():
@@ -233,7 +233,8 @@ def _certified(plan: Plan, state: PartialPlan, before: PartialPlan) -> Plan:
         bounds = import_module("shared.core.solver.column_generation.lower_bound")
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
-    existing = [(bin_.requirement_sets, tuple(bin_.free)) for bin_ in before.bins]
+    standing = (node for node in facts.ordered() if not node.deleting and facts.takes_replicas(node))
+    existing = [(facts.requirement_sets(node), tuple(facts.free(node))) for node in standing]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:
         return replace(plan, notes=(*plan.notes, "no certificate: the linear program was not solved"))

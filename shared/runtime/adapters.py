@@ -63,6 +63,11 @@ class Adapters:
         """For calls that need not wait for each other; what runs in it never waits for another that does."""
         return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="side-by-side")
 
+    @cached_property
+    def parts_executor(self) -> Executor:
+        """For the parts of one read, which may itself run in ``executor``."""
+        return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="parts")
+
     # clients
 
     @cached_property
@@ -84,7 +89,8 @@ class Adapters:
     @cached_property
     def workloads(self) -> DynamoDbWorkloadStore:
         """Workloads."""
-        return DynamoDbWorkloadStore(self.dynamodb, self.settings.tables[Table.WORKLOADS], self.clock)
+        table = self.settings.tables[Table.WORKLOADS]
+        return DynamoDbWorkloadStore(self.dynamodb, table, self.clock, self.parts_executor)
 
     @cached_property
     def reservations(self) -> DynamoDbReservationStore:
@@ -114,6 +120,7 @@ class Adapters:
             workloads_table=tables[Table.WORKLOADS],
             clock=self.clock,
             instance_arn_prefix=self.settings.instance_arn_prefix,
+            parts=self.parts_executor,
         )
 
     @cached_property

@@ -35,6 +35,10 @@ _KEPT: Final = timedelta(days=14)
 # An object that several decisions share is written anew after this long. The bucket's lifecycle rule keeps objects for
 # more than both together, so none expires before a row that points to it.
 _SHARED: Final = timedelta(days=1)
+# A large fleet's snapshot is compressed in a third of the time, to a third more bytes, of which nobody keeps many.
+_USUAL_LEVEL: Final = 6
+_FAST_LEVEL: Final = 2
+_LARGE_BYTES: Final = 8 << 20
 _MADE_AT: Final = "made_at"
 _PLAN: Final = "plan"  # digest of its content
 _SNAPSHOT: Final = "snapshot"
@@ -107,7 +111,9 @@ class StoredDecisions:
 
     def _put(self, key: str, content: str) -> None:
         # A fixed time in the gzip header keeps equal content byte-identical.
-        body = gzip.compress(content.encode(), compresslevel=6, mtime=0)
+        plain = content.encode()
+        level = _USUAL_LEVEL if len(plain) < _LARGE_BYTES else _FAST_LEVEL
+        body = gzip.compress(plain, compresslevel=level, mtime=0)
         with map_client_errors():
             self._s3.put_object(
                 Bucket=self._bucket, Key=key, Body=body, ContentType="application/json", ContentEncoding="gzip"

@@ -1,11 +1,13 @@
 """DynamoDB in the few forms that the stores need: rows, conditions from named parts, transactions, paged reads."""
 
 import hashlib
+import itertools
 import json
 import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
@@ -212,10 +214,18 @@ class Write:
 class DynamoDbTable:
     """One table. Reads of rows are consistent, reads of indexes may lag; rows past their TTL are not returned."""
 
-    def __init__(self, client: "DynamoDBClient", name: str, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        client: "DynamoDBClient",
+        name: str,
+        sleep: Callable[[float], None] = time.sleep,
+        parts: Executor | None = None,
+    ) -> None:
+        """``parts`` runs the parts of one read side by side (None: in turn); nothing in it waits for another."""
         self.client = client
         self.name = name
         self._sleep = sleep
+        self._parts = parts
 
     def get(self, key: str, now: datetime) -> Attributes | None:
         """Return the row, or None."""
@@ -224,11 +234,11 @@ class DynamoDbTable:
         return None if row is None or _is_expired(row, now) else row
 
     def get_many(self, keys: Collection[str], now: datetime) -> Iterator[Attributes]:
-        """Return the rows that exist, sorted by key."""
+        """Return the rows that exist, sorted by key; many are asked for side by side."""
         wanted = sorted(set(keys))
-        rows: list[Attributes] = []
-        for start in range(0, len(wanted), _BATCH_GET_MAX):
-            rows += self._get_batch(wanted[start : start + _BATCH_GET_MAX])
+        parts = [wanted[start : start + _BATCH_GET_MAX] for start in range(0, len(wanted), _BATCH_GET_MAX)]
+        several = map if self._parts is None or len(parts) < 2 else self._parts.map
+        rows = [row for part in several(self._get_batch, parts) for row in part]
         return iter(sorted((row for row in rows if not _is_expired(row, now)), key=lambda row: text(row, KEY)))
 
     def _get_batch(self, keys: Sequence[str]) -> list[Attributes]:
@@ -245,20 +255,54 @@ class DynamoDbTable:
             pause_with_jitter(attempt, self._sleep)
         raise ThrottledError("UnprocessedKeys", "BatchGetItem")
 
-    def query(self, index: str, key_name: str, key: str, now: datetime) -> Iterator[Attributes]:
-        """Return the rows of one partition of an index, sorted by key."""
+    def query(
+        self,
+        index: str,
+        key_name: str,
+        key: str,
+        now: datetime,
+        *,
+        names: Sequence[str] = (),
+        cuts: Sequence[str] = (),
+    ) -> Iterator[Attributes]:
+        """Return the rows of one partition of an index, sorted by key; with ``names``, these attributes alone.
+
+        The parts between ``cuts``, which are sorted keys of rows, are read side by side.
+        """
+        if not cuts or self._parts is None:
+            yield from self._query(index, (key_name, key), names, ("", ""), now)
+            return
+        ends = [("", cuts[0]), *itertools.pairwise(cuts), (cuts[-1], "")]
+        for part in self._parts.map(lambda one: list(self._query(index, (key_name, key), names, one, now)), ends):
+            yield from part
+
+    def _query(
+        self, index: str, key: tuple[str, str], names: Sequence[str], ends: tuple[str, str], now: datetime
+    ) -> Iterator[Attributes]:
+        """Read the rows of a partition from the first of ``ends`` on, up to before the second; "" is no end."""
         expression = Expression()
-        condition = expression.at(key_name, key)
-        pages = self.client.get_paginator("query").paginate(
-            TableName=self.name,
-            IndexName=index,
-            KeyConditionExpression=condition,
-            ExpressionAttributeNames=expression.names,
-            ExpressionAttributeValues=expression.values,
-        )
+        condition = expression.at(*key)
+        first, last = ends
+        # A condition on the sort key is one comparison: the row at the end comes along, and is left out here.
+        if first and last:
+            condition += f" AND {expression.name(KEY)} BETWEEN {expression.value(first)} AND {expression.value(last)}"
+        elif first or last:
+            sign, end = (">=", first) if first else ("<", last)
+            condition += f" AND {expression.name(KEY)} {sign} {expression.value(end)}"
+        request: Any = {
+            "TableName": self.name,
+            "IndexName": index,
+            "KeyConditionExpression": condition,
+            "ExpressionAttributeNames": expression.names,
+            "ExpressionAttributeValues": expression.values,
+        }
+        if names:
+            request["ProjectionExpression"] = ", ".join(map(expression.name, names))
         with map_client_errors():
-            for page in pages:
-                yield from (row for row in page["Items"] if not _is_expired(row, now))
+            for page in self.client.get_paginator("query").paginate(**request):
+                yield from (
+                    row for row in page["Items"] if not _is_expired(row, now) and not (last and text(row, KEY) >= last)
+                )
 
     def put(self, row: Attributes, expression: Expression, condition: str) -> Write:
         """Return a write that replaces the row if the condition holds."""

@@ -5,10 +5,12 @@ because a condition cannot subtract).
 """
 
 from collections.abc import Collection, Mapping
+from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from shared.adapters.dynamodb.parsed_rows import ParsedRows
 from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
@@ -42,15 +44,18 @@ PLACED: Final = "placed_count"
 OPEN: Final = "open_count"
 PENDING_SINCE: Final = "pending_since"
 LISTED: Final = "needs-planning"
+_SPARE: Final = 20_000  # rows that are remembered beside those of a read, with some 2 KiB each
 
 
 class DynamoDbWorkloadStore:
     """Implements ``shared.ports.state.WorkloadStore``."""
 
-    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock) -> None:
+    def __init__(self, client: "DynamoDBClient", table_name: str, clock: Clock, parts: Executor | None = None) -> None:
+        """``parts`` as in :class:`DynamoDbTable`."""
         self._client = client
-        self._table = DynamoDbTable(client, table_name)
+        self._table = DynamoDbTable(client, table_name, parts=parts)
         self._clock = clock
+        self._parsed = ParsedRows(_record)
 
     def get(self, key: str) -> WorkloadRecord | None:
         """Return the record (consistent read), None when there is none."""
@@ -59,7 +64,9 @@ class DynamoDbWorkloadStore:
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist (consistent read)."""
-        return all_readable(self._table.get_many(keys, self._clock.now()), _record)
+        found = all_readable(self._table.get_many(keys, self._clock.now()), self._parsed)
+        self._parsed.keep(found, _SPARE)
+        return found
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return the listed records, by key."""

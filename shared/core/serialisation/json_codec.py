@@ -32,11 +32,17 @@ from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint, Toleration
+from shared.core.serialisation.remembered_text import (
+    LastText,
+    Text,
+    Write,
+    written_once,
+    written_once_a_process,
+    written_once_while_used,
+)
 
 T = TypeVar("T")
 Json = Any
-# A value whose text has at most so many pieces is remembered as one text.
-_PIECES_MAX = 2000
 # Thousands of workloads repeat these; each is made once, which saves time here and wherever they are compared.
 _REPEATED = (AffinityTerm, PreferredNodeTerm, Taint, Toleration, TopologySpreadConstraint)
 _REMEMBERED_MAX = 4096
@@ -48,16 +54,8 @@ class CodecError(ValueError):
     """JSON does not have the form of the value that was asked for."""
 
 
-class _Text(list[str]):
-    """Pieces of text, to be joined in the end; ``known`` are values by identity (what is written keeps them alive)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known: dict[int, str] = {}
-
-
 class _Codec(NamedTuple):
-    write: Callable[[Any, _Text], None]
+    write: Callable[[Any, Text], None]
     decode: Callable[[Json], Any]
 
 
@@ -80,8 +78,10 @@ def from_json(kind: type[T], data: Json) -> T:
 
 def dumps(value: object) -> str:
     """Return the value as canonical JSON text."""
-    text = _Text()
+    text = Text()
     _codec(type(value)).write(value, text)
+    if text.kept:
+        LastText.kept = text.kept
     return "".join(text)
 
 
@@ -144,50 +144,10 @@ def _once(decode: Callable[[Json], Any]) -> Callable[[Json], Any]:
     return decode_once
 
 
-def _written_once(write: Callable[[Any, _Text], None]) -> Callable[[Any, _Text], None]:
-    """Return a writer that makes the text of a value once, however often the same one is met."""
-
-    def write_once(value: Any, text: _Text) -> None:
-        known = text.known.get(id(value))
-        if known is not None:
-            text.append(known)
-            return
-        start = len(text)
-        write(value, text)
-        if len(text) - start <= _PIECES_MAX:
-            text.known[id(value)] = joined = "".join(text[start:])
-            text[start:] = [joined]
-
-    return write_once
-
-
-def _written_once_a_process(write: Callable[[Any, _Text], None]) -> Callable[[Any, _Text], None]:
-    """Return a writer that makes the text of a value once, also for the snapshots of later passes.
-
-    What is remembered is kept alive with its text, so that no other value can have its identity.
-    """
-    remembered: dict[int, tuple[Any, str]] = {}
-
-    def write_remembered(value: Any, text: _Text) -> None:
-        known = remembered.get(id(value))
-        if known is not None:
-            text.append(known[1])
-            return
-        start = len(text)
-        write(value, text)
-        joined = "".join(text[start:])
-        text[start:] = [joined]
-        if len(remembered) >= _REMEMBERED_MAX:
-            remembered.clear()
-        remembered[id(value)] = (value, joined)
-
-    return write_remembered
-
-
-_Write = Callable[[Any, _Text], None]
-_REMEMBERED_TEXTS: dict[type, Callable[[_Write], _Write]] = {
-    OfferingKey: _written_once,  # thousands of launches name few
-    InstanceType: _written_once_a_process,  # the largest part of a snapshot, and the same for hours
+_REMEMBERED_TEXTS: dict[type, Callable[[Write], Write]] = {
+    OfferingKey: written_once,  # thousands of launches name few
+    InstanceType: written_once_a_process,  # the largest part of a snapshot, and the same for hours
+    Node: written_once_while_used,  # the largest part of a large fleet's, nearly all as they were a minute ago
 }
 
 
@@ -245,7 +205,7 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
         raise CodecError(f"no JSON form for a union of {kinds}")
     inner = _codec(kinds[0])
 
-    def write(value: Any, text: _Text) -> None:
+    def write(value: Any, text: Text) -> None:
         if value is None:
             text.append("null")
         else:
@@ -256,7 +216,7 @@ def _optional(arguments: tuple[Any, ...]) -> _Codec:
 
 
 def _mapping(member: _Codec) -> _Codec:
-    def write(value: Mapping[str, Any], text: _Text) -> None:
+    def write(value: Mapping[str, Any], text: Text) -> None:
         before = "{"
         for key in sorted(value):
             text.append(f"{before}{encode_basestring(key)}:")
@@ -266,12 +226,12 @@ def _mapping(member: _Codec) -> _Codec:
 
     decode = member.decode
     return _Codec(
-        _written_once(write),
+        written_once(write),
         dict if decode is _same else lambda data: {key: decode(item) for key, item in data.items()},
     )
 
 
-def _write_list(members: Iterable[_Codec], values: Iterable[Any], text: _Text) -> None:
+def _write_list(members: Iterable[_Codec], values: Iterable[Any], text: Text) -> None:
     before = "["
     for member, value in zip(members, values, strict=True):
         text.append(before)
@@ -293,7 +253,7 @@ def _few(members: Sequence[_Codec]) -> _Codec:
 
 def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
     """Return the codec of a tuple of any length."""
-    write = _written_once(lambda values, text: _write_list(repeat(member, len(values)), values, text))
+    write = written_once(lambda values, text: _write_list(repeat(member, len(values)), values, text))
     decode = member.decode
     if decode is _same:
         return _Codec(write, tuple)
@@ -314,7 +274,7 @@ def _dataclass(kind: type[Any]) -> _Codec:
     writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
     decoders = {name: member.decode for name, member in members.items()}
 
-    def write_fields(value: Any, text: _Text) -> None:
+    def write_fields(value: Any, text: Text) -> None:
         before = "{"
         for name, label, write_member, default in writers:
             item = getattr(value, name)

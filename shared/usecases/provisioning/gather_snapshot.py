@@ -9,11 +9,12 @@ from typing import Final
 from shared.core.capacity.boot_failure import BootFailures, without_suspected
 from shared.core.capacity.full_subnets import with_full_zones
 from shared.core.capacity.unavailable_offerings import NodeClassKey, Place, Unavailable, class_rests, without_resting
-from shared.core.launching.claim_nodes import ClaimFacts, is_held, node_of
+from shared.core.launching.claim_nodes import ClaimFacts
+from shared.core.launching.described_nodes import DescribedNodes
 from shared.core.model.capacity_reservation import CapacityReservation
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.node_class import NodeClass, NodeClassStatus
-from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import Ceiling, ReclaimWithinCohort, Team
 from shared.core.model.workload import Demand, Workload
 from shared.core.sharing.planning_groups import PlanningGroups
@@ -80,6 +81,7 @@ class SnapshotGatherer:
     boot_failures: BootFailureStore
     executor: Executor
     budgets: MonthlyBudgets = field(default_factory=MonthlyBudgets)
+    described: DescribedNodes = field(default_factory=DescribedNodes)
 
     def needing(self, named: Collection[str] = ()) -> Mapping[str, WorkloadRecord]:
         """Return the workloads that have too few or too many replicas; costs one query, and a read of those named."""
@@ -155,7 +157,7 @@ class SnapshotGatherer:
             reservations=without_resting(_promisable(reservations, remembered.result(), now), rests),
             node_pools=policy.node_pools,
             node_classes=tuple(_as_it_stands(each, rests, now) for each in _with_unreadable(policy)),
-            nodes=tuple(_node(claims[key], claims, workloads, pool_names, now) for key in sorted(claims)),
+            nodes=self.described.nodes(claims, workloads, pool_names, now),
             demands=_demands(records, now),
             workloads=workloads,
             teams=teams,
@@ -178,8 +180,9 @@ class SnapshotGatherer:
         """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
         placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
         records, lost = unreadable.workloads(self.workloads, {*needing, *placed})
-        for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
-            del claims[key]
+        if lost:
+            for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
+                del claims[key]
         return records
 
     def _on_unreadable(self, claims: Mapping[str, NodeClaim], known: Mapping[str, ReservationRecord]) -> list[str]:
@@ -244,21 +247,6 @@ def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
             yield NodeClass(name, static_hash="", status=NodeClassStatus(launch_blocked_reason=reason))
 
 
-def _node(
-    claim: NodeClaim,
-    claims: Mapping[str, NodeClaim],
-    workloads: Mapping[str, Workload],
-    pool_names: Set[str],
-    now: datetime,
-) -> Node:
-    """Return the claim as a node; one that is cordoned, or whose pool was deleted, takes no new replicas."""
-    node = node_of(claim, workloads, held=is_held(claim, claims))
-    if claim.cordoned:
-        # What drains takes nothing new and goes on counting for topology and limits, which is just what is wanted.
-        node = replace(node, drain_at=now)
-    return node if claim.node_pool_name in pool_names else replace(node, deleting=True)
-
-
 def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
     roomy = replace(node_class, status=with_full_zones(node_class.status, rests, now))
@@ -303,15 +291,19 @@ def _demands(records: Mapping[str, WorkloadRecord], now: datetime) -> tuple[Dema
 
 def _lagging(claims: Mapping[str, NodeClaim], records: Mapping[str, WorkloadRecord]) -> bool:
     """Whether replicas of a workload with topology rules are placed on claims that the listing does not show yet."""
-    seen: dict[str, int] = {}
-    for claim in claims.values():
-        for placed in claim.placements:
-            seen[placed.workload_key] = seen.get(placed.workload_key, 0) + placed.count
-    return any(
-        seen.get(key, 0) != record.placed_count
+    waiting = {
+        key: record.placed_count
         for key, record in records.items()
         if record.workload is not None and record.pending_count > 0 and _depends_on_placement(record.workload)
-    )
+    }
+    if not waiting:
+        return False
+    seen = dict.fromkeys(waiting, 0)
+    for claim in claims.values():
+        for placed in claim.placements:
+            if placed.workload_key in seen:
+                seen[placed.workload_key] += placed.count
+    return seen != waiting
 
 
 def _depends_on_placement(workload: Workload) -> bool:

@@ -58,7 +58,7 @@ def dynamodb_stores(dynamodb: Any) -> Stores:
         ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
     clock = ManualClock()
     return Stores(
-        DynamoDbWorkloadStore(dynamodb, names["workloads"], clock),
+        DynamoDbWorkloadStore(dynamodb, names["workloads"], clock, InTurn()),
         DynamoDbReservationStore(dynamodb, names["reservations"], names["node-claims"], clock),
         DynamoDbNodeClaimStore(
             dynamodb,
@@ -66,6 +66,7 @@ def dynamodb_stores(dynamodb: Any) -> Stores:
             reservations_table=names["reservations"],
             workloads_table=names["workloads"],
             clock=clock,
+            parts=InTurn(),
         ),
         DynamoDbOfferingStore(dynamodb, names["offerings"], clock, InTurn()),
         clock,

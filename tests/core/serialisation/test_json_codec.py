@@ -30,6 +30,7 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Taint, Toleration
 from shared.core.serialisation.json_codec import CodecError, dumps, from_json, loads
+from shared.core.serialisation.remembered_text import LastText
 
 
 def to_json(value: object) -> Any:
@@ -220,3 +221,22 @@ def test_what_is_remembered_is_only_given_for_data_of_the_same_kind(weight: obje
         (read,) = from_json(Workload, to_json(WORKLOAD) | {"anti_affinity": [term]}).anti_affinity
 
     assert (type(read.weight), read.weight) == (type(weight), weight)
+
+
+def test_the_text_of_a_node_is_made_once_while_snapshots_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = tuple(_node(f"nc-{number}") for number in range(3))
+    cold = dumps(Snapshot(instance_types=(), nodes=nodes))
+    assert dumps(Snapshot(instance_types=(), nodes=nodes)) == cold
+    assert set(LastText.kept) == {id(node) for node in nodes}
+
+    changed = replace(nodes[1], used=Resources.of({"cpu": 5}))
+    text = dumps(Snapshot(instance_types=(), nodes=(nodes[0], changed)))
+
+    assert set(LastText.kept) == {id(nodes[0]), id(changed)}
+    monkeypatch.setattr(LastText, "kept", {})
+    assert dumps(Snapshot(instance_types=(), nodes=(nodes[0], changed))) == text
+
+
+def _node(claim_id: str) -> Node:
+    place = ("us-east-1a", "use1-az1", CapacityType.SPOT)
+    return Node(claim_id, "p", "c", "m5.large", *place, {}, Resources.of({"cpu": 9}), Resources.of({}))

@@ -10,6 +10,7 @@ from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands, running_level
 from shared.core.solver.problem.topology import near_key
+from shared.core.solver.problem.vectors import Vector
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:
@@ -40,10 +41,14 @@ class NodeFacts:
             {key for requirement_set in demands.requirement_sets for key in requirement_set.requirements}
         )
         self._resident: dict[str, tuple[int, int]] = {}
+        self._free: dict[str, tuple[Node, Vector]] = {}
+        self._ordered: Sequence[Node] = ()
 
     def ordered(self) -> Sequence[Node]:
         """Return the nodes in the order in which they are filled."""
-        return sorted(self._nodes, key=fill_order)
+        if not self._ordered:
+            self._ordered = sorted(self._nodes, key=fill_order)
+        return self._ordered
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
@@ -51,11 +56,15 @@ class NodeFacts:
 
     def free(self, node: Node) -> list[int]:
         """Return what is left on the node. Its pods count even where ``used`` does not list them."""
-        dimensions = self._demands.dimensions
-        capacity = dimensions.capacity(node.allocatable)
-        pods = max(node.used[PODS], sum(placed.count for placed in node.placements))
-        used = [pods if name == PODS else node.used[name] for name in dimensions.names]
-        return [available - taken for available, taken in zip(capacity, used, strict=True)]
+        known = self._free.get(node.claim_id)  # of this very node: a pass of disruption changes some of them
+        if known is None or known[0] is not node:
+            dimensions = self._demands.dimensions
+            capacity = dimensions.capacity(node.allocatable)
+            pods = max(node.used[PODS], sum([placed.count for placed in node.placements]))
+            used = [pods if name == PODS else node.used[name] for name in dimensions.names]
+            left = tuple([available - taken for available, taken in zip(capacity, used, strict=True)])
+            known = self._free[node.claim_id] = (node, left)
+        return list(known[1])
 
     def taints(self, node: Node) -> tuple[Taint, ...]:
         """Return the taints that count on the node."""

@@ -21,6 +21,7 @@ class Dimensions:
             asked.update([name for name, amount in request.items() if amount > 0])
         self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
         self._requests: dict[int, tuple[Resources, Vector]] = {}  # by identity, which lasts as long as the entry
+        self._capacities: dict[int, tuple[Resources, Vector]] = {}
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
@@ -32,7 +33,10 @@ class Dimensions:
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
-        return tuple(resources[name] for name in self.names)
+        known = self._capacities.get(id(resources))  # nodes that were read together share equal sizes
+        if known is None:
+            known = self._capacities[id(resources)] = (resources, tuple([resources[name] for name in self.names]))
+        return known[1]
 
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:

@@ -1,0 +1,67 @@
+"""A planner whose picture of the fleet is old: what it decides on that is not committed, and nothing is lost."""
+
+from dataclasses import replace
+
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.core.scheduling_terms.resources import Resources
+from tests.fakes.values import reservation
+from tests.usecases.worlds.planning_world import PlanningWorld, node_pool_manifest
+
+TWO_CPUS = Resources.of({"cpu": 2_000})
+
+
+def world_with_room() -> tuple[PlanningWorld, NodeClaim]:
+    """Return a world with one node that runs and has room, and the node's claim."""
+    pool = node_pool_manifest(capacity_types=("on-demand",))
+    world = PlanningWorld().ready(reservation(total_count=1, available_count=0), pool=pool)
+    world.submit("first", replicas=1, requests=Resources.of({"cpu": 12_000}))
+    world.plan()
+    (claim,) = world.state.claim_rows.values()
+    running = replace(claim, state=ClaimState.RUNNING, running_at=world.clock.now())
+    return world, world.state.node_claims.save(running, expected_revision=claim.revision)
+
+
+def test_room_that_is_gone_by_now_is_not_given_away() -> None:
+    world, node = world_with_room()
+    stale = world.state.node_claims.list_live()
+    full = replace(node, placements=(*node.placements, PlacedReplicas("research/other", 1)))
+    world.state.node_claims.save(full, expected_revision=node.revision)  # somebody else was faster
+    real, shown = world.state.node_claims.list_live, [stale, stale]
+
+    def lagging() -> tuple[NodeClaim, ...]:
+        return shown.pop() if shown else real()
+
+    world.state.node_claims.list_live = lagging  # type: ignore[method-assign]
+    world.submit("second", replicas=1, requests=TWO_CPUS)
+
+    report = world.plan()
+
+    assert report.conflict_count == 2  # one for each time that the old picture was planned on
+    (stored,) = (claim for claim in world.state.claim_rows.values() if claim.id == node.id)
+    assert stored.placements[:2] == full.placements
+    assert world.workload("second").placed_count == 1
+    placed = [it for claim in world.state.claim_rows.values() for it in claim.placements]
+    assert [it for it in placed if it.workload_key == "research/second"] == [PlacedReplicas("research/second", 1)]
+
+
+def test_a_node_that_has_ended_by_now_gets_nothing() -> None:
+    world, node = world_with_room()
+    stale = world.state.node_claims.list_live()
+    world.state.claim_rows[node.id] = replace(node, state=ClaimState.TERMINATED, revision=node.revision + 1)
+    real, shown = world.state.node_claims.list_live, [stale]
+
+    def lagging() -> tuple[NodeClaim, ...]:
+        return shown.pop() if shown else real()
+
+    world.state.node_claims.list_live = lagging  # type: ignore[method-assign]
+    world.submit("second", replicas=1, requests=TWO_CPUS)
+
+    report = world.plan()
+
+    assert report.conflict_count == 1
+    hosts = [
+        it.id for it in world.state.claim_rows.values() if "research/second" in {p.workload_key for p in it.placements}
+    ]
+    assert len(hosts) == 1
+    assert hosts != [node.id]
