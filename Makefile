@@ -124,8 +124,9 @@ docs: setup $(NODE_TOOLS) ## build the documents as a site, .build/docs/index.ht
 	@cp .build/docs/README.html .build/docs/index.html
 	@echo .build/docs/index.html
 
-pictures: setup ## draw the terminal pictures in docs/pictures anew, from real runs on the embedded AWS
+pictures: setup ## draw docs/pictures anew: terminals from real runs on the embedded AWS, plots from results
 	@python -m demo.pictures
+	@python -m bench.fleet_picture
 
 bench: setup ## measure; `make bench ONLY=name` measures one thing
 	@python -m bench $(ONLY)

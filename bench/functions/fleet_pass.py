@@ -21,7 +21,7 @@ from shared.runtime.composition.provision import provision_from
 from shared.usecases.disruption.disrupt import DisruptReport
 from shared.usecases.provisioning.provision import ProvisionReport
 
-SIZES: Final = (5_000, 20_000, 50_000)
+SIZES: Final = (5_000, 10_000, 20_000, 50_000)
 CHANGED: Final = 100
 _BUDGET: Final = timedelta(seconds=20)  # the deployment's
 
