@@ -98,10 +98,11 @@ def _one_exponent() -> None:
 
 
 def _biases(*chosen: int, exponent: float | None = None) -> None:
-    biases = [_module("packing.reserved_units")._PRICE_BIASES[index] for index in chosen]
-    if exponent is not None:
-        biases = [bias._replace(exponent=exponent) for bias in biases]
-    _set("packing.reserved_units", _PRICE_BIASES=tuple(biases))
+    biases = _module("packing.reserved_units")._PRICE_BIASES
+    _set(
+        "packing.reserved_units",
+        _PRICE_BIASES=tuple(biases[index] if exponent is None else exponent for index in chosen),
+    )
 
 
 class _NoPricing:
@@ -141,7 +142,7 @@ MECHANISMS: Final = {
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
         ("packing.item_types:_thinned",),
     ),
-    "several-price-biases": Mechanism(partial(_biases, 0), ("packing.reserved_units:PriceBias",)),
+    "several-price-biases": Mechanism(partial(_biases, 0), ()),
     "price-bias": Mechanism(partial(_biases, 0, exponent=0.0), ("packing.reserved_units:_preferring",)),
     "reserved-units-for-one-per-node": Mechanism(
         lambda: _set("packing.reserved_units", has_one_per_node=lambda _packing: False),
@@ -163,10 +164,6 @@ MECHANISMS: Final = {
     "other-strategies": Mechanism(
         lambda: _set("shared.core.scheduler", _STRATEGIES=_module("shared.core.scheduler")._STRATEGIES[:1]),
         ("shared.core.scheduler:_best",),
-    ),
-    "knapsack-bound": Mechanism(
-        lambda: _set("column_generation.lower_bound", **{"_Program._lower_to_whole_patterns": _nothing}),
-        ("column_generation.knapsack_bound", "column_generation.lower_bound:_Program._lower_to_whole_patterns"),
     ),
     "whole-nodes-in-bound": Mechanism(lambda: _set("column_generation.lower_bound", _WHOLE_UNIT_MAX=0), ()),
 }

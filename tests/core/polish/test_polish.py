@@ -14,13 +14,11 @@ from shared.core.model.plan import Plan
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduler import solve
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.scheduling_terms.resources import Resources
 from shared.core.serialisation.json_codec import dumps
 from tests.core.checker.world import NOW
 from tests.core.oracle.brute_force import BruteForce
 from tests.core.oracle.instances import Features, instance
-from tests.core.scheduler.world import GIB, demand, fx_price, fx_type, plain, reservation, with_demand, workload
 
 FIRST, POLISHED = SchedulingPolicy(), SchedulingPolicy(with_certificate=True)
 FAMILIES = {
@@ -113,16 +111,3 @@ def test_no_plan_that_places_as_much_undercuts_the_bound(family: str, seed: int)
     assert plan.lower_bound_atto_usd_per_hour is not None
     assert plan.lower_bound_atto_usd_per_hour <= least
     assert check(snapshot, plan, now=NOW, policy=POLISHED) == ()
-
-
-def test_units_count_with_the_whole_replicas_that_they_hold() -> None:
-    """Ten units of 3.9 CPU hold ten replicas of 3, not thirteen: at least ninety must be bought."""
-    units = reservation("r-unit", "unit", 10)
-    unit, large = fx_type("unit", 4, 16, 100), fx_type("large", 64, 64, 1000)
-    snapshot = with_demand(plain(unit, large, reservations=(units,)), demand(workload(cpu=3000, memory=GIB), 100))
-
-    plan = solve(snapshot, now=NOW, policy=POLISHED)
-
-    bought = 90 * 3000 * fx_price(64, 64) // large.allocatable["cpu"] * ATTO_USD_PER_MICRO_USD
-    assert plan.lower_bound_atto_usd_per_hour is not None
-    assert bought * 99 // 100 <= plan.lower_bound_atto_usd_per_hour <= plan.cost_atto_usd_per_hour

@@ -2,7 +2,7 @@
 
 from shared.core.scheduling_terms import labels
 from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
+from shared.core.solver.packing.reserved_units import use_reserved
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -58,7 +58,7 @@ def test_a_short_reserved_unit_goes_to_whom_it_would_be_dearest_elsewhere() -> N
         )
     )
 
-    packing = use_reserved(world.packing, world.types.reserved, world.values, [PriceBias(0.2)])
+    packing = use_reserved(world.packing, world.types.reserved, world.values, [0.2])
 
     assert uses(packing) == [("large", {0: 1}, 1)]
     assert list(packing.left) == [0, 1]

@@ -13,9 +13,9 @@ from shared.core.solver.packing.buying import buy_rest
 from shared.core.solver.packing.existing_room import top_up
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.packing.reserved_units import PriceBias, use_reserved
+from shared.core.solver.packing.reserved_units import use_reserved
 
-_FINISHING = (PriceBias(0.3),)  # three biases here gain nothing
+_FINISHING = (0.3,)  # several biases here gain nothing
 _DIVES = 8
 _WORSE_MAX = 2  # after so many dives without a better result there will be none
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best

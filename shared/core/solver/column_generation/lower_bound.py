@@ -3,8 +3,7 @@
 A relaxation that every feasible plan satisfies: replicas and nodes may be cut into any fractions (accelerated nodes, of
 which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
 may run on them. What is bought in bulk is described by its best resources per dollar only. The program's own dual
-solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance. At its
-prices units of reservations count with no more than whole replicas in one are worth.
+solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,9 +11,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import floor, inf
 
-import numpy as np
-
-from shared.core.solver.column_generation.knapsack_bound import most_value
 from shared.core.solver.column_generation.linear_program import solve_matrix
 from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
@@ -38,7 +34,6 @@ class _Offer:
     price: float
     most: float
     is_whole: bool = False
-    reservation_id: str = ""
 
 
 def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Sequence[int]]]) -> int | None:
@@ -130,7 +125,7 @@ def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eli
             union = fitting | (0 if known is None else known.eligible)
             is_whole = bool(fitting & special)
             size = tuple(map(float, option.allocatable))
-            reserved[option.unit_key] = _Offer(size, union, price, units, is_whole, option.unit_key)
+            reserved[option.unit_key] = _Offer(size, union, price, units, is_whole)
         elif fitting & special:
             key = (option.allocatable, fitting)
             single[key] = min(price, single.get(key, inf))
@@ -250,8 +245,7 @@ class _Program:
         """
         item_types, offers, width = self._item_types, self._offers, self._dimensions
         values = [max(0.0, dual) for dual in duals[: len(item_types)]]
-        scale = 1.0
-        lift = [1.0] * len(offers)
+        scale, lift, bounded = 1.0, [1.0] * len(offers), list[tuple[_Offer, float]]()
         for number, index in self._served:
             paid = sum(value * max(0.0, -duals[row]) for row, value in self._use(number, index))
             if values[index] > paid * lift[number]:
@@ -259,37 +253,14 @@ class _Program:
                     values[index] = 0.0  # nothing is proven about this item
                 else:
                     lift[number] = values[index] / paid
-        dual_prices = [0.0] * len(offers)
         for number, offer in enumerate(offers):
             first = len(item_types) + number * width
             total = lift[number] * sum(max(0.0, -dual) for dual in duals[first : first + width])
             if offer.most == inf:
                 scale = max(scale, total / offer.price)
             else:
-                dual_prices[number] = total
-        self._lower_to_whole_patterns(dual_prices, values, duals)
+                bounded.append((offer, total))
         proven = sum(value * item_type.count for value, item_type in zip(values, item_types, strict=True)) / scale
-        for number, offer in enumerate(offers):
-            if offer.most < inf:
-                proven -= offer.most * max(0.0, dual_prices[number] / scale - offer.price)
+        for offer, dual_price in bounded:
+            proven -= offer.most * max(0.0, dual_price / scale - offer.price)
         return max(0.0, proven)
-
-    def _lower_to_whole_patterns(
-        self, dual_prices: list[float], values: Sequence[float], duals: Sequence[float]
-    ) -> None:
-        """Lower what units of reservations are worth to what whole replicas in one can be."""
-        first, width = len(self._item_types), self._dimensions
-        units = [
-            number for number, offer in enumerate(self._offers) if offer.reservation_id and dual_prices[number] > 0
-        ]
-        if not units:
-            return
-        requests = np.array([item_type.request for item_type in self._item_types], dtype=float)
-        shares = np.full((len(units), len(values)), 2.0)
-        for row, number in enumerate(units):
-            weights = np.maximum(0.0, -np.array(duals[first + number * width : first + (number + 1) * width]))
-            sizes = np.array(self._offers[number].size)
-            eligible = list(iter_bits(self._offers[number].eligible))
-            shares[row, eligible] = requests[eligible] @ (weights / weights.sum() / np.maximum(sizes, 1.0))
-        for number, most in zip(units, most_value(shares, values), strict=True):
-            dual_prices[number] = min(dual_prices[number], most)

@@ -1,10 +1,9 @@
 """What the packer sees: items (batches alike for packing) and bin types (options alike for packing)."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log2
-from operator import ge, gt
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.solver.problem.catalogue import LaunchOption
@@ -158,29 +157,8 @@ class BinTypes:
             if known is None or option.price < known.price:
                 cheapest[key] = option
         found = [BinType(option, mask, (option.price + overhead) / 1e18) for (_, mask, _), option in cheapest.items()]
-        self.unthinned = sorted(_pareto_optimal(found), key=lambda item: (item.price, item.option.index))
+        self.unthinned = sorted(found, key=lambda item: (item.price, item.option.index))
         self.paid = _thinned(self.unthinned)
-
-
-def _pareto_optimal(bin_types: Iterable[BinType]) -> list[BinType]:
-    """Drop what is no larger and no cheaper than another with the same eligible items and the same pool limits."""
-    by_eligible: dict[object, list[BinType]] = {}
-    for bin_type in bin_types:
-        by_eligible.setdefault((bin_type.eligible, bin_type.option.entry.pool.name), []).append(bin_type)
-    kept: list[BinType] = []
-    for same in by_eligible.values():
-        same.sort(key=lambda item: (item.price, [-size for size in item.option.allocatable], item.option.index))
-        frontier: list[Vector] = []
-        largest = [-1] * len(same[0].option.allocatable)
-        for item in same:
-            size = item.option.allocatable
-            # Mostly a dearer bin type is larger than all before it in something; only others need the comparison.
-            if any(map(gt, size, largest)) or not any(all(map(ge, other, size)) for other in frontier):
-                frontier.append(size)
-                kept.append(item)
-                largest = list(map(max, size, largest))
-    kept.sort(key=lambda item: item.option.index)
-    return kept
 
 
 # Sizes closer than this to the next smaller one are left out while packing (a node is fitted to its pattern later).

@@ -3,44 +3,24 @@
 When there is enough for everybody who could use them, the order of reservations decides which are used (and which stay
 free for later work). When they are short, worth decides: units go to what is dearest elsewhere. Work that few
 reservations accept is then preferred to work of equal worth that has more choice; how strongly depends on how short
-units are, and so does which slots should choose first. So a few ways are tried, and the one that leaves the least to
-pay for is kept.
+units are. So two ways are tried, and the one that leaves the least to pay for is kept.
 """
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf, sqrt
+from math import inf
 from operator import le
-from typing import NamedTuple
 
 from shared.core.solver.packing.best_first import use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
-from shared.core.solver.packing.knapsack import MEMORY_UNIT, Pattern
+from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import has_one_per_node, reserve_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
 
-
-class PriceBias(NamedTuple):
-    """A way to deal out short reserved units: how strongly work without choice is preferred, and who chooses first.
-
-    ``by_size``: slots are compared by CPU and memory alike and not by their price. Those with much memory for their
-    CPU then choose earlier, before work that needs memory is on slots that had little to spare.
-    """
-
-    exponent: float
-    by_size: bool = False
-
-    def measure(self, bin_type: BinType) -> float:
-        """Return what the value of a pattern is divided by to compare slots."""
-        if self.by_size:
-            cpu, memory = bin_type.option.allocatable[:2]
-            return max(1.0, sqrt(cpu * (memory / MEMORY_UNIT)))
-        return max(1, bin_type.option.on_demand_micro_usd) / 1e6
-
-
-_PRICE_BIASES = (PriceBias(0.2), PriceBias(0.8), PriceBias(0.1, by_size=True))
+# How strongly work without choice is preferred where units are short: both are tried.
+_PRICE_BIASES = (0.2, 0.8)
 
 
 def with_reserved(packing: Packing, bin_types: BinTypes, values: Sequence[float]) -> list[Packing]:
@@ -54,7 +34,7 @@ def with_reserved(packing: Packing, bin_types: BinTypes, values: Sequence[float]
 
 
 def use_reserved(
-    packing: Packing, reserved: Sequence[BinType], values: Sequence[float], biases: Sequence[PriceBias]
+    packing: Packing, reserved: Sequence[BinType], values: Sequence[float], biases: Sequence[float]
 ) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     ordered = _ordered(packing, reserved)
@@ -67,9 +47,9 @@ def use_reserved(
             return best
     tried = []
     for bias in biases:
-        # Units go to the patterns that are worth most for the slot, as the bias measures it; equals in order.
-        biased = packing.fork(_preferring(values, access, bias.exponent))
-        use_best_first(biased, ordered, [inf] * len(ordered), bias.measure, partial(_filled, biased))
+        # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
+        biased = packing.fork(_preferring(values, access, bias))
+        use_best_first(biased, ordered, [inf] * len(ordered), _slot_price, partial(_filled, biased))
         tried.append(biased)
     best = min(tried, key=lambda item: round(item.left_value(values), 9))
     best.knapsack.reprice(values)
@@ -113,6 +93,10 @@ def _access(item_types: Sequence[ItemType], reserved: Sequence[BinType]) -> list
             if all(map(le, item_types[index].request, option.allocatable)):
                 access[index] += capacity
     return access
+
+
+def _slot_price(bin_type: BinType) -> float:
+    return max(1, bin_type.option.on_demand_micro_usd) / 1e6
 
 
 def _preferring(values: Sequence[float], access: Sequence[float], exponent: float) -> list[float]:
