@@ -15,13 +15,12 @@ from shared.core.sharing.budgets import has_budgets, within_budgets
 from shared.core.sharing.pools import within_pools
 from shared.core.sharing.resource_pools import exceeds_quotas, has_resource_quotas
 from shared.core.sharing.resource_shares import ResourceShares, leaves_idle, settled
-from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
-from shared.core.solver.insertion.spot_share import spread_spot
+from shared.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.components import (

@@ -14,10 +14,10 @@ from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.packing.reserved_units import with_reserved
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
+from shared.core.solver.solution.min_values import MinValues
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from dataclasses import replace
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.new_nodes import NewNodes, Scope, Strategy
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
-from shared.core.solver.insertion.type_variety import TypeVariety
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.solution.bins import Bin
@@ -29,8 +28,7 @@ class Insertion:
         self.candidates = candidates
         self.strategy = strategy
         self.floor = ReservedFloor(state, candidates)
-        self.variety = TypeVariety(state, candidates.min_values)
-        self.new_nodes = NewNodes(state, candidates, strategy, self.floor, self.variety)
+        self.new_nodes = NewNodes(state, candidates, strategy, self.floor)
 
     def place_group(self, group: Group, scope: Scope = ANYWHERE) -> None:
         """Place as many of the group's remaining replicas as possible, preferences last to go first."""
@@ -99,7 +97,7 @@ class Insertion:
         state, is_assigned = self.state, scope.is_assigned
         while (wanted := state.remaining[relaxed.group.index] - stop_at) > 0:
             room = min(wanted, state.admission.room(bin_, relaxed, is_assigned=is_assigned))
-            room = self.variety.allowed(bin_, relaxed, room)
+            room = self.candidates.min_values.allowed(state, bin_, relaxed, room)
             if room == 0:
                 return
             nodes = min(bin_.count, wanted // room) if is_assigned or self._is_by_host(relaxed) else 1

@@ -239,7 +239,8 @@ class NeighbourhoodSearch:
             return None
         if not self._insertion.is_open(place, relaxed.group, ANYWHERE) or not state.admission.room(place, relaxed):
             return None
-        return state.split_bin(place, 1) if self._insertion.variety.allowed(place, relaxed, 1) else None
+        is_allowed = self._insertion.candidates.min_values.allowed(state, place, relaxed, 1)
+        return state.split_bin(place, 1) if is_allowed else None
 
     def _home(self, group: Group) -> _Pins:
         """Return the domain that a gang is in already, if it must be in one."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
-from shared.core.solver.insertion.type_variety import TypeVariety
 from shared.core.solver.problem.catalogue import LaunchOption, counted
 from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
@@ -49,19 +48,11 @@ class Scope:
 class NewNodes:
     """Chooses new nodes, given what has been decided so far."""
 
-    def __init__(
-        self,
-        state: PartialPlan,
-        candidates: Candidates,
-        strategy: Strategy,
-        floor: ReservedFloor,
-        variety: TypeVariety,
-    ) -> None:
+    def __init__(self, state: PartialPlan, candidates: Candidates, strategy: Strategy, floor: ReservedFloor) -> None:
         self._state = state
         self._candidates = candidates
         self._strategy = strategy
         self._floor = floor
-        self._variety = variety
         self._open_now: tuple[int, bytearray] = (-1, bytearray())  # as of which change of the residual capacity
 
     def best(self, relaxed: RelaxedGroup, scope: Scope, wanted: int) -> tuple[LaunchOption, int] | None:
@@ -114,7 +105,8 @@ class NewNodes:
         if self.nodes_left(option, group) == 0:
             return 0
         placed = {group.index: relaxed.level}
-        while copies and not self._variety.holds(option, [asked * copies for asked in group.request], placed):
+        min_values = self._candidates.min_values
+        while copies and not min_values.holds(self._state, option, [it * copies for it in group.request], placed):
             copies //= 2
         return 0 if copies and self._floor.keeps_off(option, relaxed, copies) else copies
 

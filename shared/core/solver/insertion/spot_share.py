@@ -1,4 +1,8 @@
-"""No spot pool (type and zone) holds more of a plan's spot nodes than the policy's share (rule 6)."""
+"""Which spot is bought: none dearer than on-demand (R-115), none beyond a pool's share (rule 6).
+
+Spot is cheaper than the same type on demand, but small types may be out of spot while large ones are not: the cheapest
+spot offering is then dearer than a small on-demand one. A spot pool is a type in a zone.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -6,7 +10,6 @@ from itertools import chain
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
-from shared.core.solver.insertion.dear_spot import replace_dear_spot
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from shared.core.solver.problem.catalogue import LaunchOption
@@ -14,6 +17,22 @@ from shared.core.solver.problem.components import together
 from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
+
+
+def replace_dear_spot(state: PartialPlan) -> None:
+    """Buy the cheapest on-demand offering instead, where there is one that costs less and holds the same."""
+    alternatives: Alternatives | None = None
+    for bin_ in state.bins:
+        if _is_spot(bin_):
+            alternatives = alternatives or Alternatives(state)
+            cheaper = alternatives.cheaper_on_demand(bin_)
+            if cheaper is not None:
+                state.change_option(bin_, cheaper)  # which takes no more of any limit than what it replaces
+
+
+def _is_spot(bin_: Bin) -> bool:
+    option = bin_.option
+    return option is not None and option.key.capacity_type is CapacityType.SPOT and bool(bin_.contents)
 
 
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
@@ -67,7 +86,7 @@ def _name(key: OfferingKey) -> tuple[str, str]:
 def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
     nodes: Counter[OfferingKey] = Counter()
     for bin_ in state.bins:
-        if bin_.option is not None and bin_.option.key.capacity_type is CapacityType.SPOT and bin_.contents:
+        if bin_.option is not None and _is_spot(bin_):
             nodes[bin_.option.key] += bin_.count
     return nodes
 
@@ -107,7 +126,7 @@ def _target(
         if (option.key.capacity_type is not CapacityType.SPOT or nodes[option.key] < most)
         and _affordable(insertion.state, bin_, option)
         and insertion.state.residual.nodes_left(option)
-        and insertion.variety.holds(option, load, bin_.levels)
+        and insertion.candidates.min_values.holds(insertion.state, option, load, bin_.levels)
     )
     return min(open_to, key=lambda option: (option.price, option.index), default=None)
 

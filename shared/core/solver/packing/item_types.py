@@ -8,9 +8,9 @@ from math import log2
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.host_rules import HostRule, host_rules
-from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.domain_assignment import DomainBatch
+from shared.core.solver.solution.min_values import MinValues
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 

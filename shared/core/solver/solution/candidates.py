@@ -12,9 +12,9 @@ from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
-from shared.core.solver.problem.min_values import MinValues
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
+from shared.core.solver.solution.min_values import MinValues
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds

@@ -1,7 +1,7 @@
 """minValues: how many distinct values of a label the types of a node must leave to choose from (R-17, R-53)."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import le
 
@@ -9,6 +9,9 @@ from shared.core.model.node_pool import min_values
 from shared.core.model.policy import MinValuesPolicy
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import Entry, LaunchOption, OptionCatalogue
+from shared.core.solver.problem.groups import RelaxedGroup
+from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.partial_plan import PartialPlan
 
 Domains = tuple[tuple[str, str | None], ...]
 
@@ -30,17 +33,31 @@ class MinValues:
         """Whether the entry's pool asks for anything."""
         return bool(self._wanted.get(entry.index))
 
-    def holds(
-        self, option: LaunchOption, load: Sequence[int], requirement_sets: Sequence[int], kept: Domains = ()
-    ) -> bool:
-        """Whether the types that hold ``load`` for replicas with these requirement sets have enough distinct values.
+    def allowed(self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int) -> int:
+        """Return how many of ``room`` replicas leave the bin enough instance types to choose from."""
+        option, group = bin_.option, relaxed.group
+        if option is None or not room or not self.concerns(option.entry):
+            return room
+        load = total_load(state.groups, bin_.contents, len(group.request))
+        while room:
+            grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
+            if self.holds(state, option, grown, {**bin_.levels, group.index: relaxed.level}):
+                return room
+            room //= 2
+        return 0
 
-        ``kept`` are the labels that a node must have as the option has them, because topology counted on them.
+    def holds(self, state: PartialPlan, option: LaunchOption, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+        """Whether the types that hold ``load`` for these groups (by relaxation level) have enough distinct values.
+
+        Labels that topology counted on stay as the option has them.
         """
-        wanted = self._wanted.get(option.entry.index)
-        if not wanted:
+        if not self.concerns(option.entry):
             return True
-        key = (option.index, tuple(load), tuple(requirement_sets), kept)
+        present = [state.groups[index].relaxed[level] for index, level in levels.items()]
+        requirement_sets = tuple(sorted({relaxed.requirement_sets for relaxed in present}))
+        keys = sorted({key for relaxed in present for key in state.pinned_labels.of(relaxed)})
+        kept = tuple((key, state.label(option, key)) for key in keys)
+        key = (option.index, tuple(load), requirement_sets, kept)
         known = self._memo.get(key)
         if known is None:
             known = self._memo[key] = self._count(option, load, requirement_sets, kept)
