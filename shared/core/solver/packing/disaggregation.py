@@ -3,13 +3,14 @@
 from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.packing import PatternUse
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.groups import EquivalenceClass
-from shared.core.solver.problem.runs import in_step
+from shared.core.solver.problem.runs import Supply, in_step
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -24,28 +25,16 @@ class _Stock:
     """What is left of an item's batches, by the number of the group's rules."""
 
     def __init__(self, item_type: ItemType, rules_of: Callable[[EquivalenceClass], int]) -> None:
-        self.buckets: dict[int, list[list[int]]] = {}
+        found: dict[int, list[tuple[int, int]]] = {}
         totals: dict[int, int] = {}
         for batch in reversed(item_type.batches):
             number = rules_of(batch.relaxed.group.equivalence_class)
-            self.buckets.setdefault(number, []).append([batch.relaxed.group.index, batch.count])
+            found.setdefault(number, []).append((batch.relaxed.group.index, batch.count))
             totals[number] = totals.get(number, 0) + batch.count
+        self.buckets = {number: Supply(groups) for number, groups in found.items()}
         self.is_plain = self.buckets.keys() == {_FREE}
         # The kinds of replicas, the most plentiful first; equals as the batches came.
         self.kinds = sorted((-count, position, number) for position, (number, count) in enumerate(totals.items()))
-
-    def take(self, count: int) -> Iterator[tuple[int, int]]:
-        """Yield (group, count) for ``count`` replicas without rules, as far as they reach."""
-        stack = self.buckets[_FREE]
-        while count and stack:
-            group, left = stack[-1]
-            taken = min(count, left)
-            count -= taken
-            if taken == left:
-                stack.pop()
-            else:
-                stack[-1][1] = left - taken
-            yield group, taken
 
     def take_one(self, kind: _Sort) -> int:
         """Return the group of one replica of a kind that is left."""
@@ -53,28 +42,8 @@ class _Stock:
         self.kinds.remove(kind)
         if less < -1:
             insort(self.kinds, (less + 1, position, number))
-        stack = self.buckets[number]
-        last = stack[-1]
-        if last[1] > 1:
-            last[1] -= 1
-        else:
-            stack.pop()
-        return last[0]
-
-    def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[int, int], ...]]]:
-        """Yield (number of equal nodes, who is on each) for an item without host rules."""
-        stack = self.buckets[_FREE]
-        while nodes:
-            group, left = stack[-1]
-            whole = min(nodes, left // per_node)
-            if whole:
-                for _ in self.take(whole * per_node):
-                    pass
-                nodes -= whole
-                yield whole, ((group, per_node),)
-            else:
-                nodes -= 1
-                yield 1, tuple(self.take(per_node))
+        ((group, _),) = self.buckets[number].take(1)
+        return group
 
 
 class Disaggregation:
@@ -148,8 +117,8 @@ class Disaggregation:
     def _leftovers(self) -> Iterator[DomainBatch]:
         """Yield what found no place, with the domain that it was assigned to."""
         for item_type, stock in zip(self._item_types, self._stocks, strict=True):
-            for _, stack in sorted(stock.buckets.items()):
-                for index, count in reversed(stack):
+            for _, supply in sorted(stock.buckets.items(), key=itemgetter(0)):
+                for index, count in reversed(supply.left):
                     yield DomainBatch(self._state.groups[index].relaxed[self._level], item_type.pin, count)
 
     def _bin(self, use: PatternUse, count: int) -> Bin:
@@ -159,7 +128,7 @@ class Disaggregation:
         return self._state.open_bin(use.bin_type.option, count)
 
     def _write_runs(self, use: PatternUse, items: Sequence[tuple[int, int]]) -> None:
-        streams = [self._stocks[index].runs(count, use.count) for index, count in items]
+        streams = [self._stocks[index].buckets[_FREE].runs(count, use.count) for index, count in items]
         for nodes, found in in_step(streams, use.count):
             together: dict[int, int] = {}
             for index, per_node in chain.from_iterable(found):
@@ -173,7 +142,7 @@ class Disaggregation:
         for index, count in items:
             stock = self._stocks[index]
             if stock.is_plain:
-                for group, taken in stock.take(count):
+                for group, taken in stock.buckets[_FREE].take(count):
                     who[group] = who.get(group, 0) + taken
                 continue
             for _ in range(count):
