@@ -39,9 +39,9 @@ def pack(insertion: Insertion, components: Sequence[Component]) -> Packed:
     inserted: list[Group] = []
     short: set[int] = set()
     for level in range(max((len(kind.levels) for component in components for kind in component.classes), default=0)):
-        assigned = assign_domains(state, components, level, domains)
-        inserted.extend(assigned.inserted)
-        batches = [batch for batch in assigned.batches if batch.count]
+        assigned, one_by_one = assign_domains(state, components, level, domains)
+        inserted.extend(one_by_one)
+        batches = [batch for batch in assigned if batch.count]
         if batches:
             for batch in _pack_batches(insertion, batches):
                 insertion.place_batch(batch)

@@ -43,9 +43,9 @@ def test_replicas_are_poured_into_the_emptiest_zones() -> None:
     nodes = (node("n-1", TYPE, {"job": 2}), node("n-2", TYPE, {"job": 1}, zone="zone-2"))
     state = undecided(with_demand(plain(TYPE, nodes=nodes, workloads={job.key: job}), demand(job, 4)))
 
-    assigned = assign_domains(state, connected_components(state.groups), 0, DomainCosts(state))
+    assigned, _ = assign_domains(state, connected_components(state.groups), 0, DomainCosts(state))
 
-    assert {batch.pin: batch.count for batch in assigned.batches} == {
+    assert {batch.pin: batch.count for batch in assigned} == {
         (labels.ZONE, "zone-2"): 1,
         (labels.ZONE, "zone-3"): 3,
     }
@@ -55,7 +55,7 @@ def test_replicas_that_want_to_be_together_get_one_zone() -> None:
     job = workload(cpu=100, affinity=(near(labels.ZONE),))
     state = undecided(with_demand(plain(TYPE), demand(job, 4)))
 
-    (batch,) = assign_domains(state, connected_components(state.groups), 0, DomainCosts(state)).batches
+    (batch,), _ = assign_domains(state, connected_components(state.groups), 0, DomainCosts(state))
 
     assert (batch.pin, batch.count) == ((labels.ZONE, "zone-1"), 4)
 

@@ -8,8 +8,10 @@ solution is checked and scaled until it is feasible, so that the figure does not
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
 from math import floor, inf
+from operator import or_
 
 from shared.core.solver.column_generation.linear_program import solve_matrix
 from shared.core.solver.packing.item_types import Eligibility, ItemType
@@ -89,9 +91,7 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
         placed = group.count - state.remaining[group.index]
         if placed:
             # The loosest level: giving up preferences can only make a plan cheaper.
-            mask = 0
-            for requirement_sets in group.requirement_sets:
-                mask |= requirement_sets
+            mask = reduce(or_, group.requirement_sets)
             item_type = item_types.setdefault(
                 (group.request, mask), ItemType(len(item_types), group.request, mask, None, None)
             )
@@ -176,9 +176,7 @@ def _pooled(existing: Sequence[tuple[int, Sequence[int]]], eligibility: Eligibil
         if eligible:
             room.append((eligible, size))
     kinds = {eligible for eligible, _ in room}
-    everyone = 0
-    for eligible in kinds:
-        everyone |= eligible
+    everyone = reduce(or_, kinds, 0)
     pools: dict[int, list[float]] = {}
     for eligible, size in room:
         # Many kinds of nodes would make the program large; as one pool they only loosen the bound.

@@ -215,37 +215,21 @@ class OptionCatalogue:
         mask: int,
         labels: Mapping[str, str],
     ) -> None:
-        reservation = place.reservation
-        key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
-        self.options.append(
-            LaunchOption(
-                index=len(self.options),
-                entry=entry,
-                instance_type=instance_type,
-                key=key,
-                price=price,
-                allocatable=self._vectors[instance_type.name],
-                requirement_sets=mask,
-                place_labels=labels,
-                reservation=reservation,
-                on_demand_micro_usd=0 if reservation is None else self.prices.on_demand_micro_usd(instance_type),
-            )
-        )
+        reservation, index, name = place.reservation, len(self.options), instance_type.name
+        key = OfferingKey(name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
+        option = LaunchOption(index, entry, instance_type, key, price, self._vectors[name], mask, labels, reservation)
+        if reservation is not None:
+            option.on_demand_micro_usd = self.prices.on_demand_micro_usd(instance_type)
+        self.options.append(option)
 
     def _tolerating(self, entry: Entry) -> int:
         taints = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-        return (
-            self._mask(lambda requirement_set: tolerates_all(taints, requirement_set.selection.tolerations) is None)
-            if taints
-            else -1
-        )
+        if not taints:
+            return -1
+        return self._mask(lambda requirement_set: tolerates_all(taints, requirement_set.selection.tolerations) is None)
 
     def _mask(self, holds: Callable[[RequirementSet], bool]) -> int:
-        mask = 0
-        for bit, alternative in enumerate(self.requirement_sets):
-            if holds(alternative):
-                mask |= 1 << bit
-        return mask
+        return sum([1 << bit for bit, alternative in enumerate(self.requirement_sets) if holds(alternative)])
 
     def _meeting_types(self, entry: Entry, types: Sequence[InstanceType], tolerating: int) -> list[int]:
         """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""

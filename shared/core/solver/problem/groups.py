@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from operator import attrgetter
+from functools import reduce
+from operator import attrgetter, or_
 
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
@@ -91,12 +92,9 @@ class Demands:
         """Resolve the groups' topology against the domains that the market and the nodes have."""
         domains = known_domains(catalogue, {key.topology_key for key in self.terms.keys})
         for class_ in self.classes:
-            resolved = [
-                constraints_of(class_.workload, level, self.terms, domains, class_.matching) for level in class_.levels
-            ]
-            class_.constraints, class_.terms = tuple(resolved), class_.matching
-            for constraints in resolved:
-                class_.terms |= constraints.terms()
+            about = class_.workload, self.terms, domains, class_.matching
+            class_.constraints = tuple([constraints_of(level, *about) for level in class_.levels])
+            class_.terms = reduce(or_, (constraints.terms() for constraints in class_.constraints), class_.matching)
         for group in self.groups:
             group.constraints = group.equivalence_class.constraints
 
@@ -195,10 +193,8 @@ def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
 
 def _requirement_sets(level: Level, requirement_sets: dict[RequirementSet, int]) -> int:
     """Return the mask of a level's requirement sets, and number those that are new."""
-    mask = 0
-    for requirements in level.selection.terms:
-        mask |= 1 << requirement_sets.setdefault(RequirementSet(requirements, level.selection), len(requirement_sets))
-    return mask
+    sets = (RequirementSet(requirements, level.selection) for requirements in level.selection.terms)
+    return reduce(or_, (1 << requirement_sets.setdefault(each, len(requirement_sets)) for each in sets), 0)
 
 
 def running_level(workload: Workload) -> Level:

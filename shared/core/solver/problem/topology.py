@@ -6,6 +6,8 @@ anti-affinity, are bit masks, so that a node's occupants can be tested with one 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
@@ -88,19 +90,14 @@ class Constraints:
 
     def topology_keys(self) -> Iterator[str]:
         """Yield the topology key of every term."""
-        for spread in self.spread:
-            yield spread.topology_key
-        for near in (*self.affinity, *self.anti):
-            yield near.topology_key
+        yield from (each.topology_key for each in self._all())
 
     def terms(self) -> int:
         """Return the mask of all terms."""
-        mask = 0
-        for spread in self.spread:
-            mask |= 1 << spread.term
-        for near in (*self.affinity, *self.anti):
-            mask |= 1 << near.term
-        return mask
+        return reduce(or_, (1 << each.term for each in self._all()), 0)
+
+    def _all(self) -> tuple[SpreadTerm | NearTerm, ...]:
+        return (*self.spread, *self.affinity, *self.anti)
 
     @property
     def is_free(self) -> bool:
@@ -229,7 +226,7 @@ class DomainLedger:
             for spread, where in carriers.items():
                 domain = labels.get(spread.topology_key)
                 if domain is not None and where.get(domain, 0) > 0:
-                    room = min(room, self._below_skew(spread, domain))
+                    room = min(room, max(0, -self._excess(spread, domain)))
         return room
 
     def is_even(self) -> bool:
@@ -241,9 +238,6 @@ class DomainLedger:
             for domain, count in where.items()
             if count > 0
         )
-
-    def _below_skew(self, spread: SpreadTerm, domain: str) -> int:
-        return max(0, -self._excess(spread, domain))
 
     def _excess(self, spread: SpreadTerm, domain: str) -> int:
         """Return how many replicas too many the domain holds; negative: how many it still may take."""
@@ -290,13 +284,10 @@ class DomainLedger:
                 continue
             domain = labels.get(near.topology_key)
             matched = self.by_term[near.term].matched
-            if domain is None or not (matched.get(domain, 0) > 0 or self._may_open(near, matched)):
+            may_open = near.matches_self and not any(count > 0 for count in matched.values())
+            if domain is None or not (matched.get(domain, 0) > 0 or may_open):
                 return 0
         return room
-
-    @staticmethod
-    def _may_open(near: NearTerm, matched: Mapping[str, int]) -> bool:
-        return near.matches_self and not any(count > 0 for count in matched.values())
 
 
 _UNLIMITED = 1 << 30
@@ -306,7 +297,7 @@ _UNLIMITED = 1 << 30
 Domains = Mapping[str, Mapping[str, Set[tuple[Taint, ...]]]]
 
 
-def constraints_of(workload: Workload, level: Level, terms: Terms, domains: Domains, matching: int) -> Constraints:
+def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Domains, matching: int) -> Constraints:
     """Resolve a workload's terms at a level."""
     spread = []
     for constraint in level.spread:
@@ -326,10 +317,9 @@ def constraints_of(workload: Workload, level: Level, terms: Terms, domains: Doma
         )
     affinity = _near(level.affinity, workload, terms, matching)
     anti = _near(level.anti_affinity, workload, terms, matching)
-    anti_mask = 0
-    for wanted, near in zip(level.anti_affinity, anti, strict=True):
-        if wanted.weight is None:  # only required terms keep others away (R-64)
-            anti_mask |= 1 << near.term
+    # Only required terms keep others away (R-64).
+    required = [near for wanted, near in zip(level.anti_affinity, anti, strict=True) if wanted.weight is None]
+    anti_mask = reduce(or_, (1 << near.term for near in required), 0)
     return Constraints(tuple(spread), affinity, anti, anti_mask)
 
 

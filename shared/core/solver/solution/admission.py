@@ -96,8 +96,5 @@ class NodeAdmission:
     def _matched_on(self, bin_: Bin | None, term: int) -> int:
         if bin_ is None:
             return 0
-        matched = sum(count for matching, _, count in bin_.residents if matching >> term & 1)
-        for index, count in bin_.contents.items():
-            if self._groups[index].matching >> term & 1:
-                matched += count
-        return matched
+        own = sum(count for index, count in bin_.contents.items() if self._groups[index].matching >> term & 1)
+        return own + sum(count for matching, _, count in bin_.residents if matching >> term & 1)

@@ -32,18 +32,13 @@ class DomainBatch:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedBatches:
-    """Batches to pack, and the groups that are inserted one by one."""
-
-    batches: list[DomainBatch]
-    inserted: list[Group]
-
-
 def assign_domains(
     state: PartialPlan, components: Iterable[Component], level: int, domains: "DomainCosts"
-) -> AssignedBatches:
-    """Split the groups of the components, as they are after giving up ``level`` preferences, into batches."""
+) -> tuple[list[DomainBatch], list[Group]]:
+    """Return the groups of the components, as they are after giving up ``level`` preferences, as batches to pack.
+
+    And those that are inserted one by one.
+    """
     batches: list[DomainBatch] = []
     inserted: list[Group] = []
     for component in components:
@@ -59,7 +54,7 @@ def assign_domains(
             inserted.extend(component.groups)
         else:
             batches.extend(assigned)
-    return AssignedBatches(batches, sorted(inserted, key=lambda group: group.index))
+    return batches, sorted(inserted, key=lambda group: group.index)
 
 
 class DomainCosts:
@@ -243,8 +238,9 @@ def _even(
     state: PartialPlan, component: Component, key: str, terms: set[int], domains: DomainCosts
 ) -> list[DomainBatch] | None:
     """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
-    spreads = _strictest(component.classes, key)
-    universe = sorted({domain for spread in spreads.values() for domain in spread.domains})
+    carried = {spread for class_ in component.classes for spread in class_.constraints[0].spread}
+    spreads = [spread for spread in carried if spread.topology_key == key]
+    universe = sorted({domain for spread in spreads for domain in spread.domains})
     counts = {term: {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched} for term in terms}
     loads = domains.loads.setdefault(key, {})
     for domain in universe:
@@ -262,7 +258,7 @@ def _even(
             batches.append(DomainBatch(group.relaxed[0], (key, domain), count))
             loads[domain] += count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
-    return batches if all(_holds(spread, counts[spread.term]) for spread in spreads.values()) else None
+    return batches if all(_holds(spread, counts[spread.term]) for spread in spreads) else None
 
 
 def _choosiest_first(
@@ -283,16 +279,6 @@ def _choosiest_first(
             offer = known[about] = (len(offered), allowed, _weight(group))
         found.append((group, offer))
     return sorted(found, key=lambda item: item[1][0])
-
-
-def _strictest(classes: Iterable[EquivalenceClass], key: str) -> dict[object, SpreadTerm]:
-    """Return each distinct spread constraint over the key."""
-    found: dict[object, SpreadTerm] = {}
-    for class_ in classes:
-        for spread in class_.constraints[0].spread:
-            if spread.topology_key == key:
-                found.setdefault((spread.term, spread.max_skew, spread.min_domains, spread.domains), spread)
-    return found
 
 
 def _water_filled(
