@@ -3,8 +3,9 @@
 Four workloads are sent at once: onto on-demand reservations, onto Capacity Blocks, onto spot, and on demand; a replica
 fills a node. ``sent_to_call`` counts from the moment before the demand messages are sent until the claim's CreateFleet
 is about to be called (its attempt is recorded), so queues, the planner, its commits and cold starts are in it. The
-queues have no batching window, which would add nothing but itself. ``planned_to_call`` leaves out what lies before the
-planning pass. All of AWS and all functions share this machine: the figures are upper bounds.
+queues have no batching window, which would add nothing but itself. ``sent_to_planned`` ends where the claim's planning
+pass begins, ``planned_to_call`` begins there. All of AWS and all functions share this machine: the figures are upper
+bounds; ``aws_cpu_s`` and the others say in processor seconds who had the machine until the last instance.
 """
 
 import json
@@ -14,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bench.deployed.spending import Spending
 from bench.harness import tell
 from embedded.reservoir import DeployedReservoir
 from infra.naming import function_name
@@ -49,11 +51,13 @@ def run(case: str) -> dict[str, object]:
         _prepare(world, size)
         world.aws.clear_requests()
         world.aws.clock.govern(governed=False)  # how long the work takes is what is measured
+        spending = Spending(world)
         sent_at = world.now()
         for name, _, _, percent, cpu in WORK:
             world.send({"action": "submit", "workload": story_workload(name, size * percent // 100, cpu)})
         world.until("every claim has its instance", lambda seen: len(seen.launched) == size, real_time=True)
-        return _figures(world, size, sent_at)
+        spent = spending.figures(Function.PROVISION, Function.LAUNCH, Function.INTAKE)
+        return {**_figures(world, size, sent_at), **spent}
 
 
 def _prepare(world: World, size: int) -> None:
@@ -83,6 +87,7 @@ def _figures(world: World, size: int, sent_at: datetime) -> dict[str, object]:
         "fewest_possible_calls": sum(RESERVATIONS.values()) + 2,
         "total_s": round((last - sent_at).total_seconds(), 1),
         **percentiles("sent_to_call", [(recorded[claim.id] - sent_at).total_seconds() for claim in claims]),
+        **percentiles("sent_to_planned", [(claim.created_at - sent_at).total_seconds() for claim in claims]),
         **percentiles("planned_to_call", [(recorded[claim.id] - claim.created_at).total_seconds() for claim in claims]),
     }
 
