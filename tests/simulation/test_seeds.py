@@ -53,6 +53,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (5881, STEPS, []),
     (6148, STEPS, []),
     (6186, STEPS, []),
+    (6215, STEPS, []),
     (6262, STEPS, []),
     (7026, STEPS, []),
 )

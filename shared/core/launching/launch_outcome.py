@@ -4,7 +4,7 @@ Everything here is a function of the recorded request and the recorded outcome, 
 a message that came twice, arrives at the same assignment and the same reactions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -96,6 +96,13 @@ class LaunchOutcome:
     errors: tuple[LaunchError, ...] = ()
     launched_at: datetime | None = None
     adopted: bool = False
+
+    def without(self, instance_ids: Collection[str]) -> "LaunchOutcome":
+        """Return the answer without instances that claims outside the attempt have already.
+
+        A launch that restored tables forgot is adopted by another attempt; EC2 names it again when its token returns.
+        """
+        return replace(self, instances=tuple(each for each in self.instances if each.id not in instance_ids))
 
     def not_before(self, observed_at: datetime | None) -> "LaunchOutcome":
         """Return the answer as one that came after an observation, whatever the clock of who heard it says.

@@ -298,7 +298,8 @@ class Launch:
         report.attempt_count += 1
         if attempt.outcome is None:
             all_wait = self._mark_launching(attempt, claims)
-            outcome = self._outcome(attempt, claims, all_wait=all_wait)
+            others = [claim.instance_id for claim in claims.values() if claim.id not in attempt.claim_ids]
+            outcome = self._outcome(attempt, claims, all_wait=all_wait).without([key for key in others if key])
             attempt = self.attempts.resolve(attempt, outcome.not_before(observed_at))
         if attempt.outcome is None:
             return True  # another run is ahead and has begun the next attempt: go on with that one

@@ -460,6 +460,35 @@ def test_what_was_launched_before_the_tables_were_restored_is_not_launched_again
     assert {claim.instance_id for claim in world.claims()} == {instance.id for instance in world.ec2.live()}
 
 
+def test_what_one_claim_has_adopted_is_no_others_when_the_token_of_a_forgotten_launch_returns(world: World) -> None:
+    batch = world.plan(2, on_demand("m5.large"))
+    world.effects = Effects(kill_before=4)
+    with pytest.raises(Killed):
+        world.launch().run(batch)
+    world.effects = Effects()
+    first = world.claims()[0]
+    taken = {placed.workload_key: placed.count for placed in first.placements}
+    world.state.node_claims.return_replicas(
+        first, expected_revision=first.revision, placements=taken, returned_at=world.clock.now()
+    )
+    state, stored = world.state, (dict(world.state.claim_rows), dict(world.state.workload_rows))
+    attempts = dict(world.attempts.rows)
+    world.clock.advance(minutes=7)
+    world.launch().run(batch)  # of the first attempt there is nothing; the second launches for who is wanted
+    assert [claim.state for claim in world.claims()] == [ClaimState.FAILED, ClaimState.LAUNCHED]
+
+    state.claim_rows, state.workload_rows = stored  # the tables are restored
+    world.attempts.rows = attempts
+    world.clock.advance(minutes=1)
+    assert world.launch().run(batch).result is LaunchResult.DELAYED
+    (instance,) = world.ec2.live()
+    assert [claim.instance_id for claim in world.claims()] == [instance.id, None]
+    world.launch().run(batch)  # it comes back with a delay
+    ids = [claim.instance_id for claim in world.claims()]
+    assert len(ids) == 2
+    assert set(ids) == {instance.id for instance in world.ec2.live()}
+
+
 def test_adoption_ends_what_is_too_much_and_ours(world: World) -> None:
     batch = world.plan(1, on_demand("m5.large"))
     world.effects = Effects(kill_before=4)
