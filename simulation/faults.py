@@ -55,10 +55,25 @@ class Faults:
     hidden_short: float = 0.03
     # each call: its answer comes seconds after its effect
     late_answer: float = 0.01
+    # each long listing: its first page is older than its answer by seconds
+    slow_listing: float = 0.2
+    # Those from here on only few seeds have.
+    # each launch: EC2 turns out to have no more of that; or launches a part, and says nothing of the rest
+    runs_dry: float = 0.15
+    partly_launched: float = 0.2
+    # each minute: EC2 refuses all launches for half an hour
+    outage: float = 0.1
+    # each time that a schedule fires: it does so twice
+    schedule_doubled: float = 0.15
+    # each workload that is submitted: whoever did takes it back within seconds
+    taken_back: float = 0.3
 
 
 NO_FAULTS: Final = Faults(**{each.name: 0.0 for each in fields(Faults)})
 _KEPT_SHARE: Final = 0.4
+_KEPT_SELDOM: Final = 0.15
+# They came last, and seeds without them play as they did before.
+_SELDOM: Final = frozenset({"runs_dry", "partly_launched", "outage", "schedule_doubled", "taken_back"})
 
 
 def drawn(random: Random, usual: Faults | None = None) -> Faults:
@@ -66,7 +81,7 @@ def drawn(random: Random, usual: Faults | None = None) -> Faults:
     given = Faults() if usual is None else usual
     chosen = {
         each.name: min(0.5, getattr(given, each.name) * random.choice((0.5, 1, 3)))
-        if random.random() < _KEPT_SHARE
+        if random.random() < (_KEPT_SELDOM if each.name in _SELDOM else _KEPT_SHARE)
         else 0.0
         for each in fields(Faults)
     }

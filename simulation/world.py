@@ -1,8 +1,7 @@
 """The simulated account with the stack in it: functions, queues, schedules, tables, EC2, and whoever acts on them."""
 
-import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -25,7 +24,7 @@ from simulation.aws.bus import Detail, EventsIn, EventsOut
 from simulation.aws.ec2 import SimulatedEc2, SimulatedNetwork
 from simulation.aws.lambdas import CLOCK_WRONG_MAX, Environment, Lambdas, Run
 from simulation.aws.policy import SharedPolicyStore
-from simulation.aws.scheduler import Scheduler
+from simulation.aws.scheduler import Scheduler, Schedules
 from simulation.aws.sqs import Message, Queue, Sqs
 from simulation.aws.tables import SimulatedState
 from simulation.catalogue import OFFERED, ON_DEMAND, SPOT, TYPES, cheapest, node_class_manifest, node_pool_manifest
@@ -95,6 +94,7 @@ class World:
         self.ec2 = self.ec2_class(kernel, chance, self.faults, self.events.emit)
         self.users = Users(kernel, chance, lambda body: self.sqs.put(self.queues[QueueName.DEMAND], body))
         self.users.busy = chance.between("setup", 0, 1) == 1
+        self.users.takes_back = lambda: chance.hits("taken_back", self.faults().taken_back)
         self.agents = Agents(kernel, chance, lambda: self.state.claim_rows, self.instance, self._report)
         self.agents.are_there = chance.between("agents", 0, 2) == 0
         self.operators = Operators(kernel, chance, lambda: self.state.claim_rows, self._operate, (POOL,))
@@ -141,8 +141,7 @@ class World:
             keeps_concurrency=keeps_concurrency,
         )
         self.has_wrong_clocks = chance.between("clocks", 0, 9) == 0 and not self.is_plain
-        self.stopped_until: dict[Function, int] = {}
-        self._minutes = itertools.count(1)
+        self.schedules = Schedules(kernel, chance, self.faults)
 
     def faults(self) -> Faults:
         """Return the mishaps of this moment."""
@@ -260,10 +259,11 @@ class World:
         self.upgrade.begin()
         for function, settings in FUNCTIONS.items():
             if settings.every_min is not None and settings.every_min < 60 and settings.queue is None:
-                self._begin_schedule(function, partial(self.lambdas.invoke_async, function), settings.every_min)
-        self._begin_schedule(Function.PROVISION, self._wake, 1)
-        if self.keeps_history:
-            self._begin_schedule(Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1)
+                fire = partial(self.lambdas.invoke_async, function)
+                self.schedules.begin(function, fire, settings.every_min * self.coarseness)
+        self.schedules.begin(Function.PROVISION, self._wake, self.coarseness)
+        if self.keeps_history:  # never more seldom: what a day costs whom is written down when it is over
+            self.schedules.begin(Function.RECORD, self._sample, FUNCTIONS[Function.RECORD].every_min or 1)
         self.kernel.after(SECOND, self.users.act)
         if self.drawn.restored:
             self.kernel.after(MINUTE, self.restores.each_minute)
@@ -273,7 +273,7 @@ class World:
     def calm(self) -> None:
         """No mishaps from now on; nobody wants anything new; what waits in dead letters is sent again."""
         self._now = NO_FAULTS
-        self.stopped_until.clear()
+        self.schedules.stopped_until.clear()
         self.lambdas.set_clocks()
         self.users.resting = self.agents.resting = True
         self.upgrade.finish()
@@ -310,7 +310,7 @@ class World:
 
     def stop_planning_schedule(self) -> None:
         """Let the planner plan only when it is woken from now on."""
-        self.stopped_until[Function.PROVISION] = self.kernel.now_us + 100 * HOUR
+        self.schedules.stopped_until[Function.PROVISION] = self.kernel.now_us + 100 * HOUR
 
     def is_forgotten(self, instance: Instance) -> bool:
         """Whether the tables may not know of an instance, because they were restored since."""
@@ -324,18 +324,6 @@ class World:
         return attempt is not None and claim_id in attempt.claim_ids and self.ec2.knows(attempt.client_token)
 
     # --- what feeds the functions
-
-    def _begin_schedule(self, function: Function, fire: Callable[[dict[str, Any]], None], every_min: int) -> None:
-        def tick() -> None:
-            now = self.kernel.now_us
-            if self.chance.hits("schedule_stops", self.faults().schedule_stops):
-                self.stopped_until[function] = now + self.chance.between("schedule", MINUTE, 15 * MINUTE)
-            if self.stopped_until.get(function, 0) <= now:
-                fire({"source": "aws.events", "id": f"minute-{next(self._minutes)}"})
-            self.kernel.after(every_us, tick)
-
-        every_us = every_min * self.coarseness * MINUTE
-        self.kernel.after(self.chance.between("schedule", SECOND, every_us), tick)
 
     def _wake(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.PLANNING], json.dumps(event), group=PLANNING_MESSAGE_GROUP)

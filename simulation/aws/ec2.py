@@ -4,12 +4,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from shared.core.launching.launch_outcome import LaunchedInstance, LaunchError, LaunchErrorKind, LaunchOutcome
 from shared.core.launching.launch_request import LaunchOverride, LaunchRequest
 from shared.core.model.capacity_reservation import ACTIVE, CapacityReservation, ReservationKind
 from shared.core.model.instance import Instance
+from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_class import SelectorTerm, Subnet
 from shared.names import BATCH_TAG
 from shared.ports.ec2 import InstanceHealth, TerminationReceipt
@@ -75,6 +77,8 @@ class SimulatedEc2(FakeEc2):
             self._lag = timedelta(microseconds=self._chance.between("view", SECOND, MINUTE))
         if self._kernel.now_us < self.throttled_until:
             raise ThrottledError("RequestLimitExceeded", "CreateFleet")
+        if request.target is None and self._chance.hits("runs_dry", self._faults().runs_dry):
+            self._run_dry(request)
         try:
             outcome = super().launch(request, client_token)
         except IdempotencyMismatchError:
@@ -82,6 +86,21 @@ class SimulatedEc2(FakeEc2):
             raise
         self.note_counts()
         return outcome
+
+    def _run_dry(self, request: LaunchRequest) -> None:
+        """Let what is asked for be used up, in one zone or in all, for some minutes."""
+        asked = [(each.instance_type, each.zone_id, each.capacity_type) for each in request.offerings]
+        for place in asked[: self._chance.between("runs_dry", 1, len(asked))]:
+            self.pool_sizes[place] = self.bought(place) + self._chance.between("runs_dry", 0, 1)
+            self._kernel.after(self._chance.between("runs_dry", MINUTE, 15 * MINUTE), partial(self._refill, place))
+
+    def _refill(self, place: tuple[str, str, CapacityType]) -> None:
+        self.pool_sizes.pop(place, None)
+
+    def _launch(self, request: LaunchRequest) -> LaunchOutcome:
+        if request.count > 1 and self._chance.hits("partly_launched", self._faults().partly_launched):
+            request = replace(request, count=self._chance.between("partly_launched", 1, request.count - 1))
+        return super()._launch(request)
 
     def _room_in_pool(
         self, request: LaunchRequest, override: LaunchOverride, wanted: int

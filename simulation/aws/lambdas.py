@@ -44,6 +44,8 @@ GLANCE_S: Final = 0.4  # what looking at the clock takes: with the usual budget,
 CLOCK_OFF_MAX: Final = 2 * SECOND
 CLOCK_WRONG_MAX: Final = 4 * MINUTE  # AWS refuses what is signed five minutes off
 _ANSWER_LATE_MAX: Final = 15 * SECOND
+_PAGED: Final = frozenset({"ec2.list_visible", "ec2.list_owned"})  # listings of many pages, throttled in between
+_LISTING_SLOW_MAX: Final = 50 * SECOND
 _RESERVED: Final = 5  # concurrency of functions for which none is kept
 
 
@@ -141,9 +143,16 @@ class Environment:
             self._die("killed", f"after {point}")
         if chance.hits("answer_lost", faults.answer_lost):
             raise ConflictError([point]) if point in _CONDITIONAL else UnknownOutcomeError("ReadTimeout", point)
+        self._wait_for_answer(point)
+        return answer
+
+    def _wait_for_answer(self, point: str) -> None:
+        """Wait where the answer takes longer than its effect."""
+        chance, faults = self.lambdas.chance, self.lambdas.faults()
         if chance.hits("late_answer", faults.late_answer):
             self._wait(chance.between("late_answer", SECOND, _ANSWER_LATE_MAX))
-        return answer
+        if point in _PAGED and chance.hits("slow_listing", faults.slow_listing):
+            self._wait(chance.between("slow_listing", SECOND, _LISTING_SLOW_MAX))
 
     def _running(self) -> Run:
         run = self.run

@@ -1,12 +1,15 @@
-"""EventBridge Scheduler: one-time schedules, each within the minute that follows its time, then deleted."""
+"""What comes at its time: one-time schedules, each within the minute that follows, then deleted, and rules' rates."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+from shared.names import Function
 from shared.ports.errors import RefusedError
 from simulation.faults import Faults
-from simulation.kernel import SECOND, Chance, Kernel, instant
+from simulation.kernel import MINUTE, SECOND, Chance, Kernel, instant
 
 _LATE_MAX: Final = 40 * SECOND
 
@@ -45,3 +48,31 @@ class Scheduler:
         del self.requests[request["Name"]]
         if not self._chance.hits("timer_lost", self._faults().timer_lost):
             self._fire(request["Target"]["Input"])
+
+
+@dataclass
+class Schedules:
+    """The rules that invoke functions again and again; they stop for minutes, and fire twice."""
+
+    kernel: Kernel
+    chance: Chance
+    faults: Callable[[], Faults]
+    stopped_until: dict[Function, int] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def begin(self, function: Function, fire: Callable[[dict[str, Any]], None], every_min: int) -> None:
+        """Let a function's schedule begin within its first period."""
+
+        def tick() -> None:
+            now, faults = self.kernel.now_us, self.faults()
+            if self.chance.hits("schedule_stops", faults.schedule_stops):
+                self.stopped_until[function] = now + self.chance.between("schedule", MINUTE, 15 * MINUTE)
+            if self.stopped_until.get(function, 0) <= now:
+                event = {"source": "aws.events", "id": f"minute-{next(self._numbers)}"}
+                fire(event)
+                if self.chance.hits("schedule_doubled", faults.schedule_doubled):
+                    self.kernel.after(self.chance.between("doubled", 0, 2 * SECOND), lambda: fire(event))
+            self.kernel.after(every_us, tick)
+
+        every_us = every_min * MINUTE
+        self.kernel.after(self.chance.between("schedule", SECOND, every_us), tick)

@@ -6,8 +6,10 @@ from typing import Any
 from shared.core.capacity.ledger import holds_open_lease
 from shared.core.model.capacity_reservation import ACTIVE
 from shared.core.model.node_claim import NodeClaim
+from shared.ports.state import ReservationRecord
 from simulation.aws.lambdas import Environment
 from simulation.invariants.base import WAITING, Invariant
+from simulation.world import World
 
 
 class LeasesEqualWhatTheyStandFor(Invariant):
@@ -33,18 +35,43 @@ class NoUnitIsPromisedTwice(Invariant):
             self._check(after.lease.reservation_id)
 
     def _check(self, reservation_id: str) -> None:
-        ec2 = self.world.ec2
-        if reservation_id in ec2.touched or ec2.reservations[reservation_id].state != ACTIVE:
+        if not _is_ours_alone(self.world, reservation_id):
             return
-        promised = [
-            claim.id
-            for claim in self.world.state.claim_rows.values()
-            if claim.state in WAITING and claim.lease is not None and claim.lease.reservation_id == reservation_id
-        ]
-        promised = [key for key in promised if not self.world.is_launched(key)]
+        promised = _promised(self.world, reservation_id)
+        ec2 = self.world.ec2
         used, total = ec2.used_units(reservation_id), ec2.reservations[reservation_id].total_count
         if used + len(promised) > total:
-            self.refute(f"{reservation_id} has {total} units, {used} are used and {sorted(promised)} shall have more")
+            self.refute(f"{reservation_id} has {total} units, {used} are used and {promised} shall have more")
+
+
+class NothingTakenCountsAsFree(Invariant):
+    """Of a reservation that nobody else touched, no unit counts as free that an instance of ours has or shall have."""
+
+    by_the_clock = True
+
+    def row_written(self, key: str, before: Any, after: Any) -> None:
+        if not isinstance(after, ReservationRecord) or not _is_ours_alone(self.world, key):
+            return
+        ec2 = self.world.ec2
+        used, total, free = ec2.used_units(key), ec2.reservations[key].total_count, after.balance.free_units
+        promised = [each for each in _promised(self.world, key) if not self.world.state.claim_rows[each].waits_for_slot]
+        if free > 0 and free + used + len(promised) > total:
+            self.refute(
+                f"{key} has {total} units, {used} are used, {promised} shall have more and {free} count as free"
+            )
+
+
+def _is_ours_alone(world: World, reservation_id: str) -> bool:
+    """Whether a reservation can be used, and nobody else ever took something from it."""
+    found = world.ec2.reservations.get(reservation_id)
+    return found is not None and found.state == ACTIVE and reservation_id not in world.ec2.touched
+
+
+def _promised(world: World, reservation_id: str) -> list[str]:
+    """Return the claims that shall have a unit of a reservation, and for which EC2 was not asked yet."""
+    waiting = (claim for claim in world.state.claim_rows.values() if claim.state in WAITING and claim.lease is not None)
+    ids = [each.id for each in waiting if each.lease is not None and each.lease.reservation_id == reservation_id]
+    return sorted(key for key in ids if not world.is_launched(key))
 
 
 class UnitsThatWerePromisedAreThere(Invariant):

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from simulation.aws.bus import Detail
 from simulation.aws.lambdas import Environment, Run
+from simulation.invariants.asking import NothingIsAskedForTooLate, WhatWasShortRests
 from simulation.invariants.base import Invariant
 from simulation.invariants.demand import (
     EndedClaimsHoldNothing,
@@ -38,6 +39,7 @@ from simulation.invariants.operations import (
 from simulation.invariants.promises import DrainsAreAnnounced, EndingsStayWithinBounds, UnknownTablesEndNothing
 from simulation.invariants.reservations import (
     LeasesEqualWhatTheyStandFor,
+    NothingTakenCountsAsFree,
     NoUnitIsPromisedTwice,
     UnitsThatWerePromisedAreThere,
 )
@@ -56,11 +58,14 @@ INVARIANTS: Final[tuple[type[Invariant], ...]] = (
     LimitsAreKept,
     LeasesEqualWhatTheyStandFor,
     NoUnitIsPromisedTwice,
+    NothingTakenCountsAsFree,
     UnitsThatWerePromisedAreThere,
     NothingIsLaunchedTwice,
     NoInstanceStaysWithoutAClaim,
     TokensStandForOneRequest,
     NoClaimWaitsForEver,
+    NothingIsAskedForTooLate,
+    WhatWasShortRests,
     EverythingBacksOff,
     ClaimsOnlyMoveForward,
     NothingIsPlacedInABlockThatDrains,

@@ -34,6 +34,7 @@ class Outsiders:
     types: Sequence[str] = tuple(each.instance_type.name for each in TYPES)  # of which reservations are made
     reservation_count: int = 0
     outsider_count: int = 0
+    outage_count: int = 0
 
     def begin(self) -> None:
         """Make the reservations that there are at first, then act each minute."""
@@ -51,6 +52,7 @@ class Outsiders:
             ("denied", faults.denied, self._deny),
             ("policy_changes", faults.policy_changes, self.change_policy),
             ("launches_throttled", faults.launches_throttled, self._throttle),
+            ("outage", faults.outage, self._stop_launches),
             ("subnet_fills", faults.subnet_fills, self._fill_subnet),
             ("key_denied", faults.key_denied, self._deny_key),
         ):
@@ -171,6 +173,12 @@ class Outsiders:
     def _throttle(self) -> None:
         """Let EC2 refuse all launches for a while: the account makes too many calls."""
         self.ec2.throttled_until = self.kernel.now_us + self.chance.between("market", MINUTE, 40 * MINUTE)
+
+    def _stop_launches(self) -> None:
+        """Let EC2 refuse all launches for long, once."""
+        if self.outage_count == 0:
+            self.outage_count += 1
+            self.ec2.throttled_until = self.kernel.now_us + self.chance.between("outage", 20 * MINUTE, 40 * MINUTE)
 
     def _refill(self, place: tuple[str, str, CapacityType]) -> None:
         self.ec2.pool_sizes.pop(place, None)

@@ -86,6 +86,7 @@ class Users:
     namespaces: Sequence[str] = (NAMESPACE,)
     busy: bool = False  # something every few seconds, and often several messages at once
     resting: bool = False  # nothing new is wanted from now on
+    takes_back: Callable[[], bool] = lambda: False  # whether who has just submitted something changes their mind
 
     def act(self) -> None:
         """Do something now, and again after a while."""
@@ -134,7 +135,12 @@ class Users:
         namespace = self.namespaces[0]
         if len(self.namespaces) > 1:
             namespace = self.namespaces[self.chance.between("teams", 0, len(self.namespaces) - 1)]
-        self._say(Wanted(name, spec, self.chance.between("users", 1, most), namespace=namespace))
+        workload = Wanted(name, spec, self.chance.between("users", 1, most), namespace=namespace)
+        self._say(workload)
+        if self.takes_back():
+            self.kernel.after(
+                self.chance.between("taken_back", SECOND // 5, 4 * SECOND), partial(self._take_back, workload)
+            )
 
     def _resize(self, workload: Wanted) -> None:
         most = 2 if workload.spec["resources"] is _GPU else 6
@@ -146,6 +152,12 @@ class Users:
         workload.generation += self.chance.between("users", 0, 1)  # the same generation withdraws, too
         workload.withdrawn = True
         self._say(workload)
+
+    def _take_back(self, workload: Wanted) -> None:
+        """Withdraw what was just submitted, as it was submitted."""
+        if not workload.withdrawn and not self.resting:
+            workload.withdrawn = True
+            self._say(workload)
 
     def _say(self, workload: Wanted) -> None:
         self.wanted[workload.key] = workload

@@ -110,7 +110,7 @@ def test_what_is_wanted_while_the_only_class_rests_is_planned_once_it_launches_a
 def test_a_class_that_rests_for_ever_is_found() -> None:
     world = begun()
     block(world)
-    world.stopped_until[Function.DISCOVER_RESERVATIONS] = world.kernel.now_us + SETTLED_WITHIN * 2
+    world.schedules.stopped_until[Function.DISCOVER_RESERVATIONS] = world.kernel.now_us + SETTLED_WITHIN * 2
     with hushed(), pytest.raises(Violation, match="EverythingComesAbout: default launches nothing 100 minutes on"):
         heed_wake_ups(world)
 

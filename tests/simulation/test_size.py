@@ -42,7 +42,8 @@ def test_what_schedules_ask_for_counts_as_often_as_in_a_deployment(meter: Meter)
     scheduled = Run(1, Function.EXPIRE, 0, 0, {"source": "aws.events", "id": "minute-7"})
     asked = Run(2, Function.INTAKE, 0, 0, {"Records": [{"body": "{}"}]})
     waking = Run(3, Function.PROVISION, 0, 0, {"Records": [{"body": '{"source": "aws.events", "id": "minute-8"}'}]})
-    assert [_weight(run) for run in (scheduled, asked, waking)] == [COARSENESS, 1, COARSENESS]
+    sampling = Run(4, Function.RECORD, 0, 0, {"Records": [{"body": '{"source": "aws.events", "id": "minute-9"}'}]})
+    assert [_weight(run) for run in (scheduled, asked, waking, sampling)] == [COARSENESS, 1, COARSENESS, 1]
 
 
 def test_the_report_says_use_money_waiting_calls_and_their_price(meter: Meter) -> None:
