@@ -8,7 +8,6 @@ from shared.core.model.node_claim import ClaimState, NodeClaim
 from simulation.aws.bus import Detail
 from simulation.aws.lambdas import Environment, Run
 from simulation.aws.tables import LAG_MAX
-from simulation.kernel import moment
 from simulation.world import World
 
 # Clocks of functions are up to two seconds off, in either direction.
@@ -84,10 +83,6 @@ class OfCommits(Invariant):
     def shown_since_us(self) -> int:
         """Return the instant whose changes the last pass knew, however far an index lagged behind."""
         return (self.world.kernel.now_us if self._known_us is None else self._known_us) - LAG_MAX
-
-    def shown_since(self) -> datetime:
-        """Return the same instant as rows have it."""
-        return moment(self.shown_since_us())
 
 
 def replica_count(claim: NodeClaim | None) -> int:

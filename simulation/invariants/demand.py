@@ -46,22 +46,24 @@ class LimitsAreKept(OfCommits):
         super().__init__(world)
         self._committed_us = -1
         self._plan_ids: set[str | None] = set()  # of what was committed at that instant
+        self._written_us: dict[str, int] = {}  # when claims were, which is later than they were decided
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL and self.world.limits:
             if self._committed_us != self.world.kernel.now_us:
                 self._plan_ids.clear()
-            self._committed_us = self.world.kernel.now_us
+            self._written_us[key] = self._committed_us = self.world.kernel.now_us
             self._plan_ids.add(after.plan_id)
 
     def holds(self) -> None:
         now = self.world.kernel.now_us
         if self.world.limits and self._committed_us == now:
-            shown_since = self.shown_since()
+            shown_since_us = self.shown_since_us()
             for name, limit in self.world.limits.items():
                 used = 0
                 for claim in self.world.state.claim_rows.values():
-                    counts = claim.created_at < shown_since or claim.plan_id in self._plan_ids
+                    was_shown = self._written_us.get(claim.id, 0) < shown_since_us
+                    counts = was_shown or claim.plan_id in self._plan_ids
                     if claim.node_pool_name == POOL and claim.is_live and claim.disruption is None and counts:
                         used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
                 if used > int(limit):

@@ -25,7 +25,7 @@ from simulation.aws.lambdas import Run
 from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
 from simulation.invariants.base import Invariant, Violation
 from simulation.invariants.watcher import INVARIANTS
-from simulation.kernel import HOUR, MINUTE, START
+from simulation.kernel import HOUR, MINUTE, SECOND, START
 from simulation.people.users import POOL
 from simulation.world import World
 from tests.fakes.values import node_claim, reservation, workload_record
@@ -238,6 +238,24 @@ def test_more_nodes_than_the_limit(scene: Scene) -> None:
     for name in ("nc-1", "nc-2"):
         scene.world.state.claim_rows[name] = replace(CLAIM, id=name, node_pool_name=POOL, created_at=START)
         seen.row_written(name, None, scene.world.state.claim_rows[name])
+    with pytest.raises(Violation, match="the pool has 2 of 1 nodes"):
+        seen.holds()
+
+
+def test_a_node_beyond_the_limit_whose_pass_could_not_know_the_other(scene: Scene) -> None:
+    """The other was decided long before it was committed, and the index lags behind its commit."""
+    scene.world.limits = {"nodes": "1"}
+    seen = scene.see(demand.LimitsAreKept)
+    for name, committed_us in (("nc-1", 30 * SECOND), ("nc-2", 45 * SECOND)):
+        scene.world.kernel.now_us = committed_us
+        made = replace(CLAIM, id=name, node_pool_name=POOL, plan_id=name, created_at=START)
+        scene.world.state.claim_rows[name] = made
+        seen.row_written(name, None, made)
+        seen.holds()
+    scene.world.kernel.now_us = 51 * SECOND
+    late = replace(CLAIM, id="nc-3", node_pool_name=POOL, plan_id="nc-3", created_at=START)
+    scene.world.state.claim_rows["nc-3"] = late
+    seen.row_written("nc-3", None, late)
     with pytest.raises(Violation, match="the pool has 2 of 1 nodes"):
         seen.holds()
 
