@@ -7,11 +7,12 @@ our batch tag too, a proof beside its tags that we launched it (``shared.core.sa
 to be whole, and room in the safety envelope.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from shared.core.launching.launch_outcome import LaunchAttempt
 from shared.core.launching.launch_template import StoredTemplate, superfluous_templates
 from shared.core.model.instance import Instance
 from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
@@ -136,11 +137,15 @@ class Collect:
         suspects = [instance for instance in owned if is_suspect(instance, now)]
         taken, lost = unreadable.claims_by_instance(self.claims, [instance.id for instance in suspects])
         ours = frozenset(template.id for template in templates)
+        unclaimed = [each for each in suspects if each.id not in taken.keys() | lost]
+        attempts = {each.id: self.attempts.latest(each.batch_id or "") for each in unclaimed}
+        # A launch that was under way when claims were read may be over by now, and has said so in its claims first.
+        taken = {**taken, **self._claimed_by(attempts.values())}
         orphans: list[str] = []
         spared = dict.fromkeys(sorted(lost), "its claim cannot be read")
         for instance in (each for each in suspects if each.id not in lost):
             claim = taken.get(instance.id)
-            attempt = self.attempts.latest(instance.batch_id or "") if claim is None else None
+            attempt = attempts.get(instance.id) if claim is None else None
             traces = Traces(claim, attempt, ours, now if tables.mark is None else tables.mark.made_at)
             if is_wanted(traces):
                 continue
@@ -149,6 +154,12 @@ class Collect:
             else:
                 spared[instance.id] = "it carries our tags, but nothing else shows that we launched it"
         return sorted(orphans), spared
+
+    def _claimed_by(self, attempts: Iterable[LaunchAttempt | None]) -> Mapping[str, NodeClaim]:
+        """Return claims by instance, of those that attempts name; their rows show what the index may not yet."""
+        ids = {claim_id for attempt in attempts if attempt is not None for claim_id in attempt.claim_ids}
+        named = unreadable.claims_named(self.claims, sorted(ids)).values()
+        return {claim.instance_id: claim for claim in named if claim.instance_id is not None}
 
     def _tag(self, owned: Sequence[Instance]) -> int:
         """Tag instances with their claims where the launch did not come to it."""

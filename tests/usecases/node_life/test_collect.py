@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
 
@@ -90,6 +91,27 @@ def test_an_instance_without_a_claim_is_terminated_after_a_grace_time(world: Wor
     assert world.collect().run().orphan_count == 1
     assert "i-lost" not in ids(world)
     assert len(ids(world)) == 1
+
+
+def test_what_a_launch_takes_over_while_the_collector_looks_is_kept(world: World) -> None:
+    """The launch that asked EC2 died; it comes again, and is over, between two readings of a collector."""
+    batch = world.plan(1, on_demand("m5.large"))
+    world.effects = Effects(kill_before=6)
+    with pytest.raises(Killed):
+        world.launch().run(batch)
+    world.effects = Effects()
+    world.clock.advance(minutes=12)
+
+    class ReadLate:
+        def latest(self, batch_id: str) -> Any:
+            world.launch().run(batch)
+            return world.attempts.latest(batch_id)
+
+    (launched,) = world.ec2.live()
+    report = replace(world.collect(), attempts=cast("Any", ReadLate())).run()
+    assert report.orphan_count == 0
+    assert [(claim.state, claim.instance_id) for claim in world.claims()] == [(ClaimState.LAUNCHED, launched.id)]
+    assert world.ec2.live() == [launched]
 
 
 def test_instances_without_our_tags_are_never_touched(world: World) -> None:
