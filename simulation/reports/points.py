@@ -78,7 +78,8 @@ def possible() -> dict[str, frozenset[str]]:
             port = "ec2" if name in _ONE_EC2 else name
             calls = frozenset(method for method, _ in offered if not method.startswith("_"))
             found[port] = found.get(port, frozenset()) | calls
-    del found["executor"]
+    for own_threads in ("executor", "parts_executor"):
+        del found[own_threads]
     return found
 
 
