@@ -56,6 +56,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (6215, STEPS, []),
     (6262, STEPS, []),
     (7026, STEPS, []),
+    (7627, STEPS, []),
     (8646, STEPS, []),
     (9189, STEPS, []),
 )

@@ -10,12 +10,14 @@ from datetime import datetime
 from typing import Final
 
 from shared.core.launching.claim_nodes import grown_claim
-from shared.core.model.node_claim import NodeClaim
+from shared.core.model.node_claim import AWAITING_LAUNCH, ClaimState, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
 from shared.ports.state import ConflictError, NodeClaimStore, PlannedCommit
 from shared.usecases.claims.claim_moves import Decide, return_all_replicas
 
 _TRIES: Final = 6  # as for every move of a claim
+
+_TAKING: Final = AWAITING_LAUNCH | {ClaimState.LAUNCHED, ClaimState.RUNNING}  # one that goes itself takes nothing
 
 _Pair = tuple[NodeClaim, NodeClaim]
 
@@ -42,7 +44,7 @@ class HandOver:
             if current is None or after is None:
                 return None
             found = self.claims.get_many(self.replacement_ids)
-            takers = [found[key] for key in sorted(found) if found[key].is_live and not found[key].cordoned]
+            takers = [found[key] for key in sorted(found) if found[key].state in _TAKING and not found[key].cordoned]
             pairs = list(_moves(after.placements, takers, self.now))
             if not pairs:
                 return return_all_replicas(self.claims, current, self.now, decide)

@@ -15,6 +15,7 @@ from shared.core.model.workload import Gang
 from shared.core.node_life.notice import Notice, NoticeKind
 from shared.core.scheduling_terms.labels import CAPACITY_RESERVATION_ID
 from shared.ports.state import COMMIT_ITEMS_MAX
+from shared.usecases.disruption.hand_over import HandOver
 from shared.usecases.provisioning.commit_plan import in_transactions
 from tests.fakes.effects import Effects
 from tests.fakes.values import node_claim
@@ -84,6 +85,20 @@ def test_a_replacement_that_fails_drains_nothing() -> None:
     assert world.state.claim_rows[old.id].disruption is None
     assert sum(report.abandoned for report in world.reports) == 1
     assert (world.at_work(), len(world.ec2.all())) == (2, 2)
+
+
+@pytest.mark.parametrize("state", [ClaimState.DRAINING, ClaimState.TERMINATING])
+def test_nothing_is_handed_over_to_a_replacement_that_goes_itself(state: ClaimState) -> None:
+    """It was interrupted while the pass that found it running was under way."""
+    world = on_the_side()
+    old = dear(world)
+    world.minute()
+    (new,) = [c for c in world.live() if old.id in c.replaces]
+    world.state.claim_rows[new.id] = replace(new, state=state)
+    hand_over = HandOver(world.state.node_claims, (new.id,), world.clock.now())
+    hand_over(world.state.claim_rows[old.id], lambda claim: replace(claim, state=ClaimState.DRAINING))
+    assert (world.state.claim_rows[new.id].placements, hand_over.placed) == ((), [])
+    assert world.pending() == 1
 
 
 def test_nothing_moves_into_a_block_that_has_begun_to_drain() -> None:
