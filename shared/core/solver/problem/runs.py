@@ -17,14 +17,15 @@ class Supply(Generic[_Whose]):
 
     def take(self, count: int) -> tuple[tuple[_Whose, int], ...]:
         """Return whose the next ``count`` replicas are, as far as they reach."""
-        found = []
+        found: list[tuple[_Whose, int]] = []
         while count and self.left:
             whose, left = self.left.pop()
-            taken = min(count, left)
-            if taken < left:
-                self.left.append((whose, left - taken))
-            count -= taken
-            found.append((whose, taken))
+            if left >= count:  # mostly
+                if left > count:
+                    self.left.append((whose, left - count))
+                return (*found, (whose, count)) if found else ((whose, count),)
+            count -= left
+            found.append((whose, left))
         return tuple(found)
 
     def runs(self, per_node: int, nodes: int) -> Iterator[tuple[int, tuple[tuple[_Whose, int], ...]]]:

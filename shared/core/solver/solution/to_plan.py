@@ -1,7 +1,6 @@
 """The state as a plan: replicas of groups become replicas of workloads, equal nodes become one entry."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from operator import attrgetter
 
 from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, UnplacedReplicas
@@ -35,7 +34,13 @@ class _Placements:
 
     def _placed(self, found: Sequence[Sequence[tuple[str, int]]]) -> tuple[PlacedReplicas, ...]:
         known = self._known
-        placed = [known.get(part) or known.setdefault(part, PlacedReplicas(*part)) for part in chain(*found)]
+        placed = []
+        for parts in found:
+            for part in parts:
+                one = known.get(part)
+                if one is None:
+                    one = known[part] = PlacedReplicas(*part)
+                placed.append(one)
         placed.sort(key=_by_key)
         return tuple(placed)
 
