@@ -56,7 +56,10 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (6215, STEPS, []),
     (6262, STEPS, []),
     (7026, STEPS, []),
+    (7497, STEPS, []),
     (7627, STEPS, []),
+    (7975, STEPS, []),
+    (8068, STEPS, []),
     (8646, STEPS, []),
     (9189, STEPS, []),
 )

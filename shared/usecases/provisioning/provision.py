@@ -145,6 +145,7 @@ class Provision:
                 return report
             report.conflict_count += 1
         if share.needing:
+            self.pause(INDEX_LAG.total_seconds())  # what lost to a row that no index shows yet would only lose again
             self.queue.wake_planner(reason="lost races", workload_keys=woken.workload_keys)
         return report
 

@@ -45,6 +45,23 @@ def test_room_that_is_gone_by_now_is_not_given_away() -> None:
     assert [it for it in placed if it.workload_key == "research/second"] == [PlacedReplicas("research/second", 1)]
 
 
+def test_a_picture_that_stays_old_is_waited_for() -> None:
+    world, node = world_with_room()
+    stale = world.state.node_claims.list_live()
+    full = replace(node, placements=(*node.placements, PlacedReplicas("research/other", 1)))
+    world.state.node_claims.save(full, expected_revision=node.revision)
+    world.state.node_claims.list_live = lambda: stale  # type: ignore[method-assign]
+    world.submit("second", replicas=1, requests=TWO_CPUS)
+    woken_before = len(world.queue.wake_ups)
+
+    report = world.plan()
+
+    assert report.conflict_count == report.attempts
+    assert world.workload("second").placed_count == 0
+    assert world.pauses_s == [1.0]  # for the index; the next pass would only lose again
+    assert len(world.queue.wake_ups) == woken_before + 1
+
+
 def test_a_node_that_has_ended_by_now_gets_nothing() -> None:
     world, node = world_with_room()
     stale = world.state.node_claims.list_live()
