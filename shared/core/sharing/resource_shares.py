@@ -179,7 +179,7 @@ class ResourceShares:
         bounds = sorted(edges)
         for first, end in pairwise(bounds):
             withheld = tuple(each for each, (start, given) in spans.items() if (first - start) % count >= given)
-            yield _part(demand, end - first, withheld)
+            yield replace(demand, pending_count=end - first, withheld=withheld)
 
     # Branches: a sentence put together from the parts that are true.
     def _withheld(self, team: Team, flavor: Flavor, pools: Sequence[ResourcePool], since: datetime) -> Withheld:
@@ -271,16 +271,3 @@ def _pools_of(team: Team | None, workload: Workload, pools: Iterable[ResourcePoo
 
 def _order(demand: Demand) -> tuple[int, datetime, str]:
     return -demand.workload.priority, demand.pending_since, demand.workload.key
-
-
-def _part(demand: Demand, count: int, withheld: tuple[Withheld, ...]) -> Demand:
-    """Return so many replicas of a demand, with their part of what may be paid for all."""
-    if count == demand.pending_count:
-        return replace(demand, withheld=withheld)
-    workload, budget = demand.workload, demand.budget_atto_usd_per_hour
-    price = workload.max_price_micro_usd_per_hour
-    if price is not None:
-        workload = replace(workload, max_price_micro_usd_per_hour=price * count // demand.pending_count)
-    if budget is not None:
-        budget = budget * count // demand.pending_count
-    return replace(demand, workload=workload, pending_count=count, budget_atto_usd_per_hour=budget, withheld=withheld)

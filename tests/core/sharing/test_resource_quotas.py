@@ -151,14 +151,18 @@ def test_a_ladder_is_not_blamed_on_a_quota() -> None:
 def test_a_price_cap_holds_over_all_parts() -> None:
     demand = wants("audio", 4, max_price_micro_usd_per_hour=3 * USD)
     plan = planned(market([team("audio", quota(2, SPOT))], [demand]))
-    assert placed(plan)["audio", SPOT] == 2
-    assert plan.cost_atto_usd_per_hour
+    assert placed(plan) == {("audio", SPOT): 2, ("audio", ON_DEMAND): 2}
 
 
 def test_a_budget_and_a_quota_hold_at_once() -> None:
     both = team("audio", quota(2, SPOT), budget_micro_usd_per_hour=3 * USD)
     found = placed(planned(market([both], [wants("audio", 9)])))
-    assert found == {("audio", SPOT): 1, ("audio", ON_DEMAND): 2}, "both parts have their part of the budget"
+    assert found == {("audio", SPOT): 2, ("audio", ON_DEMAND): 2}
+
+
+def test_a_budget_that_is_enough_for_one_node_buys_it_for_either_part() -> None:
+    poor = team("audio", quota(0, SPOT), quota(1, SPOT, ON_DEMAND), budget_micro_usd_per_hour=USD)
+    assert placed(planned(market([poor], [wants("audio", 3)]))) == {("audio", ON_DEMAND): 1}
 
 
 # -- cohorts

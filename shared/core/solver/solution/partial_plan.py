@@ -254,10 +254,12 @@ class PartialPlan:
         return group.team_budget - self._planned_cost(group, bought_only=True)
 
     def _planned_cost(self, group: Group, *, bought_only: bool) -> int:
+        """Return what nodes of the workload cost: quotas may have made several groups of it, which share its bounds."""
+        key = group.workload.key
         return sum(
             bin_.option.price * bin_.count
             for bin_ in self.bins
             if bin_.option is not None
-            and group.index in bin_.contents
+            and any(self.groups[index].workload.key == key for index in bin_.contents)
             and not (bought_only and bin_.option.reservation is not None)
         )
