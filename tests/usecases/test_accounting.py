@@ -1,5 +1,6 @@
 """Accounts as nodes live: kept from facts and sweeps alike, read by budgets, told to teams."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -114,6 +115,28 @@ def test_a_node_of_which_nobody_told_is_found_and_counted_from_its_launch() -> N
     world.end(claim)
     world.keep.note([claim.id])
     assert world.written() == {"audio": 7200}
+
+
+def test_the_end_of_a_day_is_one_write_a_node() -> None:
+    world = World()
+    for number in range(150):
+        world.node(f"nc-{number:03}")
+    world.keep.sweep()
+    world.clock.advance(hours=24)
+    counted = Counting(world.accounts, world.state.node_claims)
+    assert KeepAccounts(counted, counted, world.store, world.clock).sweep() == 150
+    assert counted.calls == {"list_live": 1, "meters": 1, "get_many": 2, "write": 150}
+
+
+class Counting:
+    """Two stores as one, which counts what is asked of them."""
+
+    def __init__(self, *stores: object) -> None:
+        self._stores, self.calls = stores, Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return next(getattr(store, name) for store in self._stores if hasattr(store, name))
 
 
 def test_namespaces_keep_the_team_that_they_had() -> None:

@@ -1,12 +1,12 @@
 """Write down what instances cost whom: when somebody tells of a node, and for all of them every few minutes."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import by_namespace
-from shared.core.sharing.accounts import NOBODY, TeamOf, read
+from shared.core.sharing.accounts import NOBODY, Meter, TeamOf, read
 from shared.ports.accounts import AccountStore
 from shared.ports.policy import PolicyKind, PolicyStore
 from shared.ports.state import ConflictError, NodeClaimStore, UnreadableRowsError
@@ -15,6 +15,9 @@ from shared.usecases.policy.policy_objects import policy_of
 
 # Two recorders hear of one node at once: one of them looks again.
 _TRIES: Final = 4
+# As many as BatchGetItem takes. When a day ends all nodes are written down, one write each: what was read for more of
+# them at once would be older.
+_READ_TOGETHER: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +37,52 @@ class KeepAccounts:
         if not claim_ids:
             return 0
         team_of = teams_of(self.policy)
-        return sum(self._note(claim_id, team_of) for claim_id in sorted(claim_ids))
+        return sum(self._note(key, team_of, self._claim(key), self.accounts.meter(key)) for key in sorted(claim_ids))
 
     def sweep(self) -> int:
         """Read the meters of all nodes: events may be lost, and days end."""
         live = {claim.id: claim for claim in self.claims.list_live() if claim.instance_id is not None}
         meters, team_of, now = self.accounts.meters(), teams_of(self.policy), self.clock.now()
-        moved = [key for key, claim in live.items() if read(meters.get(key), claim, now, team_of) is not None]
-        return sum(self._note(key, team_of) for key in sorted({*moved, *(meters.keys() - live.keys())}))
+        moved = {key for key, claim in live.items() if read(meters.get(key), claim, now, team_of) is not None}
+        keys = sorted(moved | (meters.keys() - live.keys()))
+        return sum(
+            self._note(key, team_of, claim, meters.get(key))
+            for first in range(0, len(keys), _READ_TOGETHER)
+            for key, claim in self._claims(keys[first : first + _READ_TOGETHER]).items()
+        )
 
-    def _note(self, claim_id: str, team_of: TeamOf) -> bool:
-        """Write down everything that there is of one node; whether there was anything."""
+    def _note(self, claim_id: str, team_of: TeamOf, claim: NodeClaim | None, meter: Meter | None) -> bool:
+        """Write down everything that there is of one node; whether there was anything.
+
+        It goes on from what the caller has read: what is out of date by now loses the race, and is read again.
+        """
         written, lost = False, 0
-        while True:
-            claim, meter = self._claim(claim_id), self.accounts.meter(claim_id)
-            reading = None if claim is None else read(meter, claim, self.clock.now(), team_of)
-            if claim is None or reading is None:
-                return written
+        while claim is not None:
+            reading = read(meter, claim, self.clock.now(), team_of)
+            if reading is None:
+                break
             try:
                 self.accounts.write(claim_id, meter, reading)
             except ConflictError:
-                if claim.terminated_at is not None and meter is None and self.accounts.meter(claim_id) is None:
-                    return written  # that it ended was written down before
+                before, meter = meter, self.accounts.meter(claim_id)
+                if claim.terminated_at is not None and before is None and meter is None:
+                    break  # that it ended was written down before
                 lost += 1
                 if lost == _TRIES:
                     raise
+                claim = self._claim(claim_id)
             else:
-                written = True
-                if reading.meter is None:
-                    return written
+                written, meter = True, reading.meter
+                if meter is None:
+                    break
+        return written
+
+    def _claims(self, claim_ids: Sequence[str]) -> Mapping[str, NodeClaim]:
+        try:
+            return self.claims.get_many(claim_ids)
+        except UnreadableRowsError:
+            each = {claim_id: self._claim(claim_id) for claim_id in claim_ids}
+            return {claim_id: claim for claim_id, claim in each.items() if claim is not None}
 
     def _claim(self, claim_id: str) -> NodeClaim | None:
         try:
