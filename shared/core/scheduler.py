@@ -72,9 +72,11 @@ def solve(snapshot: Snapshot, *, now: datetime, policy: SchedulingPolicy) -> Pla
     plan = _solve_shared(snapshot, now, policy.until(_TIMES_PERCENT[0]))
     quotas: ResourceShares | None = None
     for until_percent in _TIMES_PERCENT[1:]:
-        capped = within_budgets(snapshot, plan)
+        exceeds = quotas is None and exceeds_quotas(snapshot, plan)
+        # What a quota forbids charges nobody: budgets are held to a plan that keeps quotas.
+        capped = None if exceeds else within_budgets(snapshot, plan)
         must = capped is not None
-        if quotas is None and (must or exceeds_quotas(snapshot, plan)):
+        if quotas is None and (must or exceeds):
             quotas, must = ResourceShares(snapshot, plan, now), True
         elif quotas is not None and leaves_idle(snapshot, plan):
             quotas = ResourceShares(snapshot, plan, now)

@@ -165,6 +165,16 @@ def test_a_budget_that_is_enough_for_one_node_buys_it_for_either_part() -> None:
     assert placed(planned(market([poor], [wants("audio", 3)]))) == {("audio", ON_DEMAND): 1}
 
 
+def test_room_that_a_quota_forbids_takes_nothing_from_a_budget() -> None:
+    """Room on a spot node of 16 USD would take a budget of one; with no quota on spot nobody may have it."""
+    dear = replace(node("dear", TYPE, capacity_type=SPOT), price_atto_usd_per_hour=16 * USD * 10**12)
+    poor = team("audio", quota(0, SPOT), budget_micro_usd_per_hour=USD)
+    snapshot = replace(market([poor], [wants("audio", 3)]), nodes=(dear,))
+    plan = planned(snapshot)
+    assert plan.existing == ()
+    assert placed(plan) == {("audio", ON_DEMAND): 1}
+
+
 # -- cohorts
 
 
