@@ -41,6 +41,8 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (2766, STEPS, []),
     (3128, STEPS, []),
     (3553, STEPS, []),
+    (3560, STEPS, []),
+    (3701, STEPS, []),
     (4115, STEPS, []),
     (4145, STEPS, []),
     (4360, STEPS, []),

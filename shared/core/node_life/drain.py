@@ -94,12 +94,13 @@ def begin(
         return None
     if grace_period_s is not None:
         deadline = min(deadline, now + timedelta(seconds=grace_period_s))
+    deadline = max(deadline, now)
     if claim.drain is None:
-        drain = Drain(drain_id(claim.id), reason, now, max(deadline, now), claim.placements)
+        drain = Drain(drain_id(claim.id), reason, now, deadline, claim.placements)
         return replace(claim, state=ClaimState.DRAINING, drain=drain)
     if deadline >= claim.drain.deadline:
         return None
-    return replace(claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=max(deadline, now)))
+    return replace(claim, drain=replace(claim.drain, reason=reason, notified_at=now, deadline=deadline))
 
 
 def begin_voluntary(

@@ -80,6 +80,8 @@ def test_a_deadline_in_the_past_is_now() -> None:
     assert drained is not None
     assert drained.drain is not None
     assert drained.drain.deadline == START
+    later = START + timedelta(seconds=2)
+    assert begin(drained, DrainReason.INTERRUPTION, START - timedelta(hours=1), later) is None, "it would be put off"
 
 
 def test_releases_count_down_by_workload() -> None:
