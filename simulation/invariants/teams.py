@@ -81,16 +81,14 @@ class BorrowingLimitsAreKept(_OfTeams):
     def look(self, new: list[NodeClaim]) -> None:
         for team in self.each_of([self._only_user(claim) for claim in new]):
             (quota,) = team.quotas
-            used = [
-                claim.id for claim in self.shown() if claim.lease is not None and self._only_user(claim) == team.name
-            ]
+            used = [claim.id for claim in self.shown() if self._only_user(claim) == team.name]
             limit = quota.borrowing_limit_units
             if limit is not None and len(used) > quota.nominal_units + limit:
                 self.refute(f"{team.name} owns {quota.nominal_units}, may borrow {limit} and has {sorted(used)}")
 
     def _only_user(self, claim: NodeClaim) -> str:
         users = {self.team_of(placed.workload_key) for placed in claim.placements}
-        return users.pop() if claim.lease is not None and len(users) == 1 else ""
+        return users.pop() if _has_unit(claim) and len(users) == 1 else ""
 
 
 class LendingLimitsAreKept(_OfTeams):
@@ -121,7 +119,7 @@ class LendingLimitsAreKept(_OfTeams):
                     self.refute(f"{name or 'no team'} borrows and leaves {left} units free of {kept} that are not lent")
 
     def _users(self, claim: NodeClaim) -> set[str]:
-        return set() if claim.lease is None else {self.team_of(placed.workload_key) for placed in claim.placements}
+        return {self.team_of(placed.workload_key) for placed in claim.placements} if _has_unit(claim) else set()
 
     def _kept_by(self, owner: Team) -> int:
         """Return how many units an owner keeps for itself beside all that it used while somebody may have planned."""
@@ -176,3 +174,8 @@ class TeamBudgetsAreKept(_OfTeams):
             spent = spent_atto_usd(self.shown(), team)
             if budget is not None and spent > budget * ATTO_USD_PER_MICRO_USD:
                 self.refute(f"{team.name} spends {spent // 10**15} m$ an hour of {budget // 1000}")
+
+
+def _has_unit(claim: NodeClaim) -> bool:
+    """Whether a node has a unit still: a lease stays with one that EC2 has let fall out of its reservation."""
+    return claim.lease is not None and claim.offering.capacity_type is CapacityType.RESERVED

@@ -43,6 +43,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (3553, STEPS, []),
     (3560, STEPS, []),
     (3701, STEPS, []),
+    (3897, STEPS, []),
     (4115, STEPS, []),
     (4145, STEPS, []),
     (4360, STEPS, []),
