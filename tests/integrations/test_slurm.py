@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pytest
@@ -47,7 +48,7 @@ AuthType=auth/none
 CredType=cred/none
 SlurmUser=root
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
+SlurmdSpoolDir={spools}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd-%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
@@ -108,7 +109,14 @@ class Machines(Slurm):
 
 
 @pytest.fixture
-def slurm(tmp_path: Path) -> Iterator[Machines]:
+def spools() -> Iterator[Path]:
+    """Return a folder with a short name: slurmd makes a socket there, whose name may have 107 characters."""
+    with TemporaryDirectory(prefix="slurmd-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, spools: Path) -> Iterator[Machines]:
     folder, spool = tmp_path, tmp_path / "requests"
     spool.mkdir()
     (folder / "state").mkdir()
@@ -123,11 +131,11 @@ def slurm(tmp_path: Path) -> Iterator[Machines]:
     own, *ports = free_ports(1 + len(names))
     lines = []
     for name, port in zip(names, ports, strict=True):
-        (folder / f"spool-{name}").mkdir()
+        (spools / name).mkdir()
         where = f"NodeHostName=localhost NodeAddr=127.0.0.1 Port={port}"
         lines.append(f"NodeName={name} {where} CPUs=1 RealMemory=100 State=CLOUD")
     conf = folder / "slurm.conf"
-    conf.write_text(CONF.format(folder=folder, port=own, nodes="\n".join(lines), count=NODES))
+    conf.write_text(CONF.format(folder=folder, spools=spools, port=own, nodes="\n".join(lines), count=NODES))
     machines = Machines(conf)
     controller = subprocess.Popen(  # noqa: S603 - Slurm's own daemon
         ["slurmctld", "-D", "-c", "-f", str(conf)],  # noqa: S607 - it is on the PATH
