@@ -28,7 +28,8 @@ LOWER: Any = {"reclaim_within_cohort": ReclaimWithinCohort.LOWER_PRIORITY}
 
 
 def pair(nodes: int = 2, **changes: Any) -> tuple[Team, Team]:
-    return tuple(team(name, quota(nodes, *BOUGHT), **{**ANY, **changes}) for name in ("audio", "vision"))  # type: ignore[return-value]
+    own, rules = quota(nodes, *BOUGHT), {**ANY, **changes}
+    return team("audio", own, **rules), team("vision", own, **rules)
 
 
 def packed(*nodes: Mapping[str, int], **changes: Any) -> Snapshot:

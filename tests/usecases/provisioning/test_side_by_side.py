@@ -158,12 +158,12 @@ def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_no
     def overtaken(commit: PlannedCommit) -> None:
         seen.append(len(commit.planning_turns))
         if len(seen) == 1:
-            world.state.node_claims.commit = write  # type: ignore[method-assign]
+            world.state.node_claims.commit = write  # type: ignore[method-assign] # the store itself again
             rival.run(named(mine, group="a"))
-            world.state.node_claims.commit = overtaken  # type: ignore[method-assign]
+            world.state.node_claims.commit = overtaken  # type: ignore[method-assign] # somebody else commits first
         write(commit)
 
-    world.state.node_claims.commit = overtaken  # type: ignore[method-assign]
+    world.state.node_claims.commit = overtaken  # type: ignore[method-assign] # somebody else commits first
     report = planner.run(named(mine, group="a"))
 
     assert report.conflict_count == 1
@@ -182,7 +182,7 @@ def test_limits_count_what_another_process_has_just_committed() -> None:
             written_at.setdefault(key, now)
         return tuple(row for key, row in sorted(world.state.claim_rows.items()) if now - written_at[key] > 0.5)
 
-    world.state.node_claims.list_live = listed  # type: ignore[method-assign]
+    world.state.node_claims.list_live = listed  # type: ignore[method-assign] # the index lags
     for number in range(2):
         key = submit(world, f"job-{number}", "a", requests=big)
         world.provisioner().run(named(key, group="a"))  # each in a process of its own
@@ -207,7 +207,7 @@ def test_eight_planners_side_by_side_promise_no_unit_twice() -> None:
         write(commit)
 
     world.apply(node_pool_manifest("a"))
-    world.state.node_claims.commit = beside  # type: ignore[method-assign]
+    world.state.node_claims.commit = beside  # type: ignore[method-assign] # others commit meanwhile
     planners[0].run()
 
     reserved = [

@@ -32,7 +32,7 @@ def test_room_that_is_gone_by_now_is_not_given_away() -> None:
     def lagging() -> tuple[NodeClaim, ...]:
         return shown.pop() if shown else real()
 
-    world.state.node_claims.list_live = lagging  # type: ignore[method-assign]
+    world.state.node_claims.list_live = lagging  # type: ignore[method-assign] # the index lags
     world.submit("second", replicas=1, requests=TWO_CPUS)
 
     report = world.plan()
@@ -50,7 +50,7 @@ def test_a_picture_that_stays_old_is_waited_for() -> None:
     stale = world.state.node_claims.list_live()
     full = replace(node, placements=(*node.placements, PlacedReplicas("research/other", 1)))
     world.state.node_claims.save(full, expected_revision=node.revision)
-    world.state.node_claims.list_live = lambda: stale  # type: ignore[method-assign]
+    world.state.node_claims.list_live = lambda: stale  # type: ignore[method-assign] # the index lags
     world.submit("second", replicas=1, requests=TWO_CPUS)
     woken_before = len(world.queue.wake_ups)
 
@@ -71,7 +71,7 @@ def test_a_node_that_has_ended_by_now_gets_nothing() -> None:
     def lagging() -> tuple[NodeClaim, ...]:
         return shown.pop() if shown else real()
 
-    world.state.node_claims.list_live = lagging  # type: ignore[method-assign]
+    world.state.node_claims.list_live = lagging  # type: ignore[method-assign] # the index lags
     world.submit("second", replicas=1, requests=TWO_CPUS)
 
     report = world.plan()
