@@ -4,7 +4,7 @@ import io
 import json
 import subprocess
 import sys
-import tarfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ def previous(make_once: MakeOnce) -> Path:
         pytest.skip(str(error))
 
     def unpack(folder: Path) -> None:
-        with tarfile.open(fileobj=io.BytesIO(archive)) as content:
-            content.extractall(folder, filter="data")
+        with zipfile.ZipFile(io.BytesIO(archive)) as content:
+            content.extractall(folder)
 
     return make_once(f"release-{PREVIOUS[:12]}", unpack)
 
@@ -41,9 +41,9 @@ class MissingReleaseError(Exception):
 
 
 def archive_of(repository: Path, commit: str) -> bytes:
-    """Return code and tests of a commit as a tar file. Raises MissingReleaseError, which says why."""
+    """Return code and tests of a commit as a zip file. Raises MissingReleaseError, which says why."""
     archive = subprocess.run(  # noqa: S603 - a commit that is named in this folder
-        ["git", "archive", commit, "functions", "shared", "tests"],  # noqa: S607 - whatever git this is
+        ["git", "archive", "--format=zip", commit, "functions", "shared", "tests"],  # noqa: S607 - whatever git this is
         cwd=repository,
         capture_output=True,
         check=False,
