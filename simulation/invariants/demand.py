@@ -39,7 +39,7 @@ class LimitsAreKept(OfCommits):
     """With what a plan adds, the nodes of a pool that listings can show stay within its limits.
 
     A node and what replaces it count once. An index may lag what the plan before has committed, and an answer come
-    late; then limits may be exceeded by that much.
+    late; then limits may be exceeded by as much as another process committed.
     """
 
     def __init__(self, world: World) -> None:
@@ -47,6 +47,13 @@ class LimitsAreKept(OfCommits):
         self._committed_us = -1
         self._plan_ids: set[str | None] = set()  # of what was committed at that instant
         self._written_us: dict[str, int] = {}  # when claims were, which is later than they were decided
+        self._made_by: dict[str, int] = {}  # the environment that committed a claim, by its id
+
+    def called(self, environment: Environment, point: str, answer: Any) -> None:
+        super().called(environment, point, answer)
+        if point == "node_claims.commit":
+            commit, _ = self.world.state.committed
+            self._made_by |= dict.fromkeys([claim.id for claim in commit.claims], environment.number)
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL and self.world.limits:
@@ -63,7 +70,8 @@ class LimitsAreKept(OfCommits):
                 used = 0
                 for claim in self.world.state.claim_rows.values():
                     was_shown = self._written_us.get(claim.id, 0) < shown_since_us
-                    counts = was_shown or claim.plan_id in self._plan_ids
+                    is_own = self._made_by.get(claim.id) == self.committer
+                    counts = was_shown or is_own or claim.plan_id in self._plan_ids
                     if claim.node_pool_name == POOL and claim.is_live and claim.disruption is None and counts:
                         used += 1 if name == "nodes" else CPUS[claim.offering.instance_type]
                 if used > int(limit):

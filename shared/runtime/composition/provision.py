@@ -6,6 +6,7 @@ from shared.runtime.composition.parts.outside import adapters, once
 from shared.runtime.composition.parts.planning import check, planner_policy, snapshot_gatherer_from, solve_within
 from shared.usecases.provisioning.commit_plan import PlanCommitter
 from shared.usecases.provisioning.provision import Provision
+from shared.usecases.provisioning.recent_commits import RecentCommits
 from shared.usecases.provisioning.solver import Solve
 from shared.usecases.provisioning.workload_status import WorkloadStatus
 
@@ -36,4 +37,5 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
         pause=outside.pause,
         monotonic_s=outside.monotonic_s,
         executor=outside.executor,
+        recent=RecentCommits(outside.monotonic_s),
     )

@@ -16,6 +16,7 @@ from shared.ports.state import COMMIT_ITEMS_MAX, ConflictError, NodeClaimStore, 
 from shared.ports.system import Clock, IdFactory
 from shared.usecases.claims.claim_moves import return_all_replicas
 from shared.usecases.provisioning.gather_snapshot import Gathered
+from shared.usecases.provisioning.recent_commits import RecentCommits
 
 # Beside one claim, one reservation and the turns of all groups of NodePools, so many workloads fit in one transaction
 # with room to spare.
@@ -67,11 +68,19 @@ class PlanCommitter:
     clock: Clock
 
     def commit(
-        self, plan: Plan, gathered: Gathered, *, plan_id: str, now: datetime, turns: Mapping[str, PlanningTurn]
+        self,
+        plan: Plan,
+        gathered: Gathered,
+        *,
+        plan_id: str,
+        now: datetime,
+        turns: Mapping[str, PlanningTurn],
+        recent: RecentCommits,
     ) -> Committed:
         """Commit what can be committed; a gang is committed whole or, as far as it went, given back.
 
-        ``turns`` are those that were taken before the plan's pass began to read, by the groups that it is for.
+        ``turns`` are those that were taken before the plan's pass began to read, by the groups that it is for;
+        ``recent`` is to know of each commit.
         """
         generations = {key: record.generation for key, record in gathered.records.items()}
         committed = Committed(turns={key: turn.number for key, turn in turns.items()})
@@ -80,7 +89,7 @@ class PlanCommitter:
             done: list[PlannedCommit] = []
             for part in parts:
                 try:
-                    self._commit(part, committed.turns)
+                    self._commit(part, committed.turns, recent)
                 except ConflictError as error:
                     committed.lost.extend(error.rows)
                     if work.is_gang:
@@ -94,10 +103,11 @@ class PlanCommitter:
                 committed.placed.extend((after, _added(before, after)) for before, after in part.existing)
         return committed
 
-    def _commit(self, part: PlannedCommit, turns: dict[str, int]) -> None:
+    def _commit(self, part: PlannedCommit, turns: dict[str, int], recent: RecentCommits) -> None:
         """Commit a part on the next turns, and count them."""
         at = self.clock.now()
         taken = {key: PlanningTurn(number + 1, at) for key, number in turns.items()}
+        recent.add(part)
         self.node_claims.commit(replace(part, planning_turns=taken))
         turns.update({key: turn.number for key, turn in taken.items()})
 

@@ -32,6 +32,7 @@ from shared.ports.state import (
 from shared.usecases.accounting.monthly_budgets import MonthlyBudgets
 from shared.usecases.claims import unreadable
 from shared.usecases.policy.policy_objects import Policy, policy_of
+from shared.usecases.provisioning.recent_commits import RecentCommits
 
 # Listings may lag the last commit by moments; a workload whose rules depend on where its replicas run is waited for.
 _READS_MAX: Final = 3
@@ -118,31 +119,30 @@ class SnapshotGatherer:
         *,
         reading: PolicyReading | None = None,
         needing: Collection[str] | None = None,
-        just_written: Collection[str] = (),
+        recent: RecentCommits | None = None,
         live: Sequence[NodeClaim] | None = None,
     ) -> Gathered:
         """Read everything.
 
         ``reading`` has begun, None: begin. ``needing`` are keys of workloads that are known to need planning, None:
-        find them; ``just_written`` are ids of claims that were written moments ago; ``live`` are the claims as they
-        were just listed, None: list them.
+        find them; ``recent`` is what listings may not show yet; ``live`` are the claims as they were just listed, None:
+        list them.
         """
         submit = self.executor.submit
         reading = self.read_policy() if reading is None else reading
         remembered = submit(self.boot_failures.list_remembered)
         wanting = submit(lambda: self.needing() if needing is None else needing)
-        listing = submit(self._live, just_written, live)
+        listing = submit(self._live, recent, live)
         instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in reading.reservations.result()}
         keys = wanting.result()
         objects = reading.objects.result()
-        counted = just_written if _are_requests_counted(objects) else ()
-        claims = self._as_written(listing.result(), counted)
+        claims = listing.result()
         records = self._records(keys, claims)
         for _ in range(_READS_MAX - 1):
             if not _lagging(claims, records):
                 break
-            claims = self._as_written(self._live(just_written), counted)
+            claims = self._live(recent)
             records = self._records(keys, claims)
         policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
@@ -165,14 +165,13 @@ class SnapshotGatherer:
         )
         return Gathered(snapshot, claims, records, reservations)
 
-    def _live(self, just_written: Collection[str], listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
+    def _live(self, recent: RecentCommits | None, listed: Sequence[NodeClaim] | None = None) -> dict[str, NodeClaim]:
+        """Return the live claims by id, as they are stored where the listing is older than a recent commit."""
         claims = {claim.id: claim for claim in (self.node_claims.list_live() if listed is None else listed)}
-        unlisted = self.node_claims.get_many([key for key in just_written if key not in claims])
-        return claims | {key: claim for key, claim in unlisted.items() if claim.is_live}
-
-    def _as_written(self, claims: dict[str, NodeClaim], ids: Collection[str]) -> dict[str, NodeClaim]:
-        """Return the claims with these as they are stored, where a listing may show what was on them before."""
-        stored = self.node_claims.get_many(ids) if ids else {}
+        if recent is None or not (asked := recent.not_in(claims)):
+            return claims
+        stored = unreadable.claims_named(self.node_claims, asked)
+        recent.forget_ended(asked, stored)
         claims = {key: claim for key, claim in claims.items() if key not in stored}
         return claims | {key: claim for key, claim in stored.items() if claim.is_live}
 
@@ -206,12 +205,6 @@ class SnapshotGatherer:
                 stored = PolicyObject(PolicyKind.NODE_POOL, name, {}, 0, 0, is_readable=False)
             if stored is not None:
                 yield stored
-
-
-def _are_requests_counted(objects: Iterable[PolicyObject]) -> bool:
-    """Whether quotas of resources count what replicas request, to the replica."""
-    teams = policy_of(stored for stored in objects if stored.kind is PolicyKind.TEAM).teams
-    return any(team.resource_quotas for team in teams)
 
 
 def _promisable(

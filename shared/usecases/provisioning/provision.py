@@ -108,7 +108,7 @@ class Provision:
     pause: Callable[[float], None]  # for so many seconds
     monotonic_s: Callable[[], float]
     executor: Executor
-    recent: RecentCommits = field(default_factory=RecentCommits)
+    recent: RecentCommits
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
         """Plan the pending demand of the pass's share and take off what is surplus. Raises PlanRejectedError."""
@@ -132,7 +132,7 @@ class Provision:
                 share = self._look_again(share, self.gatherer.planning_groups(reading), woken)
             turns = self._turns(share)
             now = self.clock.now()
-            known = self.gatherer.gather(now, reading=reading, needing=share.needing, just_written=self.recent.ids(now))
+            known = self.gatherer.gather(now, reading=reading, needing=share.needing, recent=self.recent)
             gathered = share.of(known)
             if report.attempts == 1:
                 report.shed_count = self._shed(gathered, now)
@@ -205,8 +205,10 @@ class Provision:
         decided = self._decide(snapshot, now, report)
         plan, committed = decided.plan, Committed()
         if decided.plan_id is not None:
-            committed = self.committer.commit(plan, gathered, plan_id=decided.plan_id, now=now, turns=turns)
-            self.recent.add((claim.id for claim, _ in committed.placements()), now, committed.turns)
+            committed = self.committer.commit(
+                plan, gathered, plan_id=decided.plan_id, now=now, turns=turns, recent=self.recent
+            )
+            self.recent.took(committed.turns)
             batches = committed.batches()
             self.queue.send_launches(batches)
             report.claim_count += len(committed.claims)

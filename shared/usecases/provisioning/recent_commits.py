@@ -1,38 +1,63 @@
-"""What this process has just committed: an index of the claims may not list it for a while."""
+"""What this process has just committed: an index of the claims may not show it for a while."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from shared.core.model.node_claim import NodeClaim
 from shared.core.sharing.planning_groups import PlanningTurn
+from shared.ports.state import PlannedCommit
 
-# DynamoDB's indexes lag by fractions of a second and promise nothing. Too long costs reads of claims that have ended.
-_REMEMBERED: Final = timedelta(minutes=1)
+# An index has copies, which lag by fractions of a second each: what one showed, the next may not show yet.
+_REMEMBERED_S: Final = 60.0
 # What they may lag what was just written; usually a tenth of it.
 INDEX_LAG: Final = timedelta(seconds=1)
 
 
 class RecentCommits:
-    """Ids of claims, each for a while. Passes of one planner come one after the other, nearly always in one process.
+    """Claims and the revisions that they were committed at, each until listings show it, and for a minute at least.
 
     Without them a pass that follows at once would not count the nodes of the one before against limits of NodePools,
-    nor its replicas against quotas of Teams. Where several planners work side by side, the pass before was often in
-    another process: whose turn it was says so.
+    nor its replicas against quotas of Teams. Passes of one planner come one after the other, nearly always in one
+    process. Where several planners work side by side, the pass before was often in another one: whose turn it was says
+    so. How long an index lags, nobody promises; so no clock says when to forget.
     """
 
-    def __init__(self) -> None:
-        self._at: dict[str, datetime] = {}
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._revisions: dict[str, int] = {}
+        self._at_s: dict[str, float] = {}
         self._turns: dict[str, int] = {}
 
-    def add(self, claim_ids: Iterable[str], now: datetime, turns: Mapping[str, int]) -> None:
-        """Remember claims that were committed at ``now``, and the last turns that this took, by group."""
-        self._at |= dict.fromkeys(claim_ids, now)
+    def add(self, commit: PlannedCommit) -> None:
+        """Remember what is about to be committed: of an answer that is lost nobody knows what it was."""
+        added = {claim.id: claim.revision for claim in commit.claims}
+        added |= {before.id: before.revision + 1 for before, _ in commit.existing}
+        self._revisions |= added
+        self._at_s |= dict.fromkeys(added, self._monotonic_s())
+
+    def took(self, turns: Mapping[str, int]) -> None:
+        """Remember the last turns that commits took, by group."""
         self._turns |= turns
 
-    def ids(self, now: datetime) -> list[str]:
-        """Return the ids that may not be listed yet, sorted."""
-        self._at = {claim_id: at for claim_id, at in self._at.items() if now - at <= _REMEMBERED}
-        return sorted(self._at)
+    def not_in(self, listed: Mapping[str, NodeClaim]) -> list[str]:
+        """Return the ids of the claims that the listing, by id, does not show as they were committed, sorted."""
+        since_s = self._monotonic_s() - _REMEMBERED_S
+        shown = [key for key, revision in self._revisions.items() if key in listed and listed[key].revision >= revision]
+        for key in shown:
+            if self._at_s[key] < since_s:
+                self._forget(key)
+        return sorted(self._revisions.keys() - shown)
+
+    def forget_ended(self, asked: list[str], stored: Mapping[str, NodeClaim]) -> None:
+        """Forget, of those that were asked for, what has ended and what was not committed after all.
+
+        Only live claims are listed; so all that are remembered for long are live, and not shown.
+        """
+        for key in asked:
+            claim = stored.get(key)
+            if claim is None or not claim.is_live or claim.revision < self._revisions[key]:
+                self._forget(key)
 
     def lag_s(self, turns: Mapping[str, PlanningTurn], now: datetime) -> float:
         """Return for how long listings may still lack what other processes committed on these turns."""
@@ -40,3 +65,6 @@ class RecentCommits:
         ends = [taken_at + INDEX_LAG for taken_at in others if taken_at is not None]
         left = max(ends, default=now) - now
         return min(max(left, timedelta()), INDEX_LAG).total_seconds()
+
+    def _forget(self, key: str) -> None:
+        del self._revisions[key], self._at_s[key]
