@@ -69,8 +69,8 @@ unexport PYTHONDONTWRITEBYTECODE
 export UV_LINK_MODE ?= copy
 
 # A recipe of its own and not the pattern's, since it needs more than Python.
-.PHONY: help demo play sim sim-size sim-mutants model test test-more test-oracle check synth docs pictures wheel bench \
-	bootstrap diff deploy destroy lock clean setup
+.PHONY: help demo play sim sim-size sim-mutants sim-upgrade model test test-more test-oracle check synth docs pictures \
+	wheel bench bootstrap diff deploy destroy lock clean setup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ sim: setup ## play the pipeline under faults: SEED=first SEEDS=how many STEPS=of
 
 sim-size: setup ## play a month of 5,000 nodes: use, money, waiting, calls; ARGS='--nodes 500 --reservations 5 --days 7'
 	@python -m simulation.size $(ARGS)
+
+sim-upgrade: setup ## play two releases' functions side by side, deployed: SEED=first SEEDS=how many
+	@python -m tests.deployed.upgrades.side_by_side $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS))
 
 sim-mutants: setup ## see how soon the simulation finds mistakes; writes simulation/MUTANTS.md
 	@python -m simulation.mutants

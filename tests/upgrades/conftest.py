@@ -29,11 +29,7 @@ def previous(make_once: MakeOnce) -> Path:
     except MissingReleaseError as error:
         pytest.skip(str(error))
 
-    def unpack(folder: Path) -> None:
-        with zipfile.ZipFile(io.BytesIO(archive)) as content:
-            content.extractall(folder)
-
-    return make_once(f"release-{PREVIOUS[:12]}", unpack)
+    return make_once(f"release-{PREVIOUS[:12]}", lambda folder: unpack(archive, folder))
 
 
 class MissingReleaseError(Exception):
@@ -53,6 +49,12 @@ def archive_of(repository: Path, commit: str) -> bytes:
             f"the history has no {commit[:7]} (a shallow clone?): {archive.stderr.decode().strip()}"
         )
     return archive.stdout
+
+
+def unpack(archive: bytes, folder: Path) -> None:
+    """Unpack what :func:`archive_of` returned into a folder."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as content:
+        content.extractall(folder)
 
 
 class ReleaseProcess:

@@ -5,21 +5,17 @@ update is rolled back, while everything else stays: rows, messages, timers, inst
 their order.
 """
 
-import io
 import json
-import zipfile
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from infra.assets.bundle import CODE
 from infra.naming import function_name
 from shared.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table
-from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
+from tests.deployed.upgrades.releases import Fleet, code_of
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import previous
 
@@ -27,83 +23,12 @@ __all__ = ["previous"]
 
 pytestmark = pytest.mark.embedded
 
-TYPE: Final = "m7i.2xlarge"
-ZONE: Final = "us-east-1a"
-UNITS: Final = 2
-
-
-class Fleet:
-    """The story's fleet: which release runs it, and what is wanted of it."""
-
-    def __init__(self, world: World, releases: Mapping[str, bytes]) -> None:
-        self.world, self.releases = world, releases
-        self.wanted: dict[str, int] = {}
-        self.code: dict[Function, str] = dict.fromkeys(Function, "as it was deployed")
-
-    def run_by(self, release: str) -> None:
-        """Put a release's code in the place of what runs; what is under way ends as it began."""
-        for function in Function:
-            name = function_name(self.world.output(DEPLOYMENT), function)
-            before = self.code[function]
-            changed = self.world.aws.client("lambda").update_function_code(
-                FunctionName=name, ZipFile=self.releases[release]
-            )
-            self.code[function] = changed["CodeSha256"]
-            assert self.code[function] != before, "another release runs from now on"
-
-    def submit(self, name: str, replicas: int, generation: int = 1) -> None:
-        """Ask for replicas that fill a node each."""
-        self.wanted[name] = replicas
-        self.world.send({"action": "submit", "workload": workload(name, replicas, generation)})
-
-    def withdraw(self, name: str) -> None:
-        del self.wanted[name]
-        self.world.send({"action": "withdraw", "workload": workload(name, 0, 1)})
-
-    def settle(self) -> set[str]:
-        """Wait until everything that is wanted runs, and nothing else; return the instances."""
-        count = sum(self.wanted.values())
-        self.world.until(f"{count} run", lambda seen: len(seen.live("running")) == count == len(seen.live()))
-        return self.instances()
-
-    def instances(self) -> set[str]:
-        return {instance.id for instance in self.world.look().live()}
-
-    def rows(self, table: Table, listed: str | None = None) -> list[dict[str, Any]]:
-        """Return a table's rows, or those under a listing key."""
-        pages = self.world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.world.output(table))
-        found = [row for page in pages for row in page["Items"]]
-        return [row for row in found if listed is None or row.get("listing") == {"S": listed}]
-
-
-def workload(name: str, replicas: int, generation: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "reservoir/v1",
-        "kind": "Workload",
-        "metadata": {"namespace": "upgrade", "name": name, "generation": generation},
-        "spec": {
-            "replicas": replicas,
-            "resources": {"requests": {"cpu": "6", "memory": "10Gi"}},
-            "nodeSelector": {"story": "kept", "topology.kubernetes.io/zone": ZONE},
-        },
-    }
-
-
-def code_of(root: Path) -> bytes:
-    """Return the code asset of the release that lies there."""
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in (path for folder in CODE for path in sorted((root / folder).rglob("*.py"))):
-            archive.write(path, path.relative_to(root))
-    return content.getvalue()
-
 
 @pytest.fixture(scope="module")
 def fleet(world: World, previous: Path, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
-    world.reserve("kept", TYPE, ZONE, UNITS, "kept")
-    manifests = one_type_pool("kept", TYPE, ["reserved", "on-demand"])
-    world.apply(write_manifests(tmp_path_factory.mktemp("policy"), manifests))
-    return Fleet(world, {"old": code_of(previous), "new": code_of(ROOT)})
+    fleet = Fleet(world, {"old": code_of(previous), "new": code_of(ROOT)})
+    fleet.make(tmp_path_factory.mktemp("policy"))
+    return fleet
 
 
 def test_the_previous_release_launches_a_fleet(fleet: Fleet) -> None:

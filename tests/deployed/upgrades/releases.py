@@ -1,0 +1,103 @@
+"""A fleet whose functions are of two releases: which code each runs, and what is wanted of it."""
+
+import io
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from infra.assets.bundle import CODE
+from infra.naming import function_name
+from shared.names import DEPLOYMENT, Function, Table
+from tests.deployed.story.policies import one_type_pool, write_manifests
+from tests.deployed.story.world import World
+
+TYPE: Final = "m7i.2xlarge"
+ZONE: Final = "us-east-1a"
+UNITS: Final = 2
+NAMESPACE: Final = "upgrade"
+FILLS_A_NODE: Final = "6"  # of the eight vCPUs
+
+
+class Fleet:
+    """The story's fleet: which release runs it, and what is wanted of it."""
+
+    def __init__(self, world: World, releases: Mapping[str, bytes]) -> None:
+        self.world, self.releases = world, releases
+        self.reservation = ""
+        self.wanted: dict[str, int] = {}
+        self.code: dict[Function, str] = dict.fromkeys(Function, "as it was deployed")
+
+    def make(self, folder: Path) -> None:
+        """Make a reservation and a pool that uses it, and buys what else it needs."""
+        self.reservation = self.world.reserve("kept", TYPE, ZONE, UNITS, "kept")
+        manifests = one_type_pool("kept", TYPE, ["reserved", "on-demand"])
+        self.world.apply(write_manifests(folder, manifests))
+
+    def run_by(self, release: str, functions: Iterable[Function] = tuple(Function)) -> None:
+        """Put a release's code in the place of what runs; what is under way ends as it began."""
+        for function in functions:
+            name = function_name(self.world.output(DEPLOYMENT), function)
+            changed = self.world.aws.client("lambda").update_function_code(
+                FunctionName=name, ZipFile=self.releases[release]
+            )
+            before, self.code[function] = self.code[function], changed["CodeSha256"]
+            assert self.code[function] != before, "another release runs from now on"
+
+    def submit(self, name: str, replicas: int, generation: int = 1, cpu: str = FILLS_A_NODE) -> dict[str, Any]:
+        """Ask for replicas, which usually fill a node each; return the message."""
+        self.wanted[name] = replicas
+        return self._send({"action": "submit", "workload": workload(name, replicas, generation, cpu)})
+
+    def withdraw(self, name: str, generation: int = 1) -> dict[str, Any]:
+        """Ask for nothing more; return the message."""
+        del self.wanted[name]
+        return self._send({"action": "withdraw", "workload": workload(name, 0, generation)})
+
+    def _send(self, message: dict[str, Any]) -> dict[str, Any]:
+        self.world.send(message)
+        return message
+
+    def settle(self) -> set[str]:
+        """Wait until everything that is wanted runs, on a node each, and nothing else; return the instances."""
+        count = sum(self.wanted.values())
+        self.world.until(f"{count} run", lambda seen: len(seen.live("running")) == count == len(seen.live()))
+        return self.instances()
+
+    def instances(self) -> set[str]:
+        """Return the ids of the instances that run or are about to."""
+        return {instance.id for instance in self.world.look().live()}
+
+    def rows(self, table: Table, listed: str | None = None) -> list[dict[str, Any]]:
+        """Return a table's rows, or those under a listing key."""
+        pages = self.world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.world.output(table))
+        found = [row for page in pages for row in page["Items"]]
+        return [row for row in found if listed is None or row.get("listing") == {"S": listed}]
+
+
+def workload(name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE) -> dict[str, Any]:
+    """Return a workload for the fleet's pool."""
+    return {
+        "apiVersion": "reservoir/v1",
+        "kind": "Workload",
+        "metadata": {"namespace": NAMESPACE, "name": name, "generation": generation},
+        "spec": {
+            "replicas": replicas,
+            "resources": {"requests": {"cpu": cpu, "memory": "10Gi"}},
+            "nodeSelector": {"story": "kept", "topology.kubernetes.io/zone": ZONE},
+        },
+    }
+
+
+def code_of(root: Path) -> bytes:
+    """Return the code asset of the release that lies there."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in (path for folder in CODE for path in sorted((root / folder).rglob("*.py"))):
+            archive.write(path, path.relative_to(root))
+    return content.getvalue()
+
+
+def functions_of(root: Path) -> tuple[Function, ...]:
+    """Return the functions that the release that lies there has."""
+    return tuple(it for it in Function if (root / "functions" / it / "handler.py").is_file())
