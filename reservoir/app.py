@@ -15,7 +15,7 @@ _ROOMS: Final = "reservoir.commands"
 
 # In the order of --help. What a command needs is imported when it is called (tests/reservoir/test_lazy.py).
 COMMANDS: Final = (
-    Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools and EC2NodeClasses."),
+    Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools, EC2NodeClasses and Teams."),
     Listed("diff", f"{_ROOMS}.policy.diff", "Show what `apply` would change."),
     Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools and EC2NodeClasses."),
     Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),

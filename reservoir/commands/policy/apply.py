@@ -27,7 +27,7 @@ def apply(
     ] = False,
     form: Output = Format.TEXT,
 ) -> None:
-    """Create or change NodePools and EC2NodeClasses. All that are given, or none."""
+    """Create or change NodePools, EC2NodeClasses and Teams. All that are given, or none."""
     contents = files.read(filenames)
     outcome = attempt(lambda: apply_policy(context).apply(contents, dry_run=dry_run))
     if not outcome.changes:
