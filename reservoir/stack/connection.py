@@ -179,12 +179,12 @@ class Session:
     @cached_property
     def adapters(self) -> "Adapters":
         """The adapters of the stack's tables and queues, made when a command first needs one."""
-        # imported here, because --help and validate shall not wait for AWS's libraries
+        outputs, region = self.outputs  # first, so that whoever names no stack is told so before AWS's libraries load
+        # imported here, because --help and validate shall not wait for them either
         from shared.runtime.adapters import Adapters
         from shared.runtime.environment import SettingsError
         from shared.runtime.settings import OPTIONAL, REGION, REQUIRED, Settings
 
-        outputs, region = self.outputs
         names = {name: output_name(name) for name in (*REQUIRED, *OPTIONAL)}
         environment = {name: outputs[output] for name, output in names.items() if output in outputs}
         try:

@@ -17,7 +17,7 @@ HEAVY = {"boto3", "botocore", "pydantic", "rich", "yaml"} | {
 }
 
 
-def imported(*arguments: str, variables: dict[str, str] | None = None) -> set[str]:
+def imported(*arguments: str, variables: dict[str, str] | None = None, ends_with: int = 0) -> set[str]:
     """Return the packages that a call of the command line imports, and ``shared`` by its rooms."""
     code = (
         "import atexit, sys; atexit.register(lambda: print(sorted({'.'.join(m.split('.')[:2]) for m in sys.modules}),"
@@ -31,12 +31,16 @@ def imported(*arguments: str, variables: dict[str, str] | None = None) -> set[st
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == ends_with, done.stderr
     return set(eval(done.stderr.splitlines()[-1]))  # noqa: S307 - our own list
 
 
 def test_help_imports_nothing_that_a_command_needs() -> None:
     assert imported("--help") & HEAVY == set()
+
+
+def test_who_names_no_stack_is_told_so_before_anything_of_aws_is_imported() -> None:
+    assert imported("get", "pools", ends_with=2) & {"boto3", "botocore", "shared.adapters"} == set()
 
 
 @pytest.mark.parametrize("noun", ["workloads", "nodes", "reservations", "offerings", "events"])
