@@ -169,8 +169,8 @@ writes one line of its log for each thing that was measured: the message and the
 fields are in the tables. The first row of the dashboard is made of these lines. Of reservations, workloads and teams
 the log has the {most} that lie idle most dearly, cost most or use most; the history has all.
 
-These are metrics of CloudWatch only if the setting `publishMetrics` says so, because CloudWatch takes 0.30 USD a month
-for each metric and value of its dimension. All figures are for metrics that are written in every hour of a month.
+These are metrics of CloudWatch only if the setting `publishMetrics` says so, because it charges 0.30 USD a month for
+each metric and value of its dimension. All figures are for metrics that are written in every hour of a month.
 Something that is not known, such as a price, is left out and never told as 0.
 
 """
@@ -186,8 +186,8 @@ kind (`shared/core/node_life/notice.py`), and what disruption did (`shared/useca
 |---|---|
 """
 _AMOUNTS: Final = """
-Beside these numbers of times, functions write how much it was, when it happens and is known. A counter or an amount
-costs 0.04 cents for an hour in which it was written, 0.30 USD for a month of them, and nothing while it is quiet:
+Beside these counts, functions write amounts, where they are known. A count or an amount costs 0.04 cents for an hour in
+which it was written, 0.30 USD for a month of them, and nothing while it is quiet:
 
 | metric | unit | is |
 |---|---|---|
