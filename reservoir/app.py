@@ -17,7 +17,7 @@ _ROOMS: Final = "reservoir.commands"
 COMMANDS: Final = (
     Listed("apply", f"{_ROOMS}.policy.apply", "Create or change NodePools, EC2NodeClasses and Teams."),
     Listed("diff", f"{_ROOMS}.policy.diff", "Show what `apply` would change."),
-    Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools and EC2NodeClasses."),
+    Listed("delete", f"{_ROOMS}.policy.delete", "Delete NodePools, EC2NodeClasses and Teams."),
     Listed("validate", f"{_ROOMS}.policy.validate", "Check manifests, without an AWS account."),
     Listed("get", f"{_ROOMS}.see.get", "List workloads, nodes, reservations, offerings, policy."),
     Listed("describe", f"{_ROOMS}.see.describe", "Tell everything about objects."),

@@ -34,7 +34,7 @@ def delete(
     reason: Annotated[str | None, typer.Option(help="For nodes: why; it is kept, and told on the bus.")] = None,
     yes: Yes = False,
 ) -> None:
-    """Delete NodePools and EC2NodeClasses. By name, or those that files name; and nodes by name."""
+    """Delete NodePools, EC2NodeClasses and Teams. By name, or those that files name; and nodes by name."""
     if bool(names) == bool(filenames):
         fail("name objects, or files with -f")
     if names and is_node(names[0]):
