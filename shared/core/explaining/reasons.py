@@ -17,7 +17,7 @@ from shared.core.model.policy import MinValuesPolicy
 from shared.core.model.workload import Withheld
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD, usd
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.scheduling_terms.taint import binding_taints, untolerated
+from shared.core.scheduling_terms.taint import untolerated
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.selection import Selection, next_step_at
@@ -97,7 +97,7 @@ class Reasons:
         """
         asked = self._asked(group)
         for entry in self._catalogue.entries:
-            binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+            binding = entry.taints
             if any(untolerated(binding, asked.selection.tolerations)):
                 continue
             for kind in self._catalogue.entry_types[entry.index]:
@@ -175,7 +175,7 @@ class Reasons:
 
     def _of_entry(self, entry: Entry, group: Group, asked: _Asked) -> Iterator[Failure]:
         """Yield what speaks against a pool; against one with taints the nearest failure only, the taints counted in."""
-        binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+        binding = entry.taints
         taints = tuple(untolerated(binding, asked.selection.tolerations))
         if not taints:
             yield from self._of_tolerated(entry, group, asked)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.taint import binding_taints, untolerated
+from shared.core.scheduling_terms.taint import untolerated
 from shared.core.solver.problem.catalogue import Entry
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.topology import Constraints, SpreadTerm
@@ -84,7 +84,7 @@ def _why_unreachable(state: PartialPlan, group: Group, key: str, domain: str) ->
     tolerations = group.levels[-1].selection.tolerations
     refused: dict[str, str] = {}
     for entry in selling.values():
-        binding = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
+        binding = entry.taints
         taint = next(untolerated(binding, tolerations), None)
         if taint is not None:
             refused[entry.pool.name] = str(taint)
@@ -102,7 +102,7 @@ def _reachable(state: PartialPlan, group: Group) -> Iterator[Mapping[str, str]]:
     requirement_sets = group.requirement_sets[-1]
     for option in state.catalogue.options:
         if option.requirement_sets & requirement_sets:
-            yield state.labels_of(option)
+            yield state.catalogue.labels(option)
     for bin_ in state.bins:
         if bin_.node is not None and bin_.requirement_sets & requirement_sets:
             yield bin_.labels

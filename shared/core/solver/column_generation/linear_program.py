@@ -19,15 +19,19 @@ def _new_highs() -> Any:
     return highs
 
 
+Column = tuple[float, float, Sequence[tuple[int, float]]]  # its cost, its upper bound, and (row, value)
+
+
 class LinearProgram:
     """Minimise cost over columns >= 0; rows have lower and upper bounds. Single-threaded, so deterministic."""
 
-    def __init__(self, rows: Sequence[tuple[float, float]]) -> None:
+    def __init__(self, rows: Sequence[tuple[float, float]], columns: Sequence[Column] = ()) -> None:
         self._highs: Any = _new_highs()
         self._highs.setOptionValue("solver", "simplex")
-        nothing: tuple[Any, Any] = (np.array([], dtype=np.int32), np.array([], dtype=float))
-        for lower, upper in rows:
-            self._highs.addRow(lower, upper, 0, *nothing)
+        if columns:
+            # A large program that is given at once is solved two to four times as fast without presolve.
+            self._highs.setOptionValue("presolve", "off")
+        self._highs.passModel(_model(rows, columns))
 
     def add(self, cost: float, entries: Sequence[tuple[int, float]]) -> None:
         """Add one column with its entries (row, value)."""
@@ -44,6 +48,18 @@ class LinearProgram:
         self._highs.run()
         return bool(self._highs.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
+    def bound_in_whole(self, integers: Sequence[int]) -> float:
+        """Return what the optimum is at least where these columns are whole numbers; 0 without a proof."""
+        for name, value in (("solver", "choose"), ("presolve", "choose"), ("mip_rel_gap", 1e-3)):
+            self._highs.setOptionValue(name, value)
+        # A node limit stops at the same place on every machine; a time limit would not.
+        self._highs.setOptionValue("mip_max_nodes", 1)
+        for column in integers:
+            self._highs.changeColIntegrality(column, highspy.HighsVarType.kInteger)
+        self._highs.run()
+        bound = float(self._highs.getInfo().mip_dual_bound)
+        return bound if 0 < bound < INFINITY else 0.0
+
     def objective(self) -> float:
         """Value of the last solution."""
         return float(self._highs.getInfo().objective_function_value)
@@ -57,58 +73,17 @@ class LinearProgram:
         return [float(value) for value in self._highs.getSolution().row_dual]
 
 
-def solve_matrix(
-    costs: Sequence[float],
-    uppers: Sequence[float],
-    rows: Sequence[tuple[float, float]],
-    columns: Sequence[Sequence[tuple[int, float]]],
-    integers: Sequence[int] = (),
-) -> tuple[float, list[float]] | None:
-    """Solve a program given at once; with ``integers`` (columns) return the proven bound instead of the optimum.
-
-    Returns (bound, row duals; none with integers), or None when HiGHS could not solve it.
-    """
-    program = _program(costs, uppers, rows, columns)
-    highs = _new_highs()
-    if integers:
-        kinds = [highspy.HighsVarType.kContinuous] * len(columns)
-        for column in integers:
-            kinds[column] = highspy.HighsVarType.kInteger
-        program.integrality_ = kinds
-        highs.setOptionValue("mip_rel_gap", 1e-3)
-        # A node limit stops at the same place on every machine; a time limit would not.
-        highs.setOptionValue("mip_max_nodes", 1)
-    else:
-        # Two to four times as fast as with the interior point method, or with presolve.
-        highs.setOptionValue("solver", "simplex")
-        highs.setOptionValue("presolve", "off")
-    highs.passModel(program)
-    highs.run()
-    if integers:
-        bound = float(highs.getInfo().mip_dual_bound)
-        return (bound, []) if 0 < bound < INFINITY else None
-    if highs.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        return None
-    duals = [float(value) for value in highs.getSolution().row_dual]
-    return float(highs.getInfo().objective_function_value), duals
-
-
-def _program(
-    costs: Sequence[float],
-    uppers: Sequence[float],
-    rows: Sequence[tuple[float, float]],
-    columns: Sequence[Sequence[tuple[int, float]]],
-) -> Any:
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(columns), len(rows)
-    program.col_cost_ = np.array(costs, dtype=float)
-    program.col_lower_ = np.zeros(len(columns))
-    program.col_upper_ = np.array(uppers, dtype=float)
-    program.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
-    program.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
-    matrix = program.a_matrix_
+def _model(rows: Sequence[tuple[float, float]], columns: Sequence[Column]) -> Any:
+    model = highspy.HighsLp()
+    model.num_col_, model.num_row_ = len(columns), len(rows)
+    model.col_cost_ = np.array([cost for cost, _, _ in columns], dtype=float)
+    model.col_lower_ = np.zeros(len(columns))
+    model.col_upper_ = np.array([upper for _, upper, _ in columns], dtype=float)
+    model.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
+    model.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
+    matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kColwise
-    matrix.start_ = np.cumsum([0, *(len(column) for column in columns)]).astype(np.int32)
-    matrix.index_ = np.array([row for column in columns for row, _ in column], dtype=np.int32)
-    matrix.value_ = np.array([value for column in columns for _, value in column], dtype=float)
-    return program
+    matrix.start_ = np.cumsum([0, *(len(entries) for _, _, entries in columns)]).astype(np.int32)
+    matrix.index_ = np.array([row for _, _, entries in columns for row, _ in entries], dtype=np.int32)
+    matrix.value_ = np.array([value for _, _, entries in columns for _, value in entries], dtype=float)
+    return model

@@ -13,7 +13,7 @@ from itertools import chain
 from math import floor, inf
 from operator import or_
 
-from shared.core.solver.column_generation.linear_program import solve_matrix
+from shared.core.solver.column_generation.linear_program import Column, LinearProgram
 from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption
@@ -196,13 +196,14 @@ class _Program:
 
     def solve(self, *, whole: bool) -> float | None:
         """Return the bound in USD an hour."""
-        solved = self._solved(whole=whole)
-        if solved is None:
-            return None
-        return solved[0] if whole else self._certified(solved[1])
+        program, integers = self._written(whole=whole)
+        if integers:
+            return program.bound_in_whole(integers)
+        return self._certified(program.duals()) if program.solve() else None
 
     # Branches: one program is written row by row; whole nodes add a row each.
-    def _solved(self, *, whole: bool) -> tuple[float, list[float]] | None:
+    def _written(self, *, whole: bool) -> tuple[LinearProgram, list[int]]:
+        """Return the program, and which of its columns are nodes that must be whole."""
         item_types, offers, width = self._item_types, self._offers, self._dimensions
         rows = [(float(item_type.count), inf) for item_type in item_types]
         rows += [(-inf, 0.0)] * (len(offers) * width)
@@ -226,9 +227,9 @@ class _Program:
                     columns[number].append((len(rows), -float(copies)))
                     rows.append((-inf, 0.0))
                 columns.append(column)
-        costs = [offer.price for offer in offers] + [0.0] * len(self._served)
-        uppers = [offer.most for offer in offers] + [inf] * len(self._served)
-        return solve_matrix(costs, uppers, rows, columns, integers)
+        bounds = [(offer.price, offer.most) for offer in offers] + [(0.0, inf)] * len(self._served)
+        written: list[Column] = [(*bound, column) for bound, column in zip(bounds, columns, strict=True)]
+        return LinearProgram(rows, written), integers
 
     def _use(self, number: int, index: int) -> list[tuple[int, float]]:
         offer, request = self._offers[number], self._item_types[index].request

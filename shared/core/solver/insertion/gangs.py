@@ -43,7 +43,7 @@ def _try(insertion: Insertion, group: Group, scope: Scope) -> bool:
 def _domains(state: PartialPlan, topology_key: str) -> list[str]:
     found = {bin_.labels[topology_key] for bin_ in state.bins if topology_key in bin_.labels}
     for option in state.catalogue.options:
-        labels = state.labels_of(option)
+        labels = state.catalogue.labels(option)
         if topology_key in labels:
             found.add(labels[topology_key])
     return sorted(found)

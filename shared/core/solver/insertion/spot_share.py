@@ -172,7 +172,7 @@ def _importance(state: PartialPlan, bin_: Bin) -> tuple[int, bool, int]:
 def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     """Return the groups on a node of which it is all or nothing."""
     return [
-        relaxed.group.index
-        for relaxed, _ in state.placed_on(bin_)
-        if relaxed.group.workload.gang is not None or state.pinned_labels.of(relaxed)
+        index
+        for index, level in bin_.levels.items()
+        if state.groups[index].workload.gang is not None or state.pinned_labels.of(state.groups[index], level)
     ]

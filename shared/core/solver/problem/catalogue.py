@@ -37,7 +37,7 @@ from shared.core.scheduling_terms.labels import (
 from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.scheduling_terms.taint import binding_taints, tolerates_all
+from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.problem.unsettled_labels import variants
 from shared.core.solver.problem.vectors import Dimensions, Vector
@@ -63,6 +63,7 @@ class Entry:
     labels: Mapping[str, str]
     absent: frozenset[str]  # open keys that its nodes do not carry
     tier: int  # 0 for the heaviest weight
+    taints: tuple[Taint, ...]  # those that count for placing replicas on a new node
 
 
 @dataclass(slots=True, eq=False)
@@ -142,6 +143,7 @@ class OptionCatalogue:
     entry_types: dict[int, list[InstanceType]] = field(default_factory=dict)
     _vectors: dict[str, Vector] = field(default_factory=dict)
     _type_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _labels: dict[int, Mapping[str, str]] = field(default_factory=dict)  # by option
     _places: dict[tuple[str, str, CapacityType], OfferedPlace] = field(default_factory=dict)
     _bits_of_team: dict[str | None, list[int]] = field(default_factory=dict)  # whose requirement sets are which
 
@@ -160,11 +162,13 @@ class OptionCatalogue:
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
         types = [item for item in by_name if _is_possible(pool, node_class, item)]
         requirement_sets = [alternative.requirements for alternative in self.requirement_sets]
+        taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
         closed = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
         for chosen in variants(pool.requirements, types, requirement_sets, _OFFERING_KEYS | closed.keys()):
             settled = {key: value for key, value in chosen.items() if value is not None}
             labels = {**pool.requirements.labels(), **settled, **closed}
-            entry = Entry(len(self.entries), pool, node_class, labels, frozenset(chosen) - settled.keys(), tier)
+            absent = frozenset(chosen) - settled.keys()
+            entry = Entry(len(self.entries), pool, node_class, labels, absent, tier, taints)
             self.entries.append(entry)
             admitted = [item for item in types if _admits(item, labels)]
             self.entry_types[entry.index] = admitted
@@ -223,10 +227,9 @@ class OptionCatalogue:
         self.options.append(option)
 
     def _tolerating(self, entry: Entry) -> int:
-        taints = binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-        if not taints:
+        if not entry.taints:
             return -1
-        return self._mask(lambda requirement_set: tolerates_all(taints, requirement_set.selection.tolerations) is None)
+        return self._mask(lambda wanted: tolerates_all(entry.taints, wanted.selection.tolerations) is None)
 
     def _mask(self, holds: Callable[[RequirementSet], bool]) -> int:
         return sum([1 << bit for bit, alternative in enumerate(self.requirement_sets) if holds(alternative)])
@@ -283,13 +286,19 @@ class OptionCatalogue:
             return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drain_at
         return self.now + timedelta(seconds=selection.duration_s) <= drain_at
 
-    def labels(self, option: LaunchOption) -> dict[str, str]:
-        """Return every label that a node of this option will have, as far as it is known now."""
-        name = option.key.instance_type
-        of_type = self._type_labels.get(name)
-        if of_type is None:
-            of_type = self._type_labels[name] = option.instance_type.requirements.labels()
-        return {**of_type, **option.entry.labels, **option.place_labels}
+    def labels(self, option: LaunchOption) -> Mapping[str, str]:
+        """Return every label that a node of this option will have, as far as it is known now; one mapping an option."""
+        known = self._labels.get(option.index)
+        if known is None:
+            name, requirements = option.instance_type.name, option.instance_type.requirements
+            of_type = self._type_labels.get(name) or self._type_labels.setdefault(name, requirements.labels())
+            known = self._labels[option.index] = {**of_type, **option.entry.labels, **option.place_labels}
+        return known
+
+    def label(self, option: LaunchOption, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = option.place_labels.get(key)
+        return self.labels(option).get(key) if placed is None else placed
 
 
 def _place_order(offering: Offering) -> tuple[str, CapacityType]:

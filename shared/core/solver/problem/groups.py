@@ -310,16 +310,13 @@ def _oldest(group: Group) -> tuple[datetime, str]:
 def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
     """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
     found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
-    places = [
-        (entry, place.labels(), binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False))
-        for entry, place in catalogue.places
-    ]
+    places = [(entry, place.labels()) for entry, place in catalogue.places]
     startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
     for key in sorted(keys):
         domains: dict[str, set[tuple[Taint, ...]]] = {}
-        for entry, labels, taints in places:
+        for entry, labels in places:
             for value in _values_there(catalogue, entry, labels, key):
-                domains.setdefault(value, set()).add(taints)
+                domains.setdefault(value, set()).add(entry.taints)
         for node in catalogue.snapshot.nodes:
             if key in node.labels and not node.deleting:
                 taints = binding_taints(node.taints, startup.get(node.node_pool_name, ()), initialized=node.initialized)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
-from shared.core.scheduling_terms.taint import binding_taints
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
@@ -31,11 +30,6 @@ class PartialPlan:
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
-        self._labels: dict[int, dict[str, str]] = {}
-        self._taints = [
-            binding_taints(entry.pool.taints, entry.pool.startup_taints, initialized=False)
-            for entry in catalogue.entries
-        ]
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered():
             if node.deleting:
@@ -77,30 +71,18 @@ class PartialPlan:
 
     # -- changes
 
-    def labels_of(self, option: LaunchOption) -> Mapping[str, str]:
-        """Return the labels of a new node (one mapping per option)."""
-        known = self._labels.get(option.index)
-        if known is None:
-            known = self._labels[option.index] = self.catalogue.labels(option)
-        return known
-
     def labels_at(self, place: Bin | LaunchOption) -> Mapping[str, str]:
         """Return the labels of a node, or of a new node of an option."""
-        return place.labels if isinstance(place, Bin) else self.labels_of(place)
-
-    def label(self, option: LaunchOption, key: str) -> str | None:
-        """Return one label of a new node."""
-        placed = option.place_labels.get(key)
-        return self.labels_of(option).get(key) if placed is None else placed
+        return place.labels if isinstance(place, Bin) else self.catalogue.labels(place)
 
     def open_bin(self, option: LaunchOption, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
         opened = Bin(
             uid=self._uid(),
-            labels=self.labels_of(option),
+            labels=self.catalogue.labels(option),
             requirement_sets=option.requirement_sets,
             free=list(option.allocatable),
-            taints=self._taints[option.entry.index],
+            taints=option.entry.taints,
             option=option,
             count=count,
         )
@@ -144,7 +126,7 @@ class PartialPlan:
             free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
         ]
         bin_.option = option
-        bin_.labels = self.labels_of(option)
+        bin_.labels = self.catalogue.labels(option)
         bin_.requirement_sets = option.requirement_sets
 
     def split_bin(self, bin_: Bin, count: int) -> Bin:
