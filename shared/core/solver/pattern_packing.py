@@ -59,7 +59,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     policy = catalogue.policy
     bin_types = BinTypes(state, item_types, overhead_atto_usd(policy))
     values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
-    add_slot_value(values, item_types, bin_types.unthinned)
+    add_slot_value(values, item_types, bin_types)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.min_values)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)

@@ -17,6 +17,7 @@ from shared.core.solver.column_generation.linear_program import Column, LinearPr
 from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.components import connected
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -61,14 +62,10 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
 
 def _components(item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> list[tuple[list[ItemType], list[_Offer]]]:
     """Split into programs that have nothing to do with each other: accelerated work is often one of its own."""
-    masks: list[int] = []
-    for eligible in {offer.eligible: None for offer in offers}:
-        joined = eligible
-        for mask in [mask for mask in masks if mask & eligible]:
-            masks.remove(mask)
-            joined |= mask
-        masks.append(joined)
-    return [_component(item_types, offers, mask) for mask in masks]
+    masks: dict[int, int] = {}
+    for eligible, root in connected(offer.eligible for offer in offers).items():
+        masks[root] = masks.get(root, 0) | eligible
+    return [_component(item_types, offers, mask) for mask in masks.values()]
 
 
 def _component(

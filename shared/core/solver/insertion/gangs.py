@@ -41,12 +41,9 @@ def _try(insertion: Insertion, group: Group, scope: Scope) -> bool:
 
 
 def _domains(state: PartialPlan, topology_key: str) -> list[str]:
-    found = {bin_.labels[topology_key] for bin_ in state.bins if topology_key in bin_.labels}
-    for option in state.catalogue.options:
-        labels = state.catalogue.labels(option)
-        if topology_key in labels:
-            found.add(labels[topology_key])
-    return sorted(found)
+    places: list[Bin | LaunchOption] = [*state.bins, *state.catalogue.options]
+    found = {state.labels_at(place).get(topology_key) for place in places}
+    return sorted(domain for domain in found if domain is not None)
 
 
 def _within(state: PartialPlan, topology_key: str, domain: str) -> Scope:

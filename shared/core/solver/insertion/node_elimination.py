@@ -7,11 +7,12 @@ the node is not launched.
 
 from collections.abc import Set
 from functools import partial
-from operator import is_
+from operator import is_, sub
 
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.new_nodes import Scope
 from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.vectors import largest_share
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -48,8 +49,8 @@ def _empty_some(insertion: Insertion) -> bool:
 
 def _fullness(bin_: Bin) -> float:
     assert bin_.option is not None
-    sizes = zip(bin_.free, bin_.option.allocatable, strict=True)
-    return 1 - min([free / whole for free, whole in sizes if whole], default=1.0)
+    size = bin_.option.allocatable
+    return largest_share(map(sub, size, bin_.free), size)
 
 
 def _empty(insertion: Insertion, victim: Bin) -> bool:

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import RelaxedGroup
+from shared.core.solver.problem.vectors import largest_share
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -35,8 +36,7 @@ class ReservedFloor:
     def _fills(self, option: LaunchOption, load: Sequence[int]) -> bool:
         """Whether the load is as much of a reserved slot as the policy's floor asks for."""
         floor = self._state.catalogue.policy.reserved_floor_percent
-        shares = (100 * used // whole for used, whole in zip(load, option.allocatable, strict=True) if whole)
-        return not floor or max(shares, default=0) >= floor
+        return not floor or 100 * largest_share(load, option.allocatable) >= floor
 
     def free_units(self, load: Sequence[int]) -> list[LaunchOption]:
         """Return the reserved options with units left of which one holds the load, smallest first."""
@@ -44,8 +44,7 @@ class ReservedFloor:
         found = [
             option
             for option in self._candidates.reserved
-            if option.reservation is not None
-            and units[option.unit_key] > 0
+            if units[option.unit_key] > 0
             and all(used <= whole for used, whole in zip(load, option.allocatable, strict=True))
             and self._fills(option, load)
         ]

@@ -99,6 +99,11 @@ class Eligibility:
         return mask
 
 
+def price_alone(item_type: ItemType, holders: Sequence[tuple[BinType, int]], otherwise: float) -> float:
+    """Return what a replica costs on a node of its own, by who can hold which items, cheapest first."""
+    return next((item.price for item, held in holders if held >> item_type.index & 1), otherwise)
+
+
 def _prefix(item_types: Sequence[ItemType], dimension: int) -> tuple[list[int], list[int]]:
     """Return the sorted requests of a resource, and for each prefix of them the mask of its items."""
     ordered = sorted(item_types, key=lambda item_type: item_type.request[dimension])
@@ -137,6 +142,11 @@ class BinTypes:
             served |= best_tier[tier]
         self.buyable = served
         self._keep_cheapest(residual, open_options, allowed, overhead)
+
+    def holders(self) -> list[tuple[BinType, int]]:
+        """Return what can be bought, cheapest first, with the items of which one replica fits there."""
+        fitting = self.eligibility.fitting
+        return [(item, item.eligible & fitting(item.option.allocatable)) for item in self.unthinned]
 
     def _keep_cheapest(
         self,

@@ -8,7 +8,7 @@ fraction), and a replica is worth what it uses at these prices.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from shared.core.solver.packing.item_types import BinType, Eligibility, ItemType
+from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType, price_alone
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.vectors import Vector
@@ -44,17 +44,12 @@ def item_values(
     return values
 
 
-def add_slot_value(values: list[float], item_types: Sequence[ItemType], cheapest_first: Sequence[BinType]) -> None:
+def add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
     """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
-    for item_type in item_types:
-        if item_type.host is not None and not item_type.host.is_exact:
-            alone = next((item.price for item in cheapest_first if _holds(item, item_type)), 0.0)
-            values[item_type.index] += _SLOT * alone
-
-
-def _holds(bin_type: BinType, item_type: ItemType) -> bool:
-    sizes = zip(item_type.request, bin_type.option.allocatable, strict=True)
-    return bool(bin_type.eligible >> item_type.index & 1) and all(asked <= whole for asked, whole in sizes)
+    loose = [item_type for item_type in item_types if item_type.host is not None and not item_type.host.is_exact]
+    holders = bin_types.holders() if loose else []
+    for item_type in loose:
+        values[item_type.index] += _SLOT * price_alone(item_type, holders, 0.0)
 
 
 # Branches: sums, then scales, then values: comprehensions and loops of a line each.

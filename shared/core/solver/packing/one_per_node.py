@@ -7,7 +7,7 @@ others can be, and how little of them is lost.
 from collections.abc import Sequence
 from math import inf
 
-from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
+from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType, price_alone
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.bits import iter_bits
@@ -97,9 +97,9 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
     free = sum(packing.residual.units[name] for name in units)
     waiting = _Waiting(packing)
     waiting.share_out(min(free, waiting.singles))
-    holders = _holders(bin_types)
+    holders = bin_types.holders()
     prices = {
-        item_type.index: _price_elsewhere(item_type, holders)
+        item_type.index: price_alone(item_type, holders, inf)
         for item_type in packing.item_types
         if _is_exact(item_type)
     }
@@ -116,17 +116,6 @@ def reserve_one_per_node(packing: Packing, reserved: Sequence[BinType], bin_type
             packing.apply(bin_type, pattern, min(units_left, packing.repeats(pattern)))
 
 
-def _price_elsewhere(item_type: ItemType, holders: Sequence[_Holder]) -> float:
-    own = 1 << item_type.index
-    return next((item.price for item, eligible in holders if eligible & own), inf)
-
-
-def _holders(bin_types: BinTypes) -> list[_Holder]:
-    """Return what can be bought, cheapest first, with the items of which one replica fits there."""
-    fitting = bin_types.eligibility.fitting
-    return [(item, item.eligible & fitting(item.option.allocatable)) for item in bin_types.unthinned]
-
-
 # -- paid
 
 
@@ -136,7 +125,7 @@ def open_one_per_node(packing: Packing, bin_types: BinTypes) -> None:
         packing.item_types,
         key=lambda item: (item.host is None or not item.host.is_exact, [-amount for amount in item.request]),
     )
-    holders, waiting = _holders(bin_types), _Waiting(packing)
+    holders, waiting = bin_types.holders(), _Waiting(packing)
     for item_type in ordered:
         if _is_one_per_node(item_type) and packing.left[item_type.index]:
             _open_for(packing, item_type, _families(item_type, holders), waiting)

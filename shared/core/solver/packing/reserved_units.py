@@ -9,7 +9,7 @@ units are. So two ways are tried, and the one that leaves the least to pay for i
 from collections.abc import Sequence
 from functools import partial
 from math import inf
-from operator import le
+from operator import le, sub
 
 from shared.core.solver.packing.best_first import use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
@@ -18,6 +18,7 @@ from shared.core.solver.packing.one_per_node import has_one_per_node, reserve_on
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
+from shared.core.solver.problem.vectors import largest_share
 
 # How strongly work without choice is preferred where units are short: both are tried.
 _PRICE_BIASES = (0.2, 0.8)
@@ -120,10 +121,8 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
 
 
 def _share(packing: Packing, bin_type: BinType, pattern: Pattern) -> float:
-    """Return the part of a node that a pattern uses of the resource it uses most."""
     size = bin_type.option.allocatable
-    room = packing.room_beside(pattern, size)
-    return max(1 - free / whole for free, whole in zip(room, size, strict=True) if whole)
+    return largest_share(map(sub, size, packing.room_beside(pattern, size)), size)
 
 
 def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:

@@ -24,9 +24,8 @@ class Component:
 
 def connected_components(groups: Sequence[Group]) -> list[Component]:
     """Return the connected components, in the order of their first group; free neighbours in the queue are one."""
-    component_of = _connected(
-        dict.fromkeys(group.equivalence_class.terms for group in groups)
-    )  # groups are many, combinations few
+    # Groups are many, combinations of terms few.
+    component_of = connected(dict.fromkeys(group.equivalence_class.terms for group in groups))
     components: list[Component] = []
     tied: dict[int, Component] = {}
     free: Component | None = None
@@ -47,8 +46,8 @@ def connected_components(groups: Sequence[Group]) -> list[Component]:
     return components
 
 
-def _connected(masks: Iterable[int]) -> dict[int, int]:
-    """Return, by combination of terms, which combination stands for its component (0 for no terms)."""
+def connected(masks: Iterable[int]) -> dict[int, int]:
+    """Return, by mask, which of the masks stands for its connected component: those that share a bit are connected."""
     parent: dict[int, int] = {}
     owner_of: dict[int, int] = {}
     for mask in masks:
@@ -59,7 +58,7 @@ def _connected(masks: Iterable[int]) -> dict[int, int]:
 
 
 def _root(parent: dict[int, int], item: int) -> int:
-    """Return who stands for the combination's component, and shorten the way to it."""
+    """Return who stands for the mask's component, and shorten the way to it."""
     while parent[item] != item:
         parent[item] = parent[parent[item]]
         item = parent[item]

@@ -27,6 +27,7 @@ class EquivalenceClass:
     workload: Workload  # one of them
     levels: tuple[Level, ...]
     matching: int  # the terms that select them
+    requirement_sets: tuple[int, ...] = ()
     constraints: tuple[Constraints, ...] = ()
     terms: int = 0  # those that select them and those that they carry
 
@@ -99,16 +100,10 @@ class Demands:
             group.constraints = group.equivalence_class.constraints
 
 
-def has_soft_taints(snapshot: Snapshot) -> bool:
-    """Whether some usable pool has a PreferNoSchedule taint (R-47)."""
-    return any(
-        taint.effect is TaintEffect.PREFER_NO_SCHEDULE for pool, _ in usable_pools(snapshot) for taint in pool.taints
-    )
-
-
 def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> Demands:
     """Group the pending demand."""
-    soft_taints = has_soft_taints(snapshot)
+    taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
+    soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
     team_of = _team_names(snapshot)
     pending = [demand for demand in snapshot.demands if demand.pending_count > 0]
     dimensions = Dimensions(demand.workload.requests for demand in pending)
@@ -180,14 +175,11 @@ def _classes(looks: Sequence[tuple[Workload, tuple[Level, ...]]], terms: Terms) 
 def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
     """Return the requirement sets of the groups, and give each level of theirs the mask of its requirement sets."""
     requirement_sets: dict[RequirementSet, int] = {}
-    masks: dict[int, tuple[int, ...]] = {}  # by identity of the levels, which kinds share
     for group in groups:
-        known = masks.get(id(group.levels))
-        if known is None:
-            known = masks[id(group.levels)] = tuple(
-                [_requirement_sets(level, requirement_sets) for level in group.levels]
-            )
-        group.requirement_sets = known
+        class_ = group.equivalence_class
+        if not class_.requirement_sets:
+            class_.requirement_sets = tuple([_requirement_sets(level, requirement_sets) for level in class_.levels])
+        group.requirement_sets = class_.requirement_sets
     return list(requirement_sets)
 
 

@@ -6,6 +6,7 @@ from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.vectors import largest_share
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 # Work that uses less than a quarter of a slot is tiny for it: a smaller fitting reservation goes first.
@@ -22,7 +23,7 @@ def overhead_atto_usd(policy: SchedulingPolicy) -> int:
 
 def is_tiny(option: LaunchOption, load: list[int]) -> bool:
     """Whether the load uses less than a quarter of the option in every resource."""
-    return all(used * WORTH_A_SLOT < whole for used, whole in zip(load, option.allocatable, strict=True) if used)
+    return largest_share(load, option.allocatable) * WORTH_A_SLOT < 1
 
 
 def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bool) -> OrderKey:

@@ -50,28 +50,22 @@ def reached_capacity_types(workload: Workload, pending_since: datetime, now: dat
     """Return the capacity types that the workload's ladder allows at ``now``; all of them without a ladder."""
     if not workload.fallback:
         return ALL_CAPACITY_TYPES
-    reached: set[CapacityType] = set()
-    opens_at = pending_since
-    for step in workload.fallback:
-        if opens_at > now:
-            break
-        reached.add(step.capacity_type)
-        if step.for_s is None:
-            break
-        opens_at += timedelta(seconds=step.for_s)
-    return frozenset(reached)
+    return frozenset(rung for opens_at, rung in _rungs(workload, pending_since) if opens_at <= now)
 
 
 def next_step_at(workload: Workload, pending_since: datetime, now: datetime) -> datetime | None:
     """Return when the ladder's next rung opens, or None when no later one will."""
+    return next((opens_at for opens_at, _ in _rungs(workload, pending_since) if opens_at > now), None)
+
+
+def _rungs(workload: Workload, pending_since: datetime) -> Iterator[tuple[datetime, CapacityType]]:
+    """Yield when each rung of the ladder opens, and what it allows; nothing after one that lasts for ever."""
     opens_at = pending_since
     for step in workload.fallback:
-        if opens_at > now:
-            return opens_at
+        yield opens_at, step.capacity_type
         if step.for_s is None:
-            return None
+            return
         opens_at += timedelta(seconds=step.for_s)
-    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,13 @@ class SpreadTerm:
     domains: frozenset[str]
     nodes: CountedNodes | None
 
+    def excess(self, matched: Mapping[str, int], domain: str) -> int:
+        """Return how many replicas too many the domain holds; negative: how many it still may take."""
+        lowest = min((matched.get(item, 0) for item in self.domains), default=0)
+        if self.min_domains is not None and len(self.domains) < self.min_domains:
+            lowest = 0
+        return matched.get(domain, 0) - self.max_skew - lowest
+
 
 @dataclass(frozen=True, slots=True)
 class NearTerm:
@@ -240,12 +247,7 @@ class DomainLedger:
         )
 
     def _excess(self, spread: SpreadTerm, domain: str) -> int:
-        """Return how many replicas too many the domain holds; negative: how many it still may take."""
-        matched = self.by_term[spread.term].matched
-        lowest = min((matched.get(item, 0) for item in spread.domains), default=0)
-        if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
-            lowest = 0
-        return matched.get(domain, 0) - spread.max_skew - lowest
+        return spread.excess(self.by_term[spread.term].matched, domain)
 
     def inverse_blocked(self, labels: Mapping[str, str], matching: int) -> bool:
         """Whether some replica already there keeps replicas with these matches out of the node's domain."""

@@ -39,6 +39,11 @@ class Dimensions:
         return known[1]
 
 
+def largest_share(load: Iterable[int], size: Iterable[int]) -> float:
+    """Return the part of a node that a load uses of the resource it uses most."""
+    return max((used / whole for used, whole in zip(load, size, strict=True) if whole), default=0.0)
+
+
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
     """How many times ``request`` fits into ``free``; a resource that is not asked for never limits."""
     fitting = _MANY

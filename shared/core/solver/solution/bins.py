@@ -1,7 +1,7 @@
 """Nodes of a solve: existing ones and planned ones, equal ones together."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shared.core.model.snapshot import Node
 from shared.core.scheduling_terms.taint import Taint
@@ -36,19 +36,9 @@ class Bin:
 
     def split(self, uid: int, count: int) -> "Bin":
         """Take ``count`` of the nodes out as a bin of their own."""
-        other = Bin(
-            uid=uid,
-            labels=self.labels,
-            requirement_sets=self.requirement_sets,
-            free=list(self.free),
-            taints=self.taints,
-            option=self.option,
-            count=count,
-            contents=dict(self.contents),
-            levels=dict(self.levels),
-        )
         self.count -= count
-        return other
+        free, contents, levels = list(self.free), dict(self.contents), dict(self.levels)
+        return replace(self, uid=uid, count=count, free=free, contents=contents, levels=levels)
 
 
 def total_load(groups: Sequence[Group], contents: Mapping[int, int], dimensions: int) -> list[int]:

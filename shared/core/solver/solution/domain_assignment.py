@@ -14,7 +14,6 @@ from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, Z
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
-from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -258,7 +257,8 @@ def _even(
             batches.append(DomainBatch(group.relaxed[0], (key, domain), count))
             loads[domain] += count * weight
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
-    return batches if all(_holds(spread, counts[spread.term]) for spread in spreads) else None
+    is_even = all(spread.excess(counts[spread.term], domain) <= 0 for spread in spreads for domain in spread.domains)
+    return batches if is_even else None
 
 
 def _choosiest_first(
@@ -305,11 +305,3 @@ def _water_filled(
             counts[name] = level + count
             filled.append((name, count))
     return filled
-
-
-def _holds(spread: SpreadTerm, counts: Mapping[str, int]) -> bool:
-    """Whether the constraint holds in every domain once everything is placed."""
-    lowest = min((counts.get(domain, 0) for domain in spread.domains), default=0)
-    if spread.min_domains is not None and len(spread.domains) < spread.min_domains:
-        lowest = 0
-    return all(counts.get(domain, 0) - lowest <= spread.max_skew for domain in spread.domains)
