@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from shared.core.capacity.ledger import Balance
-from shared.core.capacity.unavailable_offerings import Place, Unavailable
+from shared.core.capacity.unavailable_offerings import Place, Rests, Unavailable
 from shared.core.model.capacity_reservation import ENDED_STATES, CapacityReservation, ObservedReservation
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
@@ -344,8 +344,8 @@ class OfferingStore(Protocol):
         """
         ...
 
-    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
-        """Return the catalogue, and beside it everything that rests now: reservations are not in the catalogue."""
+    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
+        """Return the catalogue, or those of these types, and all that rests: reservations are not in the catalogue."""
         ...
 
     def on_demand_prices(self, instance_types: Collection[str]) -> Mapping[str, int]:

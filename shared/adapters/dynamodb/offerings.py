@@ -1,7 +1,8 @@
 """The catalogue of instance types and the known shortages in DynamoDB.
 
 One row an instance type, one row a shortage, and one row that says which catalogue is current: a planner that has read
-it already (in the same Lambda environment) reads that single row instead of some 1,400.
+it already (in the same Lambda environment) reads that single row instead of some 1,400. Whoever knows which types it
+asks about reads their rows alone.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -32,6 +33,7 @@ from shared.core.capacity.unavailable_offerings import (
     Market,
     NodeClassKey,
     Place,
+    Rests,
     SubnetKey,
     Unavailable,
     with_shortages,
@@ -75,10 +77,21 @@ class DynamoDbOfferingStore:
         """Return all types with prices; shortages that have not expired are applied to the offerings."""
         return self.load_with_rests()[0]
 
-    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
-        """Return the catalogue and everything that rests now."""
+    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
+        """Return the catalogue, or ``only`` these types of it, and everything that rests now."""
         now = self._clock.now()
         reading = self._executor.submit(self.list_unavailable, now)
+        types = self._all(now) if only is None else self._named(only, now)
+        rests = reading.result()
+        return with_shortages(types, rests), rests
+
+    def _named(self, names: Collection[str], now: datetime) -> tuple[InstanceType, ...]:
+        """Read the rows of these types and no others."""
+        found = all_readable(self._table.get_many(names, now), _type)
+        return tuple(found[name][1] for name in sorted(found))
+
+    def _all(self, now: datetime) -> tuple[InstanceType, ...]:
+        """Return what this process knows already, unless it is out of date."""
         version_row = self._table.get(VERSION_ROW, now)
         version = None if version_row is None else text(version_row, DATA)
         if version is None or version != self._known_version:
@@ -86,8 +99,7 @@ class DynamoDbOfferingStore:
             # While the index may still lag the rows behind this version, what was read is used but not remembered.
             is_settled = version is not None and datetime.fromisoformat(version) + _INDEX_LAG <= now
             self._known_version = version if is_settled else None
-        rests = reading.result()
-        return with_shortages(self._parsed, rests), rests
+        return self._parsed
 
     def _read(self, now: datetime) -> None:
         """Read the whole catalogue: a type that is left out would be taken for one that is not sold any more."""

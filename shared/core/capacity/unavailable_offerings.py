@@ -73,6 +73,7 @@ class MoveKey:
 Rested = OfferingKey | SubnetKey | NodeClassKey  # what a launch that fails lets rest
 Remembered = Rested | BootKey | MoveKey  # what is counted, so that it rests longer each time
 Place = Rested | Market
+Rests = Mapping[Place, Unavailable]
 
 
 def quota_group(instance_type_name: str) -> str:

@@ -91,8 +91,8 @@ class ApplyOutcome:
         assignment = attempt.assignment()
         if not assignment:
             return [], surplus
-        catalogue = {instance_type.name: instance_type for instance_type in self.offerings.load_catalogue()}
         waiting = [found[claim_id] for claim_id in sorted(assignment) if claim_id in found]
+        catalogue = self._bought_instead(attempt, waiting)
         drains = self._block_drains(waiting)
 
         def change(claim: NodeClaim) -> NodeClaim | None:
@@ -107,6 +107,15 @@ class ApplyOutcome:
             else:
                 launched.append(claim)
         return launched, surplus
+
+    def _bought_instead(self, attempt: LaunchAttempt, claims: Sequence[NodeClaim]) -> Mapping[str, InstanceType]:
+        """Return the types of instances that are not of the offering that was planned first."""
+        planned = {claim.offering for claim in claims}
+        bought = {launched_offering(attempt.request, instance) for instance in attempt.assignment().values()}
+        if len(planned | bought) == 1:
+            return {}
+        types, _ = self.offerings.load_with_rests({offering.instance_type for offering in bought})
+        return {instance_type.name: instance_type for instance_type in types}
 
     def _just_launched(self, attempt: LaunchAttempt, unwanted: Collection[str]) -> list[str]:
         """Return what this launch can still take back by itself; what is older is for the collector to judge."""

@@ -21,7 +21,8 @@ from shared.ports.state import OfferingStore, ReservationRecord, ReservationStor
 class LaunchReading:
     """What was read for claims that are launched together.
 
-    ``node_class`` None: it does not exist. ``paused``: who wants the pool to launch nothing, and why.
+    ``node_class`` None: it does not exist. ``paused``: who wants the pool to launch nothing, and why. ``catalogue`` has
+    the types that the claims may be launched as, and no others.
     """
 
     node_class: NodeClass | None
@@ -74,7 +75,7 @@ class LaunchReader:
         node_class = self.executor.submit(self.policy.node_class, claim.node_class_name)
         node_pool = self.executor.submit(self.policy.node_pool, claim.node_pool_name)
         reservation = self.executor.submit(self._reservation, claim)
-        catalogue, rests = self.offerings.load_with_rests()
+        catalogue, rests = self.offerings.load_with_rests(_types_of(claim))
         pool = node_pool.result()
         paused = None if pool is None else pool.paused
         return LaunchReading(node_class.result(), paused, reservation.result(), catalogue, rests, self.for_user_data)
@@ -82,3 +83,7 @@ class LaunchReader:
     def _reservation(self, claim: NodeClaim) -> ReservationRecord | None:
         reservation_id = claim.offering.reservation_id
         return None if reservation_id is None else self.reservations.get(reservation_id)
+
+
+def _types_of(claim: NodeClaim) -> frozenset[str]:
+    return frozenset(offering.instance_type for offering in (claim.offering, *claim.alternatives))

@@ -706,6 +706,20 @@ def test_an_unchanged_catalogue_writes_nothing(stores: Stores) -> None:
     assert stores.offerings.load_catalogue() == (instance_type("m5.large", 2_000_000),)
 
 
+def test_types_are_read_by_name_with_what_rests(stores: Stores) -> None:
+    stores.offerings.save_catalogue(
+        [instance_type("m5.large"), instance_type("c5.large"), instance_type("p5.48xlarge")]
+    )
+    until = NOW + timedelta(minutes=5)
+    stores.offerings.mark_unavailable([Market(CapacityType.SPOT)], until=until, reason="quota")
+    everything, rests = stores.offerings.load_with_rests()
+
+    named = stores.offerings.load_with_rests({"m5.large", "c5.large", "no.such"})
+
+    assert named == ((everything[0], everything[1]), rests)
+    assert stores.offerings.load_with_rests(()) == ((), rests)
+
+
 def test_a_shortage_lasts_until_its_end_and_the_later_end_wins(stores: Stores) -> None:
     stores.offerings.save_catalogue([instance_type("m5.large")])
     spot = OfferingKey("m5.large", ZONE, ZONE_ID, CapacityType.SPOT)

@@ -9,7 +9,7 @@ from shared.core.capacity.idle import idle_since
 from shared.core.capacity.ledger import Balance, exhausted, holds_open_lease, is_moving, observed, relieved
 from shared.core.capacity.ledger import absorbed as lease_absorbed
 from shared.core.capacity.ledger import settled as lease_settled
-from shared.core.capacity.unavailable_offerings import Place, Unavailable, with_shortages
+from shared.core.capacity.unavailable_offerings import Place, Rests, Unavailable, with_shortages
 from shared.core.model.capacity_reservation import CapacityReservation, ObservedReservation
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.instance_type import InstanceType
@@ -360,9 +360,10 @@ class MemoryOfferings:
     def load_catalogue(self) -> tuple[InstanceType, ...]:
         return self.load_with_rests()[0]
 
-    def load_with_rests(self) -> tuple[tuple[InstanceType, ...], Mapping[Place, Unavailable]]:
+    def load_with_rests(self, only: Collection[str] | None = None) -> tuple[tuple[InstanceType, ...], Rests]:
         with self._state.lock:
-            known = tuple(self._catalogue[name] for name in sorted(self._catalogue))
+            named = self._catalogue.keys() if only is None else self._catalogue.keys() & only
+            known = tuple(self._catalogue[name] for name in sorted(named))
             rests = self.list_unavailable(self._state.clock.now())
             return with_shortages(known, rests), rests
 

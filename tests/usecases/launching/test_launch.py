@@ -1,7 +1,9 @@
 """Launch: from planned claims to instances, with EC2's refusals."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -58,6 +60,24 @@ def test_a_single_claim_is_named_by_the_fleet_itself(world: World) -> None:
     assert tags[BATCH_TAG] == "b-1"
     assert tags[OWNER_TAG] == "test"
     assert "tag_claims" not in world.effects.log
+
+
+def test_a_launch_reads_the_types_that_it_may_become_and_no_others(world: World, monkeypatch: Any) -> None:
+    read: list[Collection[str] | None] = []
+    load = world.state.offerings.load_with_rests
+
+    def watched(only: Collection[str] | None = None) -> Any:
+        read.append(only)
+        return load(only)
+
+    monkeypatch.setattr(world.state.offerings, "load_with_rests", watched)
+    world.launch().run(world.plan(2, on_demand("m5.large"), on_demand("m5.xlarge")))
+    assert read == [{"m5.large", "m5.xlarge"}]
+    world.ec2.refusals[("m5.large", "use1-az1")] = LaunchErrorKind.INSUFFICIENT_CAPACITY
+    world.launch().run(world.plan(1, on_demand("m5.large"), on_demand("m5.xlarge"), batch_id="b-2"))
+    bought = world.state.claim_rows["b-2-nc-0000"]
+    assert (bought.offering, bought.labels[labels.INSTANCE_TYPE]) == (on_demand("m5.xlarge"), "m5.xlarge")
+    assert read[1:] == [{"m5.large", "m5.xlarge"}, {"m5.xlarge"}]
 
 
 def test_the_same_message_again_does_nothing(world: World) -> None:
