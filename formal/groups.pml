@@ -1,6 +1,9 @@
 /* Wake-ups where groups of pools are planned side by side (docs/model-checking.md). Is what was written, and told, ever
    left without a pass, and do two passes ever exceed a pool's limit together?
 
+   Whoever finds out for whom a wake-up is hands it on; with FEW it may as well find that few wait, at each look anew, and
+   plan for all of them itself.
+
    Two pools that share nothing. One workload runs on the first, one on the second, and one on either: while it waits,
    both pools are one group. A queue with three message groups: of each, all that is visible is delivered at once, and
    nothing more until it was deleted or its hidden time is over. Indexes do not lag here; they do in wake.pml. */
@@ -44,6 +47,7 @@ typedef Pass {
     byte used[2];
     byte turn[2];
     byte attempts;
+    bool few;            /* few wait in the groups that it finds */
     bool dead;
     bool gives_up
 };
@@ -60,14 +64,20 @@ Pass pass[PASSES];
 #else
 #define CONCERNS_1(p) (pass[p].named[SECOND] || pass[p].named[EITHER] || pass[p].named[BOTH])
 #endif
-#define HAS_0(p) (pass[p].group == 0)
-#define HAS_1(p) (pass[p].group == 1 && !JOINED(p))
+#define HERE(p) (pass[p].group == FIND && pass[p].few)
+#define HAS_0(p) (pass[p].group == 0 || (HERE(p) && DEMAND_0(p) && CONCERNS_0(p)))
+#define HAS_1(p) (!JOINED(p) && (pass[p].group == 1 || (HERE(p) && DEMAND_1(p) && CONCERNS_1(p))))
 #define MINE(p) ((HAS_0(p) && DEMAND_0(p)) || (HAS_1(p) && DEMAND_1(p)))
 #define TAKES_0(p) (HAS_0(p))
 #define TAKES_1(p) (HAS_1(p) || (HAS_0(p) && JOINED(p)))
 
 inline look(p) {
-    pass[p].needs[0] = NEEDS(0); pass[p].needs[1] = NEEDS(1); pass[p].needs[2] = NEEDS(2)
+    pass[p].needs[0] = NEEDS(0); pass[p].needs[1] = NEEDS(1); pass[p].needs[2] = NEEDS(2);
+#ifdef FEW
+    if :: pass[p].group == FIND -> pass[p].few = true :: pass[p].few = false fi
+#else
+    pass[p].few = false
+#endif
 }
 
 inline read_turns(p) {
@@ -85,7 +95,7 @@ inline send(p, key) {
 }
 
 inline forget(p) {
-    pass[p].group = 0; pass[p].attempts = 0; pass[p].dead = false; pass[p].gives_up = false;
+    pass[p].group = 0; pass[p].attempts = 0; pass[p].few = false; pass[p].dead = false; pass[p].gives_up = false;
     pass[p].named[0] = false; pass[p].named[1] = false; pass[p].named[2] = false; pass[p].named[BOTH] = false;
     pass[p].needs[0] = false; pass[p].needs[1] = false; pass[p].needs[2] = false;
     pass[p].used[0] = 0; pass[p].used[1] = 0; pass[p].turn[0] = 0; pass[p].turn[1] = 0
@@ -122,14 +132,15 @@ inline put(p, w, pool) {
 inline do_commit(p) {
     if :: TAKES_0(p) -> turn[0]++ :: else fi;
     if :: TAKES_1(p) -> turn[1]++ :: else fi;
+    if :: HAS_1(p) -> put(p, SECOND, 1) :: else fi;
     if
-    :: HAS_1(p) -> put(p, SECOND, 1)
     :: HAS_0(p) && !JOINED(p) -> put(p, FIRST, 0)
     :: HAS_0(p) && JOINED(p) ->
         put(p, FIRST, 0); put(p, SECOND, 1);
         if :: pass[p].used[0] < ROOM -> put(p, EITHER, 0)
            :: pass[p].used[1] < ROOM -> put(p, EITHER, 1)
            :: else fi
+    :: else
     fi;
     assert(used[0] <= ROOM && used[1] <= ROOM)
 }

@@ -34,6 +34,7 @@ CASES: Final = (
     Case("groups.pml", "of groups side by side nobody waits who has room, no limit is exceeded", ("DEATHS=1",)),
     Case("groups.pml", "and where there is room for all but one", ("DEATHS=0", "ROOM=2")),
     Case("groups.pml", "and where a writer dies before its wake-up", ("DEATHS=0", "UNTOLD")),
+    Case("groups.pml", "and where whoever finds out may plan for all groups at once", ("DEATHS=0", "FEW")),
     Case("groups.pml", "", ("DEATHS=1", "NO_TURNS"), "a commit of a plan counts no turns"),
     Case("groups.pml", "", ("DEATHS=1", "ACK_FIRST"), "the pass deletes what woke it before it has handed on"),
     Case(

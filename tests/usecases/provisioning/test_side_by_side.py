@@ -10,8 +10,9 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
 from shared.ports.state import PlannedCommit
+from shared.usecases.provisioning import share_demand
 from shared.usecases.provisioning.provision import Provision
-from shared.usecases.provisioning.share_demand import Woken
+from shared.usecases.provisioning.share_demand import PLANNED_AT_ONCE_MAX, Woken
 from tests.fakes.values import reservation
 from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
@@ -43,10 +44,17 @@ def named(*keys: str, group: str = "") -> Woken:
     return Woken(frozenset(keys), names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group))
 
 
+@pytest.fixture
+def many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody plans for groups whose planners he may wake."""
+    monkeypatch.setattr(share_demand, "PLANNED_AT_ONCE_MAX", 0)
+
+
 def pools_in_use(world: PlanningWorld) -> list[str]:
     return sorted(claim.node_pool_name for claim in world.state.claim_rows.values())
 
 
+@pytest.mark.usefixtures("many_wait")
 def test_whoever_finds_out_wakes_a_planner_for_each_group_that_was_written_for() -> None:
     world = world_of(pool("a"), pool("b"), pool("c"))
     one, two = submit(world, "one", "a"), submit(world, "two", "b")
@@ -56,6 +64,46 @@ def test_whoever_finds_out_wakes_a_planner_for_each_group_that_was_written_for()
 
     assert (report.attempts, world.state.claim_rows) == (0, {})
     assert world.queue.groups == {"a": frozenset({one}), "b": frozenset({two})}
+
+
+def test_whoever_finds_out_plans_for_the_groups_itself_while_few_wait() -> None:
+    world = world_of(pool("a"), pool("b"), pool("c"))
+    one, two = submit(world, "one", "a"), submit(world, "two", "b")
+    submit(world, "three", "c")
+
+    report = world.provisioner().run(named(one, two))
+
+    assert (report.placed_count, pools_in_use(world), world.queue.groups) == (2, ["a", "b"], {})
+    assert {key: turn.number for key, turn in world.state.planning_turns.items()} == {"a": 1, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("count", "placed"), [(PLANNED_AT_ONCE_MAX, PLANNED_AT_ONCE_MAX), (PLANNED_AT_ONCE_MAX + 1, 0)]
+)
+def test_few_are_counted_in_all_groups_that_a_wake_up_is_about(count: int, placed: int) -> None:
+    world = world_of(pool("a"), pool("b"), pool("c"))
+    keys = [submit(world, f"job-{number}", "ab"[number % 2]) for number in range(count)]
+    submit(world, "elsewhere", "c")
+
+    assert world.provisioner().run(named(*keys)).placed_count == placed
+
+    assert world.queue.groups.keys() == (set() if placed else {"a", "b"})
+
+
+def test_what_grows_to_many_while_a_pass_waits_for_more_is_handed_on() -> None:
+    world = world_of(pool("a"), pool("b"))
+    keys = [submit(world, f"job-{number}", "ab"[number]) for number in range(2)]
+
+    def more(seconds: float) -> None:
+        world.pause(seconds)
+        if len(world.state.workload_rows) == 2:
+            for number in range(PLANNED_AT_ONCE_MAX):
+                submit(world, f"more-{number}", "b")
+
+    report = world.provisioner(pause=more).run(named(*keys))
+
+    assert (report.attempts, world.state.claim_rows) == (0, {})
+    assert world.queue.groups == {"a": frozenset(keys[:1]), "b": frozenset(keys[1:])}
 
 
 def test_a_planner_plans_its_own_group_and_leaves_what_others_wait_for_as_it_is() -> None:
@@ -72,6 +120,7 @@ def test_a_planner_plans_its_own_group_and_leaves_what_others_wait_for_as_it_is(
     assert world.workload("two").unplaced == waiting
 
 
+@pytest.mark.usefixtures("many_wait")
 def test_the_minute_wakes_every_group_in_which_somebody_waits() -> None:
     world = world_of(pool("a"), pool("b"), pool("c"))
     for kind in "ac":
@@ -82,6 +131,7 @@ def test_the_minute_wakes_every_group_in_which_somebody_waits() -> None:
     assert world.queue.groups == {"a": frozenset(), "c": frozenset()}
 
 
+@pytest.mark.usefixtures("many_wait")
 def test_a_withdrawn_workload_has_the_groups_planned_that_it_may_have_run_in() -> None:
     world = world_of(pool("a"), pool("b"))
     gone = submit(world, "gone", "a", replicas=0)
@@ -101,6 +151,7 @@ def test_pools_that_share_a_reservation_are_planned_by_whoever_is_woken() -> Non
     assert (world.queue.groups, world.state.planning_turns) == ({}, {})
 
 
+@pytest.mark.usefixtures("many_wait")
 def test_demand_that_either_pool_may_serve_is_planned_with_both() -> None:
     world = world_of(pool("a"), pool("b"))
     one, either = submit(world, "one", "b"), submit(world, "either", "a", "b")
@@ -146,7 +197,8 @@ def test_demand_that_joins_groups_while_a_planner_waits_for_more_is_not_left_to_
     assert world.queue.groups == {"a+b": frozenset(keys)}
 
 
-def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_nodes() -> None:
+@pytest.mark.parametrize("group", ["", "a"])
+def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_nodes(group: str) -> None:
     world = world_of(pool("a", cpu="2"), pool("b"))
     submit(world, "either", "a", "b")
     mine = submit(world, "mine", "a", requests=Resources.of({"cpu": 1_500}))
@@ -159,7 +211,7 @@ def test_of_two_passes_that_share_a_pool_one_commits_and_the_other_counts_its_no
         seen.append(len(commit.planning_turns))
         if len(seen) == 1:
             world.state.node_claims.commit = write  # type: ignore[method-assign] # the store itself again
-            rival.run(named(mine, group="a"))
+            rival.run(named(mine, group=group))
             world.state.node_claims.commit = overtaken  # type: ignore[method-assign] # somebody else commits first
         write(commit)
 
