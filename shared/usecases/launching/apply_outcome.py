@@ -48,10 +48,12 @@ class ApplyOutcome:
     timers: DrainTimers
     clock: Clock
 
-    def apply(self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction) -> EffectCounts:
-        """Apply the attempt's recorded outcome."""
+    def apply(
+        self, batch: LaunchBatch, attempt: LaunchAttempt, reaction: LaunchReaction, known: Mapping[str, NodeClaim]
+    ) -> EffectCounts:
+        """Apply the attempt's recorded outcome; ``known`` are claims of it as this run has written or read them."""
         until = self.recorder.remember(attempt, reaction)
-        launched, unwanted = self._settle(attempt)
+        launched, unwanted = self._settle(attempt, known)
         gives_up = len(attempt.assignment()) < len(attempt.claim_ids) and not reaction.retry
         failing = self._without_instance(attempt) if gives_up else []
         undone: Sequence[NodeClaim] = ()
@@ -83,9 +85,12 @@ class ApplyOutcome:
 
     # --- claims
 
-    def _settle(self, attempt: LaunchAttempt) -> tuple[list[NodeClaim], list[str]]:
-        """Give each claim its instance; return the claims that have theirs, and instances that nobody wants."""
-        found = self.claims.get_many(attempt.claim_ids)
+    def _settle(self, attempt: LaunchAttempt, known: Mapping[str, NodeClaim]) -> tuple[list[NodeClaim], list[str]]:
+        """Give each claim its instance; return the claims that have theirs, and instances that nobody wants.
+
+        Which claims are as they were is for their revisions to say: those that are not are read when they are written.
+        """
+        found = known if known.keys() >= set(attempt.claim_ids) else self.claims.get_many(attempt.claim_ids)
         surplus = list(attempt.surplus())
         launched = []
         assignment = attempt.assignment()

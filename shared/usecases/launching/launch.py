@@ -156,6 +156,8 @@ class Launch:
                 return True
             if not self._finish(batch, claims, attempt, observed_at, report):
                 break
+            if report.launched_count == len(batch.claim_ids):
+                return True  # nobody is left, and nothing need be read to know it
             fruitless += report.launched_count == before
         return not _waiting(batch, self.claims.get_many(batch.claim_ids))
 
@@ -296,8 +298,10 @@ class Launch:
     ) -> bool:
         """Bring the attempt to its end; return whether it makes sense to go on at once."""
         report.attempt_count += 1
+        marked: Mapping[str, NodeClaim] = {}
         if attempt.outcome is None:
-            all_wait = self._mark_launching(attempt, claims)
+            marked = self._mark_launching(attempt, claims)
+            all_wait = all(_is_marked(attempt, marked.get(claim_id)) for claim_id in attempt.claim_ids)
             others = [claim.instance_id for claim in claims.values() if claim.id not in attempt.claim_ids]
             outcome = self._outcome(attempt, claims, all_wait=all_wait).without([key for key in others if key])
             attempt = self.attempts.resolve(attempt, outcome.not_before(observed_at))
@@ -309,33 +313,30 @@ class Launch:
         report.refused_count += bool(kinds & _FOR_OPERATORS)
         reaction = react_to(attempt.request, attempt.result, attempt.number)
         report.blocked_count += reaction.blocked_reason is not None
-        counts = self.outcomes.apply(batch, attempt, reaction)
+        counts = self.outcomes.apply(batch, attempt, reaction, marked)
         report.launched_count += counts.launched
         report.failed_count += counts.failed
         self.attempts.complete(attempt)
         return not (reaction.retry and reaction.pause)
 
-    def _mark_launching(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> bool:
-        """Note that EC2 is about to be asked; return whether every claim of the attempt is launching now.
+    def _mark_launching(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim]) -> Mapping[str, NodeClaim]:
+        """Note that EC2 is about to be asked; return the attempt's claims, each of which is to be launching now.
 
         From here on nobody gives them back before the outcome is recorded. One that was given back before, after this
         run had read it as ``claims``, may have left its unit to others; its revision refuses to be marked then.
         """
         found = {claim_id: claims[claim_id] for claim_id in sorted(attempt.claim_ids) if claim_id in claims}
 
-        def is_marked(claim: NodeClaim) -> bool:
-            return claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number
-
         def launching(claim: NodeClaim) -> NodeClaim | None:
-            if claim.state not in AWAITING_LAUNCH or is_marked(claim):
+            if claim.state not in AWAITING_LAUNCH or _is_marked(attempt, claim):
                 return None
             return replace(claim, state=ClaimState.LAUNCHING, attempt=attempt.number)
 
         current = {**found, **save_claims(self.claims, list(found.values()), launching)}
-        unmarked = [claim_id for claim_id, claim in current.items() if not is_marked(claim)]
+        unmarked = [claim_id for claim_id, claim in current.items() if not _is_marked(attempt, claim)]
         if unmarked:  # or another run of the batch marked them meanwhile, and may be asking EC2 right now
             current |= self.claims.get_many(unmarked)
-        return all(claim_id in current and is_marked(current[claim_id]) for claim_id in attempt.claim_ids)
+        return current
 
     def _outcome(self, attempt: LaunchAttempt, claims: Mapping[str, NodeClaim], *, all_wait: bool) -> LaunchOutcome:
         age = self.clock.now() - attempt.recorded_at
@@ -384,6 +385,10 @@ def _waiting(batch: LaunchBatch, claims: Mapping[str, NodeClaim]) -> list[NodeCl
     found = (claims[claim_id] for claim_id in sorted(claims))
     waiting = [claim for claim in found if claim.state in AWAITING_LAUNCH and claim.batch_id == batch.batch_id]
     return [claim for claim in waiting if launch_key(claim) == launch_key(waiting[0])]
+
+
+def _is_marked(attempt: LaunchAttempt, claim: NodeClaim | None) -> bool:
+    return claim is not None and claim.state is ClaimState.LAUNCHING and claim.attempt >= attempt.number
 
 
 def _is_superfluous(claim: NodeClaim) -> bool:

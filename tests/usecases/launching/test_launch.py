@@ -80,6 +80,20 @@ def test_a_launch_reads_the_types_that_it_may_become_and_no_others(world: World,
     assert read[1:] == [{"m5.large", "m5.xlarge"}, {"m5.xlarge"}]
 
 
+def test_a_batch_that_is_launched_at_once_reads_its_claims_once(world: World, monkeypatch: Any) -> None:
+    read: list[frozenset[str]] = []
+    get_many = world.state.node_claims.get_many
+
+    def watched(claim_ids: Collection[str]) -> Any:
+        read.append(frozenset(claim_ids))
+        return get_many(claim_ids)
+
+    monkeypatch.setattr(world.state.node_claims, "get_many", watched)
+    batch = world.plan(4, reserved())
+    assert world.launch().run(batch).result is LaunchResult.DONE
+    assert [ids for ids in read if ids] == [frozenset(batch.claim_ids)]
+
+
 def test_the_same_message_again_does_nothing(world: World) -> None:
     batch = world.plan(4, reserved())
     world.launch().run(batch)
