@@ -6,7 +6,7 @@ from typing import Any
 from shared.core.history.measures import lines
 from shared.core.history.past_event import EventError
 from shared.core.history.summary import subject, summary
-from shared.runtime.batch import QueueMessage, each_message
+from shared.runtime.batch import QueueMessage, each_message, together
 from shared.runtime.composition.record import keep_accounts, keep_events, publishes_metrics, take_sample, tell_teams
 from shared.runtime.measuring import tell
 from shared.runtime.observability import about, count, logger, observed
@@ -15,6 +15,7 @@ from shared.runtime.observability import about, count, logger, observed
 @observed
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
     """Keep a batch of events, and take a sample for the schedule's; return the ids of messages to deliver again."""
+    nodes: dict[str, tuple[str, ...]] = {}
 
     def take(message: QueueMessage) -> None:
         try:
@@ -29,11 +30,12 @@ def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
             count("EventsUnreadable")
             return
         about(kept.correlation_ids())
-        keep_accounts().note(kept.nodes())
+        nodes[message.id] = kept.nodes()
         more = {"event_id": kept.id, "type": kept.detail_type, "object": subject(kept), "what": summary(kept)}
         logger.info("told", extra=more)
 
-    return each_message(event, take)
+    failures = each_message(event, take)["batchItemFailures"]
+    return {"batchItemFailures": [*failures, *together(nodes, keep_accounts().note)]}
 
 
 def _sample() -> None:

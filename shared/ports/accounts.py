@@ -1,6 +1,6 @@
 """What instances have cost whom."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
@@ -15,6 +15,10 @@ class AccountStore(Protocol):
 
     def meter(self, claim_id: str) -> Meter | None:
         """Return a claim's meter while it runs (consistent read)."""
+        ...
+
+    def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        """Return those of these claims' meters that run, by claim (consistent read)."""
         ...
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:

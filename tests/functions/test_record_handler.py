@@ -80,6 +80,23 @@ def test_meters_of_nodes_that_are_told_of_are_read(history: MemoryHistory, looke
     assert (kept(history), looked_at) == (["e-1", "e-2"], ["nc-1"])
 
 
+def test_nodes_of_all_messages_are_looked_at_together(
+    history: MemoryHistory, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = told(3, detail={"workload": {"namespace": "a", "name": "b"}})
+    handler(sqs(told(2), told(1), body, told(2)), None)
+    assert looked_at == ["nc-1", "nc-2"]
+
+    class Busy:
+        def note(self, claim_ids: Collection[str]) -> None:
+            raise ThrottledError("UnprocessedKeys", f"BatchGetItem of {len(claim_ids)}")
+
+    monkeypatch.setattr("functions.record.handler.keep_accounts", Busy)
+    failures = [{"itemIdentifier": "m-0"}, {"itemIdentifier": "m-1"}]
+    assert handler(sqs(told(2), told(1), body), None) == {"batchItemFailures": failures}
+    assert kept(history) == ["e-1", "e-2", "e-3"]
+
+
 def test_what_was_told_is_kept(history: MemoryHistory) -> None:
     assert handler(sqs(told(1), told(2), told(1)), None) == {"batchItemFailures": []}
     assert kept(history) == ["e-1", "e-2"]

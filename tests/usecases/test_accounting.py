@@ -117,6 +117,14 @@ def test_a_node_of_which_nobody_told_is_found_and_counted_from_its_launch() -> N
     assert world.written() == {"audio": 7200}
 
 
+def test_nodes_that_are_told_of_together_are_read_together() -> None:
+    world = World()
+    names = [world.node(f"nc-{number}").id for number in range(10)]
+    counted = Counting(world.accounts, world.state.node_claims)
+    assert KeepAccounts(counted, counted, world.store, world.clock).note([*names, *names]) == 10
+    assert counted.calls == {"get_many": 1, "meters_of": 1, "write": 10}
+
+
 def test_the_end_of_a_day_is_one_write_a_node() -> None:
     world = World()
     for number in range(150):

@@ -4,16 +4,18 @@ A partition a month with a row an account, one of the meters that run, and one o
 once, however often somebody hears of it. Amounts are added by DynamoDB itself, in the transaction that moves the meter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
 from shared.adapters.dynamodb.table import (
+    BATCH_GET_MAX,
     CURRENT_FORM,
     DATA,
     FORM,
     Attributes,
+    DynamoDbTable,
     Expression,
     Write,
     attribute,
@@ -61,6 +63,14 @@ class DynamoDbAccounts:
         with map_client_errors():
             row = self._client.get_item(TableName=self._table, Key=key, ConsistentRead=True).get("Item")
         return None if row is None else _meter(row)
+
+    def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        """Return those of these claims' meters that run, by claim."""
+        rows = DynamoDbTable(self._client, self._table)
+        keys = [attributes({KEY: _RUNNING, SORT_KEY: claim_id}) for claim_id in sorted(set(claim_ids))]
+        parts = (keys[first : first + BATCH_GET_MAX] for first in range(0, len(keys), BATCH_GET_MAX))
+        found = (_meter(row) for part in parts for row in rows.get_batch(part))
+        return {meter.claim_id: meter for meter in found}
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         """Add the amounts to their accounts, and move the meter; raises ConflictError."""

@@ -29,7 +29,7 @@ FORM: Final = "form"  # of the row, so that a reader refuses what it cannot unde
 CURRENT_FORM: Final = 1
 REVISION: Final = "revision"
 
-_BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
+BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
 # Reasons in a cancelled transaction: the condition did not hold; or somebody's transaction touched the row at the same
 # moment or the table was throttled, where trying again is right because nothing was decided against us.
 _CONDITION_FAILED: Final = "ConditionalCheckFailed"
@@ -235,15 +235,16 @@ class DynamoDbTable:
 
     def get_many(self, keys: Collection[str], now: datetime) -> Iterator[Attributes]:
         """Return the rows that exist, sorted by key; many are asked for side by side."""
-        wanted = sorted(set(keys))
-        parts = [wanted[start : start + _BATCH_GET_MAX] for start in range(0, len(wanted), _BATCH_GET_MAX)]
+        wanted: list[Attributes] = [{KEY: {"S": key}} for key in sorted(set(keys))]
+        parts = [wanted[start : start + BATCH_GET_MAX] for start in range(0, len(wanted), BATCH_GET_MAX)]
         several = map if self._parts is None or len(parts) < 2 else self._parts.map
-        rows = [row for part in several(self._get_batch, parts) for row in part]
+        rows = [row for part in several(self.get_batch, parts) for row in part]
         return iter(sorted((row for row in rows if not _is_expired(row, now)), key=lambda row: text(row, KEY)))
 
-    def _get_batch(self, keys: Sequence[str]) -> list[Attributes]:
+    def get_batch(self, keys: Sequence[Attributes]) -> list[Attributes]:
+        """Return the rows that exist, in no order, expired ones too; of BATCH_GET_MAX keys at most."""
         rows: list[Attributes] = []
-        pending: list[Any] = [{KEY: {"S": key}} for key in keys]
+        pending: list[Any] = list(keys)
         for attempt in range(_ATTEMPTS_MAX):
             with map_client_errors():
                 answer = self.client.batch_get_item(RequestItems={self.name: {"Keys": pending, "ConsistentRead": True}})

@@ -37,7 +37,9 @@ class KeepAccounts:
         if not claim_ids:
             return 0
         team_of = teams_of(self.policy)
-        return sum(self._note(key, team_of, self._claim(key), self.accounts.meter(key)) for key in sorted(claim_ids))
+        claims = self._claims(sorted(set(claim_ids)))
+        meters = self.accounts.meters_of(claims.keys())
+        return sum(self._note(key, team_of, claim, meters.get(key)) for key, claim in claims.items())
 
     def sweep(self) -> int:
         """Read the meters of all nodes: events may be lost, and days end."""

@@ -44,6 +44,15 @@ def test_amounts_are_added_and_the_meter_moves(accounts: AccountStore) -> None:
     assert (accounts.meter("nc-1"), accounts.meters()) == (None, {})
 
 
+def test_many_meters_are_read_by_name(accounts: AccountStore) -> None:
+    running = {f"nc-{number:03}": replace(METER, claim_id=f"nc-{number:03}") for number in range(120)}
+    for claim_id, meter in running.items():
+        accounts.write(claim_id, None, MeterReading({}, meter))
+    asked = [*list(running)[10:], "nc-010", "nc-unknown"]
+    assert accounts.meters_of(asked) == {key: meter for key, meter in running.items() if key in asked}
+    assert accounts.meters_of([]) == {}
+
+
 def test_nothing_is_counted_twice(accounts: AccountStore) -> None:
     accounts.write("nc-1", None, MeterReading({}, METER))
     reading = MeterReading({AUDIO: Amount(60)}, LATER)

@@ -1,6 +1,6 @@
 """Accounts in memory."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.ports.state import ConflictError
@@ -19,6 +19,9 @@ class MemoryAccounts:
 
     def meter(self, claim_id: str) -> Meter | None:
         return self._running.get(claim_id)
+
+    def meters_of(self, claim_ids: Collection[str]) -> Mapping[str, Meter]:
+        return {key: meter for key, meter in self._running.items() if key in claim_ids}
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         if self._running.get(claim_id) != before or claim_id in self._ended:
