@@ -13,6 +13,7 @@ from shared.core.model.node_claim import NodeClaim
 from shared.core.model.team import Team, by_namespace
 from shared.core.safety.endings import DEFAULT_BOUNDS, Bound, Bounds, EndingKind
 from shared.core.safety.tally import Lift
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from shared.manifests.answers.operations import parse_request
 from shared.names import PLANNING_MESSAGE_GROUP, Function
 from shared.names import Queue as QueueName
@@ -191,7 +192,8 @@ class World:
         budget = _SOLVE_BUDGETS[self.chance.between("planner", 0, len(_SOLVE_BUDGETS) - 1)]
         if self.teams:
             budget = _SOLVE_BUDGET_OF_TEAMS
-        return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget)
+        few = (0, 2, PLANNED_AT_ONCE_MAX)[self.chance.between("few", 0, 2)]  # hands nearly all on, some, or nothing
+        return replace(SETTINGS, ending_bounds=self.bounds, solve_budget=budget, planned_at_once_max=few)
 
     def _queue(self, name: QueueName) -> Queue:
         settings = FUNCTIONS[CONSUMERS[name]]

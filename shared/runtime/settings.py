@@ -13,6 +13,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.team import Ceiling
 from shared.core.node_life.drain import InstanceStatusPolicy, RebalancePolicy
 from shared.core.safety.endings import Bounds
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from shared.manifests.kinds.launch_limits import LaunchLimits
 from shared.names import Queue, Table
 from shared.runtime.ending_bounds import ending_bounds
@@ -69,6 +70,7 @@ class Settings:
     instance_status_policy: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
     scheduling: SchedulingPolicy = field(default_factory=SchedulingPolicy)
     solve_budget: timedelta = timedelta(seconds=10)
+    planned_at_once_max: int = PLANNED_AT_ONCE_MAX  # no deployment chooses; the simulation does
     ceiling: Ceiling = field(default_factory=Ceiling)
     launch_limits: LaunchLimits = field(default_factory=LaunchLimits)
     ending_bounds: Bounds = field(default_factory=Bounds)

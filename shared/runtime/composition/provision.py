@@ -38,4 +38,5 @@ def provision_from(outside: Adapters, solve: Solve) -> Provision:
         monotonic_s=outside.monotonic_s,
         executor=outside.executor,
         recent=RecentCommits(outside.monotonic_s),
+        at_once_max=outside.settings.planned_at_once_max,
     )

@@ -19,7 +19,7 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.serialisation.json_codec import dumps
 from shared.core.serialisation.policy_json import policy_to_json
-from shared.core.sharing.planning_groups import PlanningGroups, PlanningTurn
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroups, PlanningTurn
 from shared.ports.messaging import NAMED_MAX, EventPublisher, WorkQueue
 from shared.ports.state import Decision, DecisionStore, NodeClaimStore, WorkloadRecord
 from shared.ports.system import Clock, IdFactory
@@ -109,6 +109,7 @@ class Provision:
     monotonic_s: Callable[[], float]
     executor: Executor
     recent: RecentCommits
+    at_once_max: int = PLANNED_AT_ONCE_MAX
 
     def run(self, woken: Woken = EVERYONE) -> ProvisionReport:
         """Plan the pending demand of the pass's share and take off what is surplus. Raises PlanRejectedError."""
@@ -151,7 +152,7 @@ class Provision:
 
     def _shared(self, groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> Share:
         """Return the pass's part of what was found, and wake planners for the other parts that it was woken for."""
-        share = share_of(groups, found, woken)
+        share = share_of(groups, found, woken, self.at_once_max)
         for parts, named in share.others.items():
             self.queue.wake_planner(reason="demand of its own group", workload_keys=named, group=parts)
         return share
@@ -159,7 +160,7 @@ class Provision:
     def _look_again(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:
         """Return the pass's part of what is listed now; what became of its groups has planners woken as before."""
         found = self.gatherer.listed_or(woken.workload_keys)
-        again = share_of(groups, found, woken)
+        again = share_of(groups, found, woken, self.at_once_max)
         return again if again.parts == share.parts else self._shared(groups, found, woken)
 
     def _await_burst(self, share: Share, groups: PlanningGroups, woken: Woken) -> Share:

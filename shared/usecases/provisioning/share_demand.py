@@ -12,13 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from shared.core.model.workload import Workload
-from shared.core.sharing.planning_groups import PlanningGroup, PlanningGroups
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX, PlanningGroup, PlanningGroups
 from shared.ports.state import WorkloadRecord
 from shared.usecases.provisioning.gather_snapshot import Gathered
-
-# So many workloads are planned, polished plan and all, in 0.1 to 0.3 s of processor time. To hand them on costs a
-# message, and for each group but one a planner that begins: 0.7 s.
-PLANNED_AT_ONCE_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +61,13 @@ class Share:
         return set(self.groups.parts_of(workload)) <= set(self.parts)
 
 
-def share_of(groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken) -> Share:
-    """Return the share of a pass that was woken so; ``found`` are the workloads that are listed, and those named."""
+def share_of(
+    groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken: Woken, at_once_max: int = PLANNED_AT_ONCE_MAX
+) -> Share:
+    """Return the share of a pass that was woken so; ``found`` are the workloads that are listed, and those named.
+
+    Whoever finds out plans for up to ``at_once_max`` workloads itself.
+    """
     needing = {key: it for key, it in found.items() if it.needs_planning}
     if not groups.are_several:
         return Share(needing, groups)
@@ -77,7 +78,7 @@ def share_of(groups: PlanningGroups, found: Mapping[str, WorkloadRecord], woken:
             mine.append(group)
         elif group.workload_keys and _concerns(group, groups, found, woken):
             concerned.append(group)
-    if not woken.group_keys and sum(len(group.workload_keys) for group in concerned) <= PLANNED_AT_ONCE_MAX:
+    if not woken.group_keys and sum(len(group.workload_keys) for group in concerned) <= at_once_max:
         mine, concerned = concerned, []
     others = {group.parts: group.workload_keys & woken.workload_keys for group in concerned}
     keys = {key for group in mine for key in group.workload_keys}

@@ -9,10 +9,10 @@ from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_claim import NodeClaim
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import Resources
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from shared.ports.state import PlannedCommit
-from shared.usecases.provisioning import share_demand
 from shared.usecases.provisioning.provision import Provision
-from shared.usecases.provisioning.share_demand import PLANNED_AT_ONCE_MAX, Woken
+from shared.usecases.provisioning.share_demand import Woken
 from tests.fakes.values import reservation
 from tests.usecases.worlds.planning_world import PlanningWorld, node_class_manifest, node_pool_manifest
 
@@ -44,23 +44,16 @@ def named(*keys: str, group: str = "") -> Woken:
     return Woken(frozenset(keys), names_all=True, group_keys=frozenset(group[:1]), parts=frozenset(group))
 
 
-@pytest.fixture
-def many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody plans for groups whose planners he may wake."""
-    monkeypatch.setattr(share_demand, "PLANNED_AT_ONCE_MAX", 0)
-
-
 def pools_in_use(world: PlanningWorld) -> list[str]:
     return sorted(claim.node_pool_name for claim in world.state.claim_rows.values())
 
 
-@pytest.mark.usefixtures("many_wait")
 def test_whoever_finds_out_wakes_a_planner_for_each_group_that_was_written_for() -> None:
     world = world_of(pool("a"), pool("b"), pool("c"))
     one, two = submit(world, "one", "a"), submit(world, "two", "b")
     submit(world, "three", "c")
 
-    report = world.provisioner().run(named(one, two))
+    report = world.provisioner(at_once_max=0).run(named(one, two))
 
     assert (report.attempts, world.state.claim_rows) == (0, {})
     assert world.queue.groups == {"a": frozenset({one}), "b": frozenset({two})}
@@ -120,25 +113,23 @@ def test_a_planner_plans_its_own_group_and_leaves_what_others_wait_for_as_it_is(
     assert world.workload("two").unplaced == waiting
 
 
-@pytest.mark.usefixtures("many_wait")
 def test_the_minute_wakes_every_group_in_which_somebody_waits() -> None:
     world = world_of(pool("a"), pool("b"), pool("c"))
     for kind in "ac":
         submit(world, f"job-{kind}", kind)
 
-    world.plan()
+    world.provisioner(at_once_max=0).run()
 
     assert world.queue.groups == {"a": frozenset(), "c": frozenset()}
 
 
-@pytest.mark.usefixtures("many_wait")
 def test_a_withdrawn_workload_has_the_groups_planned_that_it_may_have_run_in() -> None:
     world = world_of(pool("a"), pool("b"))
     gone = submit(world, "gone", "a", replicas=0)
     submit(world, "waits", "a")
     submit(world, "elsewhere", "b")
 
-    world.provisioner().run(named(gone))
+    world.provisioner(at_once_max=0).run(named(gone))
 
     assert world.queue.groups == {"a": frozenset()}
 
@@ -151,12 +142,11 @@ def test_pools_that_share_a_reservation_are_planned_by_whoever_is_woken() -> Non
     assert (world.queue.groups, world.state.planning_turns) == ({}, {})
 
 
-@pytest.mark.usefixtures("many_wait")
 def test_demand_that_either_pool_may_serve_is_planned_with_both() -> None:
     world = world_of(pool("a"), pool("b"))
     one, either = submit(world, "one", "b"), submit(world, "either", "a", "b")
 
-    world.provisioner().run(named(one, either))
+    world.provisioner(at_once_max=0).run(named(one, either))
     assert world.queue.groups == {"a+b": frozenset({one, either})}
     assert world.provisioner().run(named(one, either, group="ab")).placed_count == 2
 
