@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from shared.core.sharing.planning_groups import PLANNED_AT_ONCE_MAX
 from shared.names import Function, Table
 from tests.deployed.story.policies import one_type_pool, story_workload, write_manifests
 from tests.deployed.story.world import World
@@ -17,7 +18,9 @@ ZONE: Final = "us-east-1a"
 TYPE: Final = "m7i.2xlarge"
 POOLS: Final = tuple(f"pool-{number}" for number in range(8))
 UNITS: Final = 3  # reserved for each pool
-REPLICAS: Final = 5  # of each of two workloads a pool, each of which fills a node
+# More workloads than one planner plans at once.
+PARTS: Final = ("one", "two", "three")
+REPLICAS: Final = 3  # of each of them, each of which fills a node
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,10 +51,11 @@ def submit(world: World, name: str, replicas: int, cpu: str, **spec: Any) -> Non
 
 
 def test_a_storm_on_eight_planners_takes_every_reserved_unit_once(world: World) -> None:
-    for part in ("one", "two"):
+    assert len(PARTS) * len(POOLS) > PLANNED_AT_ONCE_MAX
+    for part in PARTS:
         for name in POOLS:
             submit(world, f"{name}.{part}", REPLICAS, "6")
-    world.until("every replica has its node", lambda seen: len(seen.launched) == 2 * REPLICAS * len(POOLS))
+    world.until("every replica has its node", lambda seen: len(seen.launched) == len(PARTS) * REPLICAS * len(POOLS))
 
     assert world.seen.over_count == []
     nodes = [detail["node"] for detail in world.seen.launched.values()]
