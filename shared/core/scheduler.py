@@ -190,7 +190,11 @@ def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
         short = _decide_priority(insertion, components, inserted, priority)
         if short:
             return short
+    before = insertion.state.cost()
     empty_paid_nodes(insertion)
+    if insertion.state.cost() < before:
+        # What is done without leaves its part of a limit to who is left over.
+        _insert_leftovers(insertion, groups)
     replace_dear_spot(insertion.state)
     spread_spot(insertion, partial(_insert_leftovers, insertion, groups))
     return set()

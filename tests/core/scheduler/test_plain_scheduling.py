@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
+from bench.worlds import ladder
+from bench.worlds.cases import half_limited
+from bench.worlds.common import NOW as BENCH_NOW
+from bench.worlds.common import counted
+from shared.core.checker import check
 from shared.core.model.plan import ReasonCode
 from shared.core.model.policy import MinValuesPolicy, PreferencePolicy, SchedulingPolicy
 from shared.core.model.workload import Demand, PreferredNodeTerm
+from shared.core.scheduler import solve
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator, Requirement
 from shared.core.scheduling_terms.requirements import Requirements
@@ -430,3 +436,11 @@ def test_requirements_on_the_market_of_one_workload_do_not_bind_others() -> None
     cheap = fx_type("only", price={SPOT: 100_000, ON_DEMAND: 400_000})
     plan = planned(with_demand(plain(cheap), calm, demand(workload("any", cpu=3500))))
     assert launched(plan) == {"only:on-demand": 1, "only:spot": 1}
+
+
+@pytest.mark.parametrize("seed", [505, 516])
+def test_a_node_that_is_not_needed_leaves_its_part_of_a_limit_to_others(seed: int) -> None:
+    """Half of the CPU that 90 replicas ask for; the checker objects to whoever waits and would have a place."""
+    world = half_limited(ladder.snapshot(counted(ladder.diverse(90, seed), "pod"), types=20))
+    policy = SchedulingPolicy()
+    assert check(world, solve(world, now=BENCH_NOW, policy=policy), now=BENCH_NOW, policy=policy) == ()
