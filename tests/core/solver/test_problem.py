@@ -2,7 +2,7 @@
 
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.requirement import Operator
-from shared.core.solver.problem.components import connected_components
+from shared.core.solver.problem.components import connected, connected_components
 from tests.core.scheduler.world import (
     GIB,
     demand,
@@ -78,3 +78,9 @@ def test_a_rule_connects_who_carries_it_with_whom_it_counts() -> None:
         ["batch"],
         ["alone"],
     ]
+
+
+def test_a_mask_that_comes_again_connects_what_it_did() -> None:
+    found = connected([0b001, 0b010, 0b011, 0b100, 0b001])
+
+    assert found[0b001] == found[0b010] == found[0b011] != found[0b100]

@@ -24,8 +24,7 @@ class Component:
 
 def connected_components(groups: Sequence[Group]) -> list[Component]:
     """Return the connected components, in the order of their first group; free neighbours in the queue are one."""
-    # Groups are many, combinations of terms few.
-    component_of = connected(dict.fromkeys(group.equivalence_class.terms for group in groups))
+    component_of = connected(group.equivalence_class.terms for group in groups)
     components: list[Component] = []
     tied: dict[int, Component] = {}
     free: Component | None = None
@@ -50,7 +49,7 @@ def connected(masks: Iterable[int]) -> dict[int, int]:
     """Return, by mask, which of the masks stands for its connected component: those that share a bit are connected."""
     parent: dict[int, int] = {}
     owner_of: dict[int, int] = {}
-    for mask in masks:
+    for mask in dict.fromkeys(masks):
         parent[mask] = mask
         for term in iter_bits(mask):
             parent[_root(parent, mask)] = _root(parent, owner_of.setdefault(term, mask))
