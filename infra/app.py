@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, HELD_BACK_CONTEXT
 from infra.stack import ReservoirStack
 from shared.deployment.deployment import FOLDER, find, read
 from shared.deployment.settings import DeploymentSettings
@@ -39,7 +39,13 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_vali
     )
     _refuse_choices(app)
     deployment = read(find(app.node.try_get_context(DEPLOYMENT_CONTEXT) or None, ROOT / FOLDER))
-    ReservoirStack(app, deployment, embedded=_is_set(app, EMBEDDED_CONTEXT), is_new=_is_set(app, CREATING_CONTEXT))
+    ReservoirStack(
+        app,
+        deployment,
+        embedded=_is_set(app, EMBEDDED_CONTEXT),
+        is_new=_is_set(app, CREATING_CONTEXT),
+        held_back=frozenset((app.node.try_get_context(HELD_BACK_CONTEXT) or "").split(",")),
+    )
     return app
 
 

@@ -1,5 +1,7 @@
 """The stack: composes, decides nothing."""
 
+from collections.abc import Collection
+
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -30,7 +32,15 @@ from shared.names import Function, Queue, Table, output_name
 class ReservoirStack(Stack):
     """One deployment of Reservoir, in one account and region."""
 
-    def __init__(self, scope: Construct, deployment: Deployment, *, embedded: bool, is_new: bool) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        deployment: Deployment,
+        *,
+        embedded: bool,
+        is_new: bool,
+        held_back: Collection[str] = (),
+    ) -> None:
         config = deployment.settings
         super().__init__(
             scope,
@@ -41,7 +51,12 @@ class ReservoirStack(Stack):
         self.deployment = deployment
         self.embedded = embedded
         self.tables = StateTables(
-            self, "State", adopted=deployment.tables, retain=config.retain, protect=config.retain and not is_new
+            self,
+            "State",
+            adopted=deployment.tables,
+            retain=config.retain,
+            protect=config.retain and not is_new,
+            held_back=held_back,
         )
         self.queues = WorkQueues(self, "Queues", retain=config.retain)
         self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)

@@ -1,6 +1,6 @@
 """The state: one DynamoDB table an owner."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -21,6 +21,8 @@ class StateTables(Construct):
         Tables survive the stack, unless its creation fails.
     protect
         They cannot be deleted by hand either.
+    held_back
+        Indexes (``names.index_of``) that the next update makes: CloudFormation makes one of a table at a time.
     """
 
     def __init__(
@@ -31,8 +33,10 @@ class StateTables(Construct):
         adopted: Mapping[names.Table, str],
         retain: bool,
         protect: bool,
+        held_back: Collection[str] = (),
     ) -> None:
         super().__init__(scope, construct)
+        self._held_back = held_back
         self.by_name: dict[names.Table, dynamodb.ITable] = {
             table: self._adopted(table, adopted[table])
             if table in adopted
@@ -60,10 +64,13 @@ class StateTables(Construct):
             removal_policy=kept(retain=retain),
         )
         for index in names.indexes(table):
+            if names.index_of(table, index) in self._held_back:
+                continue
+            partition_key, sort_key = names.INDEX_KEYS[index]
             result.add_global_secondary_index(
                 index_name=index,
-                partition_key=_string(names.INDEX_KEYS[index]),
-                sort_key=_string(names.KEY),
+                partition_key=_string(partition_key),
+                sort_key=_string(sort_key),
                 projection_type=dynamodb.ProjectionType[names.INDEX_PROJECTIONS[index]],
                 non_key_attributes=list(names.INDEX_INCLUDES[index]) if index in names.INDEX_INCLUDES else None,
             )

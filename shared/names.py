@@ -41,7 +41,8 @@ class Table(StrEnum):
 
 
 # Every table: partition key "id" (string). Rows that a hot path lists carry LISTING_KEY, the partition key of the
-# sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out.
+# sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out. Of NodeClaims
+# the release before reads it, and this one only units on their way; a release that follows can do without it.
 KEY: Final = "id"
 # History has a second part of the key, an instant, and no index: what happened to one object is read in order of time.
 # So has Accounts: under a month the account, under what runs the claim.
@@ -61,6 +62,14 @@ IDENTITY_INDEX: Final = "node-identity"
 IDENTITY_KEY: Final = "instance_arn"
 IDENTITY: Final = "identity"  # the attribute: JSON of shared.manifests.node_identity
 
+# Two narrow indexes that say at which revision the rows are that a large fleet has many of: live claims (LISTING_KEY),
+# and workloads with replicas placed (PLACED_KEY). Their partition key is the table's, so that each row is written to a
+# partition of its own; the sort key makes them sparse. They are read as a whole.
+LIVE_REVISIONS_INDEX: Final = "live-revisions"
+PLACED_REVISIONS_INDEX: Final = "placed-revisions"
+PLACED_KEY: Final = "placed"
+ROW_REVISION: Final = "revision"  # the attribute: counted up by every write of the row
+
 # The tables of which each holds a row that says to which deployment, and together with which others, it belongs.
 MARK_ROW: Final = "#mark"
 MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, Table.POLICY)
@@ -68,20 +77,29 @@ MARKED_TABLES: Final = (Table.RESERVATIONS, Table.WORKLOADS, Table.NODE_CLAIMS, 
 ENDINGS_ROW_PREFIX: Final = "#endings "
 
 
-# The partition key of each index, and what DynamoDB is told to copy into it.
+# The partition key and the sort key of each index, and what DynamoDB is told to copy into it.
 INDEX_KEYS: Final = {
-    LISTING_INDEX: LISTING_KEY,
-    INSTANCE_INDEX: INSTANCE_KEY,
-    LEASE_INDEX: LEASE_KEY,
-    IDENTITY_INDEX: IDENTITY_KEY,
+    LISTING_INDEX: (LISTING_KEY, KEY),
+    INSTANCE_INDEX: (INSTANCE_KEY, KEY),
+    LEASE_INDEX: (LEASE_KEY, KEY),
+    IDENTITY_INDEX: (IDENTITY_KEY, KEY),
+    LIVE_REVISIONS_INDEX: (KEY, LISTING_KEY),
+    PLACED_REVISIONS_INDEX: (KEY, PLACED_KEY),
 }
 INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY", "INCLUDE"]]] = {
     LISTING_INDEX: "ALL",
     INSTANCE_INDEX: "KEYS_ONLY",
     LEASE_INDEX: "KEYS_ONLY",
     IDENTITY_INDEX: "INCLUDE",
+    LIVE_REVISIONS_INDEX: "INCLUDE",
+    PLACED_REVISIONS_INDEX: "INCLUDE",
 }
-INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {IDENTITY_INDEX: (IDENTITY,)}  # beside the keys
+INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {  # beside the keys
+    IDENTITY_INDEX: (IDENTITY,),
+    LIVE_REVISIONS_INDEX: (ROW_REVISION,),
+    PLACED_REVISIONS_INDEX: (ROW_REVISION,),
+}
+READ_WHOLE: Final = frozenset({LIVE_REVISIONS_INDEX, PLACED_REVISIONS_INDEX})  # by Scan, which names no key
 
 
 def indexes(table: Table) -> tuple[str, ...]:
@@ -89,8 +107,13 @@ def indexes(table: Table) -> tuple[str, ...]:
     if table in _SORTED_TABLES:
         return ()
     if table is Table.NODE_CLAIMS:
-        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX)
-    return (LISTING_INDEX,)
+        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX, LIVE_REVISIONS_INDEX)
+    return (LISTING_INDEX, PLACED_REVISIONS_INDEX) if table is Table.WORKLOADS else (LISTING_INDEX,)
+
+
+def index_of(table: Table, index: str) -> str:
+    """Return how an index of a table is called where tables are several: ``NODE_CLAIMS/listing``."""
+    return f"{table.name}/{index}"
 
 
 def key_attributes(table: Table) -> tuple[str, ...]:

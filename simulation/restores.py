@@ -44,6 +44,7 @@ class Tables:
         for (table, index), before in zip(self.state.indexed(), rows[:3], strict=True):
             table.replace_all(before)
             index.replace_all(before)
+        self.state.forget_known()
         self.attempts.rows, self.tallies.rows = dict(rows[3]), dict(rows[4])
         self.policy.put_back(rows[5])
         self.turns.stored = rows[6]

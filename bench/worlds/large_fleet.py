@@ -8,7 +8,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -55,8 +55,10 @@ _TYPES: Final = 24
 _RESERVED_TYPES: Final = 6
 _PAGE_BYTES: Final = 1 << 20
 _UNIT_BYTES: Final = 4 << 10
+_ENTRY_BYTES: Final = 64  # of an index of revisions, as DynamoDB counts: names and values of key, attribute, revision
 _WAITING: Final = 20  # workloads with ten replicas each that want a place
 _LISTED_NAMES: Final = ("id", "form", "data", "revision", "expires_at_s")
+_REVISIONS: Final = {"live-revisions": "listing", "placed-revisions": "placed"}  # what makes the indexes sparse
 # Passes end as much as budgets let them: what the safety envelope holds back costs less.
 _UNBOUNDED: Final = Bounds(dict.fromkeys(EndingKind, Bound(100, 10**6, 10**6)))
 _CLAIMS: Final = "the-node_claims"
@@ -72,6 +74,7 @@ class Tables:
         self._rows: dict[str, dict[str, bytes]] = {}
         self._narrow: dict[str, bytes] = {}  # claims, as far as a listing asks for them
         self._lists: dict[tuple[str, str, str], set[str]] = {}
+        self._revisions: dict[str, dict[str, bytes]] = {index: {} for index in _REVISIONS}
         self._model = botocore.session.get_session().get_service_model("dynamodb")
         self._parser = create_parser("json")
 
@@ -82,6 +85,12 @@ class Tables:
             listed.discard(key)
         if "listing" in row:
             self._lists.setdefault((table, "listing", row["listing"]["S"]), set()).add(key)
+        for index, attribute in _REVISIONS.items():
+            if attribute in row and (table == _CLAIMS) == (attribute == "listing"):
+                entry = {name: row[name] for name in ("id", attribute, "revision")}
+                self._revisions[index][key] = json.dumps(entry).encode()
+            elif (table == _CLAIMS) == (attribute == "listing"):
+                self._revisions[index].pop(key, None)
         self._rows.setdefault(table, {})[key] = json.dumps(row).encode()
         if table == _CLAIMS:
             self._narrow[key] = json.dumps({name: row[name] for name in _LISTED_NAMES if name in row}).encode()
@@ -98,21 +107,30 @@ class Tables:
 
     def get_paginator(self, operation: str) -> "Tables":
         """Return itself: it serves one operation."""
-        assert operation == "query"
+        assert operation in ("query", "scan")
         return self
 
-    def paginate(self, **query: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
-        """Yield the pages of a partition."""
+    def paginate(self, **request: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
+        """Yield the pages of a partition, or of a part of an index."""
+        return self._partition(**request) if "KeyConditionExpression" in request else self._part(**request)
+
+    def _part(self, **scan: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
+        entries = list(self._revisions[scan["IndexName"]].values())[
+            scan.get("Segment", 0) :: scan.get("TotalSegments", 1)
+        ]
+        step = _PAGE_BYTES // _ENTRY_BYTES
+        for start in range(0, max(1, len(entries)), step):
+            page = entries[start : start + step]
+            yield self._page(page, len(page) * _ENTRY_BYTES, "Scan")
+
+    def _partition(self, **query: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         name = query["ExpressionAttributeNames"][query["KeyConditionExpression"].partition(" ")[0]]
         value = query["ExpressionAttributeValues"][":v0"]
         rows = self._rows.get(query["TableName"], {})
         told = self._narrow if "ProjectionExpression" in query else rows
-        first, last = _ends(query["KeyConditionExpression"], query["ExpressionAttributeValues"])
         page: list[bytes] = []
         size = 0
         for key in sorted(self._lists.get((query["TableName"], name, value["S"]), ())):
-            if key < first or (last and key > last):
-                continue
             if size + len(rows[key]) > _PAGE_BYTES:
                 yield self._page(page, size)
                 page, size = [], 0
@@ -120,8 +138,8 @@ class Tables:
             size += len(rows[key])
         yield self._page(page, size)
 
-    def _page(self, rows: Sequence[bytes], size: int) -> Any:
-        return self._answer("Query", b'{"Items":[' + b",".join(rows) + b"]}", -(-size // _UNIT_BYTES) / 2)
+    def _page(self, rows: Sequence[bytes], size: int, operation: str = "Query") -> Any:
+        return self._answer(operation, b'{"Items":[' + b",".join(rows) + b"]}", -(-size // _UNIT_BYTES) / 2)
 
     def get_item(self, **request: Any) -> Any:
         """Return a row."""
@@ -131,8 +149,10 @@ class Tables:
     def batch_get_item(self, **request: Any) -> Any:
         """Return rows."""
         ((table, wanted),) = request["RequestItems"].items()
-        found = [row for key in wanted["Keys"] if (row := self.row(table, key[KEY]["S"])) is not None]
-        body = b'{"Responses":{"' + table.encode() + b'":[' + b",".join(found) + b']},"UnprocessedKeys":{}}'
+        keys = [key[KEY]["S"] for key in wanted["Keys"]]
+        found = [row for key in keys if (row := self.row(table, key)) is not None]
+        told = [self._narrow[key] for key in keys] if "ProjectionExpression" in wanted else found
+        body = b'{"Responses":{"' + table.encode() + b'":[' + b",".join(told) + b']},"UnprocessedKeys":{}}'
         return self._answer("BatchGetItem", body, sum(map(_units, found)))
 
     def put_item(self, **request: Any) -> None:
@@ -146,14 +166,6 @@ class Tables:
         for item in request["TransactItems"]:
             if "Put" in item:
                 self.put(item["Put"]["TableName"], item["Put"]["Item"])
-
-
-def _ends(condition: str, values: Mapping[str, Attributes]) -> tuple[str, str]:
-    """Return the first and the last key that a query asks for; "" is no end."""
-    given = [value["S"] for name, value in values.items() if name != ":v0"]
-    if len(given) == 2:
-        return given[0], given[1]
-    return ("", "") if not given else (given[0], "") if ">=" in condition else ("", given[0])
 
 
 def _units(row: bytes) -> int:

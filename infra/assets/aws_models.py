@@ -22,6 +22,7 @@ OPERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "GetItem",
         "PutItem",
         "Query",
+        "Scan",
         "TransactWriteItems",
         "UpdateItem",
     ),

@@ -10,7 +10,7 @@ from typing import Final
 
 from infra.iam import ec2_permissions
 from infra.iam.grants import Grant, Resources
-from shared.names import MARK_ROW, MARKED_TABLES, Function, Queue, Table, indexes
+from shared.names import MARK_ROW, MARKED_TABLES, READ_WHOLE, Function, Queue, Table, indexes
 
 READ: Final = ("dynamodb:BatchGetItem", "dynamodb:ConditionCheckItem", "dynamodb:GetItem", "dynamodb:Query")
 WRITE: Final = ("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
@@ -47,12 +47,30 @@ def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
             READ,
             arns_with_indexes(resources, (*duty.writes, *duty.reads)),
         )
+        yield from revisions(resources, (*duty.writes, *duty.reads))
     if duty.writes:
         yield Grant(
             "WriteState",
             "Applies its decision; transactions need the actions of their parts.",
             WRITE,
             [resources.tables[table].table_arn for table in duty.writes],
+        )
+
+
+def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
+    """Allow reading the indexes that say at which revision rows are, if any of the tables has one."""
+    read_whole = [
+        f"{resources.tables[table].table_arn}/index/{index}"
+        for table in tables
+        for index in indexes(table)
+        if index in READ_WHOLE
+    ]
+    if read_whole:
+        yield Grant(
+            "ListRevisions",
+            "Finds which rows have changed; these narrow indexes are read as a whole, tables never.",
+            ["dynamodb:Scan"],
+            read_whole,
         )
 
 

@@ -17,7 +17,7 @@ from constructs import Construct
 
 from infra.iam.acknowledgements import acknowledge_wildcards
 from infra.iam.grants import Grant, Resources
-from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals
+from infra.iam.permissions import READ, WRITE, arns_with_indexes, resolve_principals, revisions
 from shared.names import ENDINGS_ROW_PREFIX, EXAMINED, IDENTITY_INDEX, Function, Queue, Table, function_name
 
 # Everything but what holds user data.
@@ -81,6 +81,7 @@ def _viewer(resources: Resources) -> Iterable[Grant]:
         READ,
         arns_with_indexes(resources, _VIEWED),
     )
+    yield from revisions(resources, _VIEWED)
     yield Grant(
         "ReadDecisions",
         "What decisions were made from; snapshots hold no user data.",

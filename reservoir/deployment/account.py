@@ -75,6 +75,11 @@ class Account:
             return None
         return described
 
+    def missing_indexes(self, table: Table, name: str) -> list[str]:
+        """Return the indexes that a table of an earlier release lacks to serve as this one."""
+        found = self._described(name)
+        return [] if found is None else _missing_indexes(table, found)
+
     def flaws_of(self, table: Table, name: str) -> list[str]:
         """Say what a table lacks to serve as this one; nothing when it is fit."""
         client, found = self.clients("dynamodb"), self._described(name)
@@ -85,8 +90,7 @@ class Account:
             flaws.append(f"is {found['TableStatus']}")
         if [part["AttributeName"] for part in found["KeySchema"]] != [*names.key_attributes(table)]:
             flaws.append(f"has another key than {' and '.join(names.key_attributes(table))}")
-        indexes = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
-        flaws += [f"lacks the index {index}" for index in names.indexes(table) if index not in indexes]
+        flaws += [f"lacks the index {index}" for index in _missing_indexes(table, found)]
         if not found.get("DeletionProtectionEnabled", False):
             flaws.append("is not protected from deletion")
         ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
@@ -96,6 +100,11 @@ class Account:
         if backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] != "ENABLED":
             flaws.append("has no point-in-time recovery")
         return flaws
+
+
+def _missing_indexes(table: Table, found: Mapping[str, Any]) -> list[str]:
+    indexes = {index["IndexName"] for index in found.get("GlobalSecondaryIndexes", ())}
+    return [index for index in names.indexes(table) if index not in indexes]
 
 
 def _found(stack: Mapping[str, Any]) -> FoundStack:

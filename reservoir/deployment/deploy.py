@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from infra.manifests import read_manifests
-from infra.naming import CREATING_CONTEXT
+from infra.naming import CREATING_CONTEXT, HELD_BACK_CONTEXT
 from reservoir.deployment.account import Account, FoundStack
 from reservoir.deployment.cdk import Cdk
 from shared.deployment.deployment import Deployment, table_field
 from shared.manifests.events import Change
 from shared.manifests.parsing.problems import ManifestError, Problem
-from shared.names import MANIFEST_NAME, MANIFEST_TEXT
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, index_of
 from shared.ports.policy import PolicyKind, PolicyStore
 from shared.ports.state import NodeClaimStore
 from shared.usecases.policy.apply_policy import ApplyPolicy, Name, names_in
@@ -52,19 +52,31 @@ class Deploy:
         CdkError
             The CDK's command line failed.
         """
-        stands = self.check()
-        if not stands and self.deployment.settings.retain:
+        standing = self.check()
+        if standing is None and self.deployment.settings.retain:
             # Tables that protect themselves from deletion would outlive a create that fails: they begin without.
             self.cdk("deploy", *_CREATING, *arguments)
+        for held_back in [] if standing is None else self._held_back(standing):
+            self.cdk("deploy", "--context", f"{HELD_BACK_CONTEXT}={','.join(held_back)}", *arguments)
         self.cdk("deploy", *arguments)
+
+    def _held_back(self, stack: FoundStack) -> Iterator[Sequence[str]]:
+        """Yield the indexes that all updates but the last leave out: CloudFormation adds one to a table at a time."""
+        missing = [
+            [index_of(table, index) for index in self.account.missing_indexes(table, name)]
+            for table, name in stack.tables.items()
+            if table not in self.deployment.tables
+        ]
+        for made in range(1, max(map(len, missing), default=0)):
+            yield [index for of_table in missing for index in of_table[made:]]
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""
         self.check()
         self.cdk("diff", *arguments)
 
-    def check(self) -> bool:
-        """Refuse what cannot be meant, say what becomes of the policy; return whether the stack stands.
+    def check(self) -> FoundStack | None:
+        """Refuse what cannot be meant, say what becomes of the policy; return the stack if it stands.
 
         Raises
         ------
@@ -82,7 +94,7 @@ class Deploy:
         if standing is not None:
             used = replace(standing, tables={**standing.tables, **self.deployment.tables})
             self._tell_of_policy(self.connect(used))
-        return standing is not None
+        return standing
 
     def _flaws(self, stacks: Iterable[FoundStack]) -> Iterator[Problem]:
         """Look at the tables that are to be adopted."""

@@ -152,16 +152,18 @@ class Restore:
 def _schema(table: Table) -> dict[str, Any]:
     """Return the keys and indexes of a table as CreateTable wants them; it refuses an empty list of indexes."""
     keys = names.key_attributes(table)
-    indexed = [names.INDEX_KEYS[index] for index in names.indexes(table)]
+    indexed = [key for index in names.indexes(table) for key in names.INDEX_KEYS[index]]
     schema: dict[str, Any] = {
         "KeySchema": _keys(keys),
-        "AttributeDefinitions": [{"AttributeName": key, "AttributeType": "S"} for key in (*keys, *indexed)],
+        "AttributeDefinitions": [
+            {"AttributeName": key, "AttributeType": "S"} for key in dict.fromkeys((*keys, *indexed))
+        ],
     }
     if indexed:
         schema["GlobalSecondaryIndexes"] = [
             {
                 "IndexName": index,
-                "KeySchema": _keys((names.INDEX_KEYS[index], names.KEY)),
+                "KeySchema": _keys(names.INDEX_KEYS[index]),
                 "Projection": _projection(index),
             }
             for index in names.indexes(table)

@@ -178,6 +178,17 @@ class WorkloadStore(Protocol):
         """Return the records that exist (consistent read). Raises UnreadableRowsError with all that cannot be read."""
         ...
 
+    def placed_revisions(self) -> Mapping[str, int]:
+        """Return revisions of workloads with replicas placed; may lag a write by moments, and lack any of them."""
+        ...
+
+    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+        """Return the records that exist, as ``get_many``; what ``placed_revisions`` said spares reads.
+
+        One that was read at that revision, and needed no planning, stands for its row: it may lag as they do.
+        """
+        ...
+
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return records with pending or surplus replicas, by key; may lag a write by moments.
 
@@ -186,10 +197,7 @@ class WorkloadStore(Protocol):
         ...
 
     def put(self, record: WorkloadRecord, *, expected_revision: int | None) -> WorkloadRecord:
-        """Write ``record`` if the stored revision is ``expected_revision`` (None: no row); return it as stored.
-
-        Raises ConflictError.
-        """
+        """Write ``record`` if the stored revision is the expected one (None: no row), return it; or ConflictError."""
         ...
 
 
@@ -215,12 +223,11 @@ class ReservationStore(Protocol):
     ) -> ReservationRecord:
         """Replace the facts by an observation that began at ``observed_at`` and close the leases in ``absorbed``.
 
-        An observation that began no later than the stored one is
-        dropped, the stored record is returned. Writes nothing when neither facts nor leases changed. Leases beyond
-        one transaction follow in further ones, each of which leaves too little rather than too much free. A
-        reservation that has no row starts with ``outstanding_count`` open leases: its row may be what was lost. An
-        ended reservation without open leases leaves the list. Raises ConflictError if a claim in ``absorbed`` moved
-        on.
+        An observation that began no later than the stored one is dropped, the stored record is returned. Writes nothing
+        when neither facts nor leases changed. Leases beyond one transaction follow in further ones, each of which
+        leaves too little rather than too much free. A reservation that has no row starts with ``outstanding_count``
+        open leases: its row may be what was lost. An ended reservation without open leases leaves the list. Raises
+        ConflictError if a claim in ``absorbed`` moved on.
         """
         ...
 
@@ -283,10 +290,7 @@ class NodeClaimStore(Protocol):
         ...
 
     def save(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
-        """Write a claim whose lease and placements are unchanged; returns it at its new revision.
-
-        Raises ConflictError when it is not at ``expected_revision`` any more.
-        """
+        """Write a claim whose lease and placements are unchanged; return it as stored. Raises ConflictError."""
         ...
 
     def save_many(self, claims: Sequence[NodeClaim]) -> Mapping[str, NodeClaim]:
@@ -298,10 +302,7 @@ class NodeClaimStore(Protocol):
         ...
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
-        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.
-
-        Raises ConflictError when the claim is not at ``expected_revision`` any more.
-        """
+        """Record the launch's instance: state launched, lease settled at ``claim.launched_at``; as ``save``."""
         ...
 
     def return_replicas(
@@ -327,10 +328,7 @@ class NodeClaimStore(Protocol):
     def finish_replicas(
         self, claim: NodeClaim, *, expected_revision: int, record: WorkloadRecord, expected_record_revision: int
     ) -> NodeClaim:
-        """Write a claim of which replicas have finished, and their workload's record, together.
-
-        Returns the claim as stored. Raises ConflictError when one of them is not at its revision any more.
-        """
+        """Write a claim of which replicas have finished, and their workload's record, together; as ``save``."""
         ...
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
+from shared.adapters.dynamodb.revisions import KnownRows
 from shared.core.capacity.ledger import holds_open_lease
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
@@ -68,7 +69,10 @@ class Index:
 
 
 class IndexedNodeClaims(MemoryNodeClaims):
-    """Claims whose listings lag; those by instance and by lease name claims whose rows are then read themselves."""
+    """Claims whose listings lag; those by instance and by lease name claims whose rows are then read themselves.
+
+    So it is with live claims that are not known at the revision that the index shows. All processes know the same.
+    """
 
     def __init__(self, state: "SimulatedState") -> None:
         super().__init__(state)
@@ -76,6 +80,17 @@ class IndexedNodeClaims(MemoryNodeClaims):
 
     def _where(self, wanted: Callable[[NodeClaim], bool]) -> tuple[NodeClaim, ...]:
         return tuple(claim for _, claim in sorted(self._simulated.claim_index.rows().items()) if wanted(claim))
+
+    def list_live(self) -> tuple[NodeClaim, ...]:
+        """Return live claims: those known at their revision in the index as they are known, others as they are."""
+        rows = self._simulated.claim_index.rows()
+        revisions = {key: claim.revision for key, claim in rows.items() if claim.is_live}
+        live = self._simulated.known_claims.at(revisions)
+        unreadable = self._simulated.unreadable
+        read = self.get_many([key for key in revisions if key not in live and key not in unreadable])
+        live.update((key, claim) for key, claim in read.items() if claim.is_live)
+        self._simulated.known_claims.keep(live)
+        return tuple(live[key] for key in sorted(live))
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
@@ -105,11 +120,24 @@ class IndexedNodeClaims(MemoryNodeClaims):
 
 
 class IndexedWorkloads(MemoryWorkloads):
-    """Workloads whose listing lags."""
+    """Workloads whose listings lag; what is known at the revision that one shows is not read again."""
 
     def __init__(self, state: "SimulatedState") -> None:
         super().__init__(state)
         self._simulated = state
+
+    def placed_revisions(self) -> Mapping[str, int]:
+        """Return the revisions that the index shows."""
+        rows = self._simulated.workload_index.rows()
+        return {key: record.revision for key, record in rows.items() if record.placed_count > 0}
+
+    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+        """Return the records that exist: those that are known, and were settled, as they are known."""
+        known = self._simulated.known_workloads.at({key: revisions[key] for key in keys if key in revisions})
+        settled = {key: record for key, record in known.items() if not record.needs_planning}
+        found = {**settled, **self.get_many([key for key in keys if key not in settled])}
+        self._simulated.known_workloads.keep(found)
+        return dict(sorted(found.items()))
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return the listed records, by key."""
@@ -143,6 +171,7 @@ class SimulatedState(MemoryState):
         super().__init__(kernel)
         self._chance = chance
         self._faults = faults
+        self.known_claims, self.known_workloads = KnownRows[NodeClaim](), KnownRows[WorkloadRecord]()
         self.committed: tuple[PlannedCommit, Mapping[str, int]] = (PlannedCommit(), {})
         self.claim_index, self.workload_index, self.reservation_index = (
             Index(kernel, chance, faults) for _ in range(3)
@@ -161,6 +190,11 @@ class SimulatedState(MemoryState):
         self.node_claims = IndexedNodeClaims(self)
         self.workloads = IndexedWorkloads(self)
         self.reservations = IndexedReservations(self)
+
+    def forget_known(self) -> None:
+        """Know no row any more, as new processes do."""
+        self.known_claims.keep({})
+        self.known_workloads.keep({})
 
     def leaves_out(self) -> bool:
         """Whether a row of a batch stays unwritten this time."""

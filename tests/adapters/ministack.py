@@ -15,7 +15,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from shared.names import INDEX_INCLUDES
+from shared.names import INDEX_INCLUDES, INDEX_KEYS
 
 _READY_WITHIN_S = 600
 
@@ -102,7 +102,7 @@ def client(service: str, endpoint: str) -> Any:
 
 def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]]) -> None:
     """Create a table as the stack does: key ``id``; indexes name -> (partition key, projection)."""
-    attributes = {"id"} | {key for key, _ in indexes.values()}
+    attributes = {"id"} | {key for index in indexes for key in INDEX_KEYS[index]}
     dynamodb.create_table(
         TableName=name,
         BillingMode="PAY_PER_REQUEST",
@@ -112,15 +112,15 @@ def create_table(dynamodb: Any, name: str, *, indexes: dict[str, tuple[str, str]
             {
                 "IndexName": index,
                 "KeySchema": [
-                    {"AttributeName": key, "KeyType": "HASH"},
-                    {"AttributeName": "id", "KeyType": "RANGE"},
+                    {"AttributeName": key, "KeyType": kind}
+                    for key, kind in zip(INDEX_KEYS[index], ("HASH", "RANGE"), strict=True)
                 ],
                 "Projection": {
                     "ProjectionType": projection,
                     **({"NonKeyAttributes": list(INDEX_INCLUDES[index])} if projection == "INCLUDE" else {}),
                 },
             }
-            for index, (key, projection) in sorted(indexes.items())
+            for index, (_, projection) in sorted(indexes.items())
         ],
     )
 

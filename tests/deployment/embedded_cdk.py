@@ -6,6 +6,7 @@ The app is synthesised in this process, where the CDK's runtime starts once for 
 import json
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
 from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, HELD_BACK_CONTEXT
 from shared.deployment.deployment import read
 
 _DELETE_LIMIT_S = 600.0
@@ -32,14 +33,15 @@ class EmbeddedCdk:
         self.calls.append((command, *arguments))
         match command:
             case "deploy":
-                self._deploy(is_new=f"{CREATING_CONTEXT}=true" in arguments)
+                given = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
+                self._deploy({name: given[name] for name in (CREATING_CONTEXT, HELD_BACK_CONTEXT) if name in given})
             case "destroy":
                 self._destroy()
 
-    def _deploy(self, *, is_new: bool) -> None:
+    def _deploy(self, given: Mapping[str, str]) -> None:
         with tempfile.TemporaryDirectory(prefix="cdk-out-") as folder:
-            context = {DEPLOYMENT_CONTEXT: str(self.deployment), EMBEDDED_CONTEXT: True, CREATING_CONTEXT: is_new}
-            build_app(outdir=Path(folder), context={**context, **LEAVE_ASSETS}, is_validated=False).synth()
+            context = {DEPLOYMENT_CONTEXT: str(self.deployment), EMBEDDED_CONTEXT: True, **given, **LEAVE_ASSETS}
+            build_app(outdir=Path(folder), context=context, is_validated=False).synth()
             (self.outputs,) = deploy(Path(folder), self.aws.client, print).values()
 
     def _destroy(self) -> None:

@@ -20,7 +20,7 @@ from reservoir.deployment.deploy import Deploy
 from reservoir.deployment.destroy import Destroy, DestroyRefusedError
 from shared.deployment.deployment import read
 from shared.manifests.parsing.problems import ManifestError
-from shared.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
+from shared.names import DEPLOYMENT, EVENT_BUS, IDENTITY_INDEX, LIVE_REVISIONS_INDEX, Queue, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded
@@ -109,6 +109,16 @@ def test_deploying_again_is_the_same_deployment(story: Story) -> None:
     assert story.deploy() == []
     assert len(story.cdk.calls) == story_calls + 1
     assert story.holds() == before
+
+
+def test_a_table_of_an_earlier_release_gets_its_indexes_one_at_a_time(story: Story) -> None:
+    account, table = Account(story.aws.client), story.cdk.outputs[output_name(Table.NODE_CLAIMS)]
+    story.cdk("deploy", "--context", "heldBack=NODE_CLAIMS/node-identity,NODE_CLAIMS/live-revisions")
+    assert account.missing_indexes(Table.NODE_CLAIMS, table) == [IDENTITY_INDEX, LIVE_REVISIONS_INDEX]
+    story.cdk.calls.clear()
+    story.deploy()
+    assert story.cdk.calls == [("deploy", "--context", "heldBack=NODE_CLAIMS/live-revisions"), ("deploy",)]
+    assert account.missing_indexes(Table.NODE_CLAIMS, table) == []
 
 
 def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:

@@ -14,7 +14,7 @@ from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.outside import Process, adapters, running_in
 from shared.runtime.settings import REGION, Settings
 from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING
+from tests.adapters.dynamodb.stores import INDEXES, LISTING
 from tests.functions.test_runtime import ENVIRONMENT, GOOD, changed, event
 
 pytestmark = pytest.mark.embedded
@@ -33,7 +33,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         ]
         ministack.client("events", url).create_event_bus(Name=ENVIRONMENT[names.EVENT_BUS])
         for table in Table:
-            indexes = CLAIM_INDEXES if table is Table.NODE_CLAIMS else LISTING
+            indexes = INDEXES.get(table.name.lower().replace("_", "-"), LISTING)
             ministack.create_table(ministack.client("dynamodb", url), ENVIRONMENT[table], indexes=indexes)
         for name, value in {**ENVIRONMENT, **created, REGION: "us-east-1", "AWS_ENDPOINT_URL": url}.items():
             monkeypatch.setenv(name, value)

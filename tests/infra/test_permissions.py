@@ -4,7 +4,16 @@ from pathlib import Path
 
 from infra.iam.acknowledgements import as_reported
 from infra.iam.permissions import READ, WRITE
-from shared.names import DEFAULT_STACK, IDENTITY_INDEX, MOVABLE_TAG, NODE_CLAIM_TAG, OWNER_TAG, Function, output_name
+from shared.names import (
+    DEFAULT_STACK,
+    IDENTITY_INDEX,
+    MOVABLE_TAG,
+    NODE_CLAIM_TAG,
+    OWNER_TAG,
+    READ_WHOLE,
+    Function,
+    output_name,
+)
 from tests.infra.reading import Resources, of_type, statements
 from tests.infra.synthesis import template_app
 
@@ -226,6 +235,7 @@ def test_every_function_may_do_what_its_name_promises(resources: Resources) -> N
     assert {action for action in record if action.startswith(("dynamodb:", "events:")) and action not in READ} == {
         "dynamodb:BatchWriteItem",  # the history
         *WRITE,  # the accounts
+        "dynamodb:Scan",
         "events:PutEvents",
     }
     assert "pricing:GetProducts" in held["DiscoverOfferings"]
@@ -247,7 +257,7 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
         person |= {action for action in statement.actions if not READING.fullmatch(action)}
     assert changing == {
         "Sender": {"sqs:SendMessage"},
-        "Viewer": set(),
+        "Viewer": {"dynamodb:Scan"},
         "Operator": {
             *("dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:UpdateItem"),
             *("events:EnableRule", "events:PutEvents", "lambda:InvokeFunction"),
@@ -256,6 +266,18 @@ def test_policies_for_people_name_actions_and_resources_and_change_nothing_but_w
         },
         "Node": {"sqs:SendMessage"},
     }
+
+
+def test_what_is_scanned_are_indexes_of_revisions_and_never_tables(resources: Resources) -> None:
+    scanning = [
+        statement
+        for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy")
+        for statement in statements(resources, kind)
+        if "dynamodb:Scan" in statement.actions
+    ]
+    assert len(scanning) == len(Function) - 2 + 1, "functions that list claims, and viewers"
+    for statement in scanning:
+        assert {arn.rpartition("/index/")[2] for arn in statement.resources} <= READ_WHOLE, statement
 
 
 def test_nodes_read_the_index_of_identities_alone_and_there_their_own_row(resources: Resources) -> None:

@@ -14,7 +14,7 @@ from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.ports.state import UnreadableRowsError
 from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING
+from tests.adapters.dynamodb.stores import INDEXES, LISTING
 from tests.fakes.system import ManualClock
 from tests.upgrades.conftest import ReleaseProcess
 
@@ -41,7 +41,7 @@ class Tables:
         number = next(_numbers)
         self.names = {name: f"{name}-{number}" for name in ("workloads", "reservations", "node-claims")}
         for name, table in self.names.items():
-            ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
+            ministack.create_table(dynamodb, table, indexes=INDEXES.get(name, LISTING))
 
     def play(self, release: str, step: str) -> dict[str, Any]:
         """Let a release do a step; return what it sees afterwards."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from shared.adapters.dynamodb.ledger import closed_write, leased_write
-from shared.adapters.dynamodb.parsed_rows import ParsedRows
+from shared.adapters.dynamodb.revisions import KnownRows, RevisionIndex
 from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
@@ -45,6 +45,7 @@ from shared.names import (
     LEASE_KEY,
     LISTING_INDEX,
     LISTING_KEY,
+    LIVE_REVISIONS_INDEX,
     TTL_ATTRIBUTE,
 )
 from shared.ports.state import (
@@ -61,12 +62,8 @@ if TYPE_CHECKING:
 
 LISTED: Final = "live"
 _MOVING: Final = "moving"
-# What a claim is read from. The others are keys of indexes, and what the instance may know: half of a listing's time.
+# What a claim is read from. The others are keys of indexes, and what the instance may know: half of the time it takes.
 _LISTED_NAMES: Final = (KEY, FORM, DATA, REVISION, TTL_ATTRIBUTE)
-# A large fleet is some ninety pages for 50,000 nodes, each of which tells where the next one begins. A process that has
-# listed it once reads it in parts, side by side.
-_PARTS: Final = 8
-_IN_PARTS_FROM: Final = 4000  # rows, about as many pages as parts
 _TAKEN_AT: Final = "taken_at"  # of a turn of planning
 # Ended claims answer "what became of my node?" for a while.
 _ENDED_KEPT: Final = timedelta(days=7)
@@ -98,7 +95,8 @@ class DynamoDbNodeClaimStore:
         self._reservations = DynamoDbTable(client, reservations_table)
         self._workloads = DynamoDbTable(client, workloads_table)
         self._clock = clock
-        self._parsed = ParsedRows(_claim)  # what was listed last
+        self._revisions = RevisionIndex(self._table, LIVE_REVISIONS_INDEX, LISTING_KEY, parts)
+        self._known = KnownRows[NodeClaim]()  # what was listed last
 
     def get(self, claim_id: str) -> NodeClaim | None:
         """Return the claim (consistent read)."""
@@ -110,13 +108,17 @@ class DynamoDbNodeClaimStore:
         return all_readable(self._table.get_many(claim_ids, self._clock.now()), _claim)
 
     def list_live(self) -> tuple[NodeClaim, ...]:
-        """Return claims in a live state, by id; a row that is as it was at the last listing is not parsed again."""
-        cuts = self._parsed.cuts(_PARTS, _IN_PARTS_FROM)
+        """Return claims in a live state, by id; a row that is at the revision of the last listing is not read again."""
         now = self._clock.now()
-        rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now, names=_LISTED_NAMES, cuts=cuts)
-        live = tuple(claim for claim in understood(rows, self._parsed) if claim.is_live)
-        self._parsed.keep([claim.id for claim in live])
-        return live
+        revisions = self._revisions.listed(LISTED)
+        if revisions is None:  # a table of the release before, whose index is still to come
+            rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now, _LISTED_NAMES)
+            return tuple(claim for claim in understood(rows, _claim) if claim.is_live)
+        live = self._known.at(revisions)
+        read = understood(self._table.get_many(revisions.keys() - live.keys(), now, _LISTED_NAMES), _claim)
+        live.update((claim.id, claim) for claim in read if claim.is_live)
+        self._known.keep(live)
+        return tuple(live[key] for key in sorted(live))
 
     def list_moving(self) -> tuple[NodeClaim, ...]:
         """Return the open leases of units on their way to other reservations, by id."""

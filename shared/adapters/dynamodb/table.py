@@ -1,7 +1,6 @@
 """DynamoDB in the few forms that the stores need: rows, conditions from named parts, transactions, paged reads."""
 
 import hashlib
-import itertools
 import json
 import logging
 import random
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.names import KEY, ROWS_LOGGER, TTL_ATTRIBUTE
+from shared.names import KEY, ROW_REVISION, ROWS_LOGGER, TTL_ATTRIBUTE
 from shared.ports.errors import RefusedError, ThrottledError
 from shared.ports.state import ConflictError, UnreadableRowsError
 
@@ -27,7 +26,7 @@ Attributes = dict[str, Any]  # a row as DynamoDB writes it: {"id": {"S": "cr-1"}
 DATA: Final = "data"  # the value itself, as JSON
 FORM: Final = "form"  # of the row, so that a reader refuses what it cannot understand
 CURRENT_FORM: Final = 1
-REVISION: Final = "revision"
+REVISION: Final = ROW_REVISION
 
 BATCH_GET_MAX: Final = 100  # keys in one BatchGetItem
 # Reasons in a cancelled transaction: the condition did not hold; or somebody's transaction touched the row at the same
@@ -233,77 +232,45 @@ class DynamoDbTable:
             row = self.client.get_item(TableName=self.name, Key={KEY: {"S": key}}, ConsistentRead=True).get("Item")
         return None if row is None or _is_expired(row, now) else row
 
-    def get_many(self, keys: Collection[str], now: datetime) -> Iterator[Attributes]:
-        """Return the rows that exist, sorted by key; many are asked for side by side."""
+    def get_many(self, keys: Collection[str], now: datetime, names: Sequence[str] = ()) -> Iterator[Attributes]:
+        """Return the rows that exist, sorted by key, of ``names`` or of all attributes; many are read side by side."""
         wanted: list[Attributes] = [{KEY: {"S": key}} for key in sorted(set(keys))]
         parts = [wanted[start : start + BATCH_GET_MAX] for start in range(0, len(wanted), BATCH_GET_MAX)]
         several = map if self._parts is None or len(parts) < 2 else self._parts.map
-        rows = [row for part in several(self.get_batch, parts) for row in part]
+        rows = [row for part in several(lambda some: self.get_batch(some, names), parts) for row in part]
         return iter(sorted((row for row in rows if not _is_expired(row, now)), key=lambda row: text(row, KEY)))
 
-    def get_batch(self, keys: Sequence[Attributes]) -> list[Attributes]:
+    def get_batch(self, keys: Sequence[Attributes], names: Sequence[str] = ()) -> list[Attributes]:
         """Return the rows that exist, in no order, expired ones too; of BATCH_GET_MAX keys at most."""
         rows: list[Attributes] = []
-        pending: list[Any] = list(keys)
+        request: Any = {"Keys": list(keys), "ConsistentRead": True, **_projection(Expression(), names)}
         for attempt in range(_ATTEMPTS_MAX):
             with map_client_errors():
-                answer = self.client.batch_get_item(RequestItems={self.name: {"Keys": pending, "ConsistentRead": True}})
+                answer = self.client.batch_get_item(RequestItems={self.name: request})
             rows += answer["Responses"].get(self.name, [])
             unprocessed = answer["UnprocessedKeys"].get(self.name)
             if unprocessed is None:
                 return rows
-            pending = list(unprocessed["Keys"])
+            request["Keys"] = list(unprocessed["Keys"])
             pause_with_jitter(attempt, self._sleep)
         raise ThrottledError("UnprocessedKeys", "BatchGetItem")
 
     def query(
-        self,
-        index: str,
-        key_name: str,
-        key: str,
-        now: datetime,
-        *,
-        names: Sequence[str] = (),
-        cuts: Sequence[str] = (),
+        self, index: str, key_name: str, key: str, now: datetime, names: Sequence[str] = ()
     ) -> Iterator[Attributes]:
-        """Return the rows of one partition of an index, sorted by key; with ``names``, these attributes alone.
-
-        The parts between ``cuts``, which are sorted keys of rows, are read side by side.
-        """
-        if not cuts or self._parts is None:
-            yield from self._query(index, (key_name, key), names, ("", ""), now)
-            return
-        ends = [("", cuts[0]), *itertools.pairwise(cuts), (cuts[-1], "")]
-        for part in self._parts.map(lambda one: list(self._query(index, (key_name, key), names, one, now)), ends):
-            yield from part
-
-    def _query(
-        self, index: str, key: tuple[str, str], names: Sequence[str], ends: tuple[str, str], now: datetime
-    ) -> Iterator[Attributes]:
-        """Read the rows of a partition from the first of ``ends`` on, up to before the second; "" is no end."""
+        """Return the rows of one partition of an index, sorted by key; with ``names``, these attributes alone."""
         expression = Expression()
-        condition = expression.at(*key)
-        first, last = ends
-        # A condition on the sort key is one comparison: the row at the end comes along, and is left out here.
-        if first and last:
-            condition += f" AND {expression.name(KEY)} BETWEEN {expression.value(first)} AND {expression.value(last)}"
-        elif first or last:
-            sign, end = (">=", first) if first else ("<", last)
-            condition += f" AND {expression.name(KEY)} {sign} {expression.value(end)}"
         request: Any = {
             "TableName": self.name,
             "IndexName": index,
-            "KeyConditionExpression": condition,
+            "KeyConditionExpression": expression.at(key_name, key),
+            **_projection(expression, names),
             "ExpressionAttributeNames": expression.names,
             "ExpressionAttributeValues": expression.values,
         }
-        if names:
-            request["ProjectionExpression"] = ", ".join(map(expression.name, names))
         with map_client_errors():
             for page in self.client.get_paginator("query").paginate(**request):
-                yield from (
-                    row for row in page["Items"] if not _is_expired(row, now) and not (last and text(row, KEY) >= last)
-                )
+                yield from (row for row in page["Items"] if not _is_expired(row, now))
 
     def put(self, row: Attributes, expression: Expression, condition: str) -> Write:
         """Return a write that replaces the row if the condition holds."""
@@ -393,6 +360,14 @@ def pause_with_jitter(attempt: int, sleep: Callable[[float], None] = time.sleep)
 
 def _digest(items: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(items, sort_keys=True).encode()).hexdigest()[:36]
+
+
+def _projection(expression: Expression, names: Sequence[str]) -> dict[str, Any]:
+    """Return what asks for these attributes alone; of all, nothing."""
+    if not names:
+        return {}
+    named = ", ".join(map(expression.name, names))
+    return {"ProjectionExpression": named, "ExpressionAttributeNames": expression.names}
 
 
 def _is_expired(row: Attributes, now: datetime) -> bool:

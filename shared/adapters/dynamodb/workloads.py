@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from shared.adapters.dynamodb.parsed_rows import ParsedRows
+from shared.adapters.dynamodb.revisions import KnownRows, RevisionIndex
 from shared.adapters.dynamodb.table import (
     CURRENT_FORM,
     DATA,
@@ -32,7 +32,7 @@ from shared.adapters.dynamodb.table import (
     understood,
 )
 from shared.core.serialisation.json_codec import dumps, loads
-from shared.names import KEY, LISTING_INDEX, LISTING_KEY, TTL_ATTRIBUTE
+from shared.names import KEY, LISTING_INDEX, LISTING_KEY, PLACED_KEY, PLACED_REVISIONS_INDEX, TTL_ATTRIBUTE
 from shared.ports.state import WorkloadRecord
 from shared.ports.system import Clock
 
@@ -44,7 +44,7 @@ PLACED: Final = "placed_count"
 OPEN: Final = "open_count"
 PENDING_SINCE: Final = "pending_since"
 LISTED: Final = "needs-planning"
-_SPARE: Final = 20_000  # rows that are remembered beside those of a read, with some 2 KiB each
+STANDING: Final = "placed"  # in the index of those with replicas placed; taken out by the first put without any
 
 
 class DynamoDbWorkloadStore:
@@ -55,7 +55,8 @@ class DynamoDbWorkloadStore:
         self._client = client
         self._table = DynamoDbTable(client, table_name, parts=parts)
         self._clock = clock
-        self._parsed = ParsedRows(_record)
+        self._revisions = RevisionIndex(self._table, PLACED_REVISIONS_INDEX, PLACED_KEY, parts)
+        self._known = KnownRows[WorkloadRecord]()  # what a pass read last
 
     def get(self, key: str) -> WorkloadRecord | None:
         """Return the record (consistent read), None when there is none."""
@@ -64,9 +65,19 @@ class DynamoDbWorkloadStore:
 
     def get_many(self, keys: Collection[str]) -> Mapping[str, WorkloadRecord]:
         """Return the records that exist (consistent read)."""
-        found = all_readable(self._table.get_many(keys, self._clock.now()), self._parsed)
-        self._parsed.keep(found, _SPARE)
-        return found
+        return all_readable(self._table.get_many(keys, self._clock.now()), _record)
+
+    def placed_revisions(self) -> Mapping[str, int]:
+        """Return the revisions of workloads with replicas placed; none while there is no index."""
+        return self._revisions.listed(STANDING) or {}
+
+    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+        """Return the records that exist; those that are known at their revision, and settled, are not read again."""
+        known = self._known.at({key: revisions[key] for key in keys if key in revisions})
+        settled = {key: record for key, record in known.items() if not record.needs_planning}
+        found = {**settled, **self.get_many(set(keys) - settled.keys())}
+        self._known.keep(found)
+        return dict(sorted(found.items()))
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         """Return the listed records, by key."""
@@ -100,6 +111,7 @@ def placed_write(table: DynamoDbTable, key: str, count: int, generation: int | N
     if generation is not None:
         condition += f" AND {expression.at(GENERATION, generation)}"
     moved = [expression.change(PLACED, count), expression.change(OPEN, -count), expression.change(REVISION, 1)]
+    moved.append(expression.assign(PLACED_KEY, STANDING))
     return table.update(key, expression, condition, assignments=moved)
 
 
@@ -140,6 +152,7 @@ def _row(record: WorkloadRecord) -> Attributes:
             OPEN: record.open_count,
             PENDING_SINCE: None if record.pending_since is None else instant(record.pending_since),
             LISTING_KEY: LISTED if record.needs_planning else None,
+            PLACED_KEY: STANDING if record.placed_count > 0 else None,
             TTL_ATTRIBUTE: None if record.expires_at is None else epoch_s(record.expires_at),
         }
     )

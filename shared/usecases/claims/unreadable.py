@@ -51,15 +51,21 @@ def claims_named(store: NodeClaimStore, claim_ids: Collection[str]) -> Mapping[s
         return store.get_many(set(claim_ids) - set(error.rows))
 
 
-def workloads(store: WorkloadStore, keys: Collection[str]) -> tuple[Mapping[str, WorkloadRecord], frozenset[str]]:
-    """Return workloads by key, and the keys of those that cannot be read."""
+def workloads(
+    store: WorkloadStore, keys: Collection[str], revisions: Mapping[str, int] | None = None
+) -> tuple[Mapping[str, WorkloadRecord], frozenset[str]]:
+    """Return workloads by key, and the keys of those that cannot be read; with ``revisions`` as ``get_placed`` does."""
+
+    def read(wanted: Collection[str]) -> Mapping[str, WorkloadRecord]:
+        return store.get_many(wanted) if revisions is None else store.get_placed(wanted, revisions)
+
     if not keys:
         return {}, frozenset()
     try:
-        return store.get_many(keys), frozenset()
+        return read(keys), frozenset()
     except UnreadableRowsError as error:
         unreadable = frozenset(error.rows)
-    return store.get_many(set(keys) - unreadable), unreadable
+    return read(set(keys) - unreadable), unreadable
 
 
 def reservation(store: ReservationStore, reservation_id: str) -> ReservationRecord | None:

@@ -133,17 +133,18 @@ class SnapshotGatherer:
         remembered = submit(self.boot_failures.list_remembered)
         wanting = submit(lambda: self.needing() if needing is None else needing)
         listing = submit(self._live, recent, live)
+        placed = submit(self.workloads.placed_revisions)
         instance_types, rests = self.offerings.load_with_rests()
         reservations = {record.reservation.id: record for record in reading.reservations.result()}
         keys = wanting.result()
         objects = reading.objects.result()
         claims = listing.result()
-        records = self._records(keys, claims)
+        records = self._records(keys, claims, placed.result())
         for _ in range(_READS_MAX - 1):
             if not _lagging(claims, records):
                 break
             claims = self._live(recent)
-            records = self._records(keys, claims)
+            records = self._records(keys, claims, placed.result())
         policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
             del claims[key]
@@ -175,10 +176,16 @@ class SnapshotGatherer:
         claims = {key: claim for key, claim in claims.items() if key not in stored}
         return claims | {key: claim for key, claim in stored.items() if claim.is_live}
 
-    def _records(self, needing: Collection[str], claims: dict[str, NodeClaim]) -> Mapping[str, WorkloadRecord]:
-        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them."""
+    def _records(
+        self, needing: Collection[str], claims: dict[str, NodeClaim], revisions: Mapping[str, int]
+    ) -> Mapping[str, WorkloadRecord]:
+        """Read the workloads; nodes of those that cannot be read leave ``claims``: no plan uses or ends them.
+
+        Those that need planning are read themselves, whatever ``revisions`` say.
+        """
         placed = {placed.workload_key for claim in claims.values() for placed in claim.placements}
-        records, lost = unreadable.workloads(self.workloads, {*needing, *placed})
+        settled = {key: revision for key, revision in revisions.items() if key not in needing}
+        records, lost = unreadable.workloads(self.workloads, {*needing, *placed}, settled)
         if lost:
             for key in [key for key, claim in claims.items() if lost & {it.workload_key for it in claim.placements}]:
                 del claims[key]

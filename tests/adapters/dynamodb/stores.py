@@ -13,10 +13,13 @@ from shared.names import (
     IDENTITY_KEY,
     INSTANCE_INDEX,
     INSTANCE_KEY,
+    KEY,
     LEASE_INDEX,
     LEASE_KEY,
     LISTING_INDEX,
     LISTING_KEY,
+    LIVE_REVISIONS_INDEX,
+    PLACED_REVISIONS_INDEX,
 )
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack
@@ -29,7 +32,10 @@ CLAIM_INDEXES = {
     INSTANCE_INDEX: (INSTANCE_KEY, "KEYS_ONLY"),
     LEASE_INDEX: (LEASE_KEY, "KEYS_ONLY"),
     IDENTITY_INDEX: (IDENTITY_KEY, "INCLUDE"),
+    LIVE_REVISIONS_INDEX: (KEY, "INCLUDE"),
 }
+WORKLOAD_INDEXES = {**LISTING, PLACED_REVISIONS_INDEX: (KEY, "INCLUDE")}
+INDEXES = {"node-claims": CLAIM_INDEXES, "workloads": WORKLOAD_INDEXES}
 _names = itertools.count()
 
 
@@ -55,7 +61,7 @@ def dynamodb_stores(dynamodb: Any) -> Stores:
     suffix = next(_names)
     names = {name: f"{name}-{suffix}" for name in ("workloads", "reservations", "node-claims", "offerings")}
     for name, table in names.items():
-        ministack.create_table(dynamodb, table, indexes=CLAIM_INDEXES if name == "node-claims" else LISTING)
+        ministack.create_table(dynamodb, table, indexes=INDEXES.get(name, LISTING))
     clock = ManualClock()
     return Stores(
         DynamoDbWorkloadStore(dynamodb, names["workloads"], clock, InTurn()),

@@ -246,7 +246,7 @@ def test_a_listing_shows_what_has_changed_since_the_last_one(stores: Stores) -> 
 
 
 def test_a_listing_in_parts_is_the_same_listing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.adapters.dynamodb.node_claims._IN_PARTS_FROM", 1)
+    monkeypatch.setattr("shared.adapters.dynamodb.revisions._PARTS_FROM", 1)
     for number in range(12):
         claim = node_claim(f"nc-{number:02}", placements=(), lease=None)
         stores.node_claims.commit(PlannedCommit(claims=(claim,)))
@@ -261,6 +261,37 @@ def test_a_listing_in_parts_is_the_same_listing(stores: Stores, monkeypatch: pyt
     listed = [claim.id for claim in stores.node_claims.list_live()]
     kept = {claim.id for claim in first} - {first[at].id for at in (0, 5, 11)}
     assert listed == sorted(kept | {"nc-", "nc-055", "nc-99"})
+
+
+def test_workloads_with_replicas_are_as_they_are_whatever_was_read_before(stores: Stores) -> None:
+    observe(stores, 8, 0)
+    submit(stores)
+    submit(stores, "other", replicas=1)
+    keys = ["research/train", "research/other", "research/none"]
+
+    def read() -> list[tuple[str, int, int]]:
+        found = stores.workloads.get_placed(keys, stores.workloads.placed_revisions())
+        assert found == stores.workloads.get_many(keys)
+        return [(key, it.revision, it.placed_count) for key, it in found.items()]
+
+    assert read() == [("research/other", 1, 0), ("research/train", 1, 0)]
+    claim = node_claim("nc-1")
+    stores.node_claims.commit(PlannedCommit((claim,)))
+    other = node_claim("nc-2", placements=(PlacedReplicas("research/other", 1),))
+    stores.node_claims.commit(PlannedCommit((other,)))
+    revisions = {"research/other": 2, "research/train": 2}
+    assert stores.workloads.placed_revisions() == revisions
+    for _ in range(2):
+        assert read() == [("research/other", 2, 1), ("research/train", 2, 1)]
+
+    stored = stores.workloads.get("research/other")
+    assert stored is not None
+    stores.workloads.put(replace(stored, generation=2), expected_revision=2)
+    gone = replace(claim, state=ClaimState.FAILED)
+    stores.node_claims.return_replicas(gone, expected_revision=1, placements={"research/train": 1}, returned_at=NOW)
+    assert read() == [("research/other", 3, 1), ("research/train", 3, 0)]
+    # As a pass that began before saw them: what is known at another revision is read.
+    assert stores.workloads.get_placed(keys, revisions) == stores.workloads.get_many(keys)
 
 
 def test_many_workloads_are_read_at_once_and_as_they_are(stores: Stores) -> None:

@@ -77,6 +77,15 @@ class MemoryWorkloads:
         self._state.require_readable(*keys)
         return {key: record for key in sorted(set(keys)) if (record := self.get(key)) is not None}
 
+    def placed_revisions(self) -> Mapping[str, int]:
+        with self._state.lock:
+            rows = self._state.workload_rows.items()
+            return {key: record.revision for key, record in rows if record.placed_count > 0}
+
+    def get_placed(self, keys: Collection[str], revisions: Mapping[str, int]) -> Mapping[str, WorkloadRecord]:
+        del revisions  # nothing is remembered here
+        return self.get_many(keys)
+
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
         with self._state.lock:
             keys = sorted(self._state.workload_rows.keys() - self._state.unreadable)

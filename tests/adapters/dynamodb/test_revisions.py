@@ -1,0 +1,209 @@
+"""What a listing reads of a fleet that has hardly changed, and what it shows while its index lags or is not there."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from shared.core.model.node_claim import ClaimState, NodeClaim
+from shared.core.model.snapshot import PlacedReplicas
+from shared.names import LISTING_INDEX
+from shared.ports.errors import RefusedError
+from shared.ports.state import PlannedCommit, WorkloadRecord
+from tests.adapters import ministack
+from tests.adapters.dynamodb.stores import LISTING, Stores, dynamodb_stores
+from tests.fakes.values import node_claim, workload_record
+
+pytestmark = pytest.mark.embedded
+
+
+class Reads:
+    """DynamoDB's client, counting what is read; its indexes stand still when they are told to."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self.rows: Counter[str] = Counter()  # that were asked for by key
+        self.scans: list[Mapping[str, Any]] = []
+        self.stands_still = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def batch_get_item(self, **request: Any) -> Any:
+        for wanted in request["RequestItems"].values():
+            assert wanted["ConsistentRead"], "or a row could be older than its index"
+            self.rows.update(key["id"]["S"] for key in wanted["Keys"])
+        return self._client.batch_get_item(**request)
+
+    def get_paginator(self, operation: str) -> Any:
+        return self if operation == "scan" else self._client.get_paginator(operation)
+
+    def paginate(self, **request: Any) -> Sequence[Any]:
+        if not (self.stands_still and self.scans):
+            self.scans = list(self._client.get_paginator("scan").paginate(**request))
+        return self.scans
+
+    def asked(self) -> list[str]:
+        """Return whose rows were asked for since this was asked last."""
+        keys = sorted(self.rows.elements())
+        self.rows.clear()
+        return keys
+
+
+@pytest.fixture
+def reads(dynamodb: Any) -> Reads:
+    return Reads(dynamodb)
+
+
+@pytest.fixture
+def stores(reads: Reads) -> Stores:
+    return dynamodb_stores(reads)
+
+
+def add(stores: Stores, *claim_ids: str, workload: str | None = None) -> None:
+    placements = () if workload is None else (PlacedReplicas(f"research/{workload}", 1),)
+    for claim_id in claim_ids:
+        claim = node_claim(claim_id, placements=placements, lease=None)
+        stores.node_claims.commit(PlannedCommit(claims=(claim,)))
+
+
+def move(stores: Stores, claim: NodeClaim, state: ClaimState = ClaimState.LAUNCHING) -> NodeClaim:
+    return stores.node_claims.save(replace(claim, state=state), expected_revision=claim.revision)
+
+
+def test_only_what_has_changed_is_read(stores: Stores, reads: Reads) -> None:
+    add(stores, "nc-1", "nc-2", "nc-3")
+    one, two, three = stores.node_claims.list_live()
+    assert reads.asked() == ["nc-1", "nc-2", "nc-3"]
+    assert stores.node_claims.list_live() == (one, two, three)
+    assert reads.asked() == []
+
+    two = move(stores, two)
+    move(stores, three, ClaimState.FAILED)
+    add(stores, "nc-4")
+    found = stores.node_claims.list_live()
+    assert [claim.id for claim in found] == ["nc-1", "nc-2", "nc-4"]
+    assert found[:2] == (one, two)
+    assert reads.asked() == ["nc-2", "nc-4"], "what has ended is in the index no more"
+
+
+def test_a_row_is_never_older_than_its_index_and_ends_with_it(stores: Stores, reads: Reads) -> None:
+    add(stores, "nc-1", "nc-2", "nc-3")
+    one, two, three = stores.node_claims.list_live()
+    reads.stands_still = True
+    move(stores, one)
+    move(stores, three, ClaimState.FAILED)
+    add(stores, "nc-4")
+    assert stores.node_claims.list_live() == (one, two, three), "as an index of whole rows that lags as much"
+
+    fresh = dynamodb_like(stores, reads)
+    assert [claim.revision for claim in fresh.list_live()] == [2, 1], "who knows none reads rows as they are"
+    assert stores.node_claims.list_live() == (one, two, three)
+    reads.stands_still = False
+    listed = [(claim.id, claim.revision) for claim in stores.node_claims.list_live()]
+    assert listed == [("nc-1", 2), ("nc-2", 1), ("nc-4", 1)]
+
+
+def dynamodb_like(stores: Stores, reads: Reads) -> Any:
+    """Return the store of another process on the same tables."""
+    store: Any = stores.node_claims
+    return type(store)(
+        reads,
+        node_claims_table=store._table.name,
+        reservations_table=store._reservations.name,
+        workloads_table=store._workloads.name,
+        clock=stores.clock,
+    )
+
+
+def test_a_row_that_cannot_be_read_is_asked_for_each_time(
+    stores: Stores, reads: Reads, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(stores, "nc-1", "nc-2")
+    store: Any = stores.node_claims
+    reads.put_item(
+        TableName=store._table.name,
+        Item={
+            "id": {"S": "nc-1"},
+            "form": {"N": "2"},
+            "data": {"S": json.dumps({})},
+            "revision": {"N": "1"},
+            "listing": {"S": "live"},
+        },
+    )
+    for _ in range(2):
+        assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-2"]
+        assert "nc-1" in reads.asked()
+        assert "nc-1 is left alone" in caplog.text
+        caplog.clear()
+
+
+def test_a_table_whose_index_is_still_to_come_is_listed_as_before(dynamodb: Any) -> None:
+    names = {name: f"{name}-without-revisions" for name in ("workloads", "reservations", "node-claims")}
+    for table in names.values():
+        ministack.create_table(dynamodb, table, indexes=LISTING)
+    made: Any = dynamodb_stores(dynamodb)
+    store: Any = type(made.node_claims)(
+        dynamodb,
+        node_claims_table=names["node-claims"],
+        reservations_table=names["reservations"],
+        workloads_table=names["workloads"],
+        clock=made.clock,
+    )
+    workloads: Any = type(made.workloads)(dynamodb, names["workloads"], made.clock)
+    workloads.put(workload_record(), expected_revision=None)
+    store.commit(PlannedCommit(claims=(node_claim("nc-1", lease=None),)))
+    assert [claim.id for claim in store.list_live()] == ["nc-1"]
+    assert workloads.placed_revisions() == {}
+    assert workloads.get_placed(["research/train"], {})["research/train"].placed_count == 1
+
+
+def test_a_listing_that_is_refused_is_not_an_empty_one(dynamodb: Any) -> None:
+    made: Any = dynamodb_stores(dynamodb)
+    store: Any = type(made.node_claims)(
+        dynamodb, node_claims_table="none", reservations_table="none", workloads_table="none", clock=made.clock
+    )
+    with pytest.raises(RefusedError):
+        store.list_live()
+
+
+def test_settled_workloads_are_read_once_and_all_others_each_time(stores: Stores, reads: Reads) -> None:
+    for name, replicas in (("settled", 1), ("waiting", 2), ("unplaced", 1)):
+        stores.workloads.put(workload_record(name, replicas=replicas), expected_revision=None)
+    add(stores, "nc-1", workload="settled")
+    add(stores, "nc-2", workload="waiting")
+    keys = ["research/settled", "research/unplaced", "research/waiting"]
+    store = stores.workloads
+    for expected in (keys, keys[1:], keys[1:]):
+        found = store.get_placed(keys, store.placed_revisions())
+        assert reads.asked() == expected
+        assert found == store.get_many(keys)
+        reads.asked()
+
+
+def test_a_workload_that_the_release_before_wrote_is_read(stores: Stores, reads: Reads) -> None:
+    store: Any = stores.workloads
+    store.put(workload_record(replicas=1), expected_revision=None)
+    add(stores, "nc-1", workload="train")
+    before = store.get_placed(["research/train"], store.placed_revisions())["research/train"]
+    row = reads.get_item(TableName=store._table.name, Key={"id": {"S": "research/train"}})["Item"]
+    assert row.pop("placed") == {"S": "placed"}
+    reads.put_item(TableName=store._table.name, Item={**row, "revision": {"N": "3"}, "generation": {"N": "2"}})
+    reads.asked()
+
+    assert store.placed_revisions() == {}
+    after: WorkloadRecord = store.get_placed(["research/train"], store.placed_revisions())["research/train"]
+    assert (reads.asked(), before.revision, after.revision) == (["research/train"], 2, 3)
+
+
+def test_what_lists_live_claims_does_not_need_the_index_of_whole_rows(dynamodb: Any, reads: Reads) -> None:
+    stores = dynamodb_stores(reads)
+    store: Any = stores.node_claims
+    add(stores, "nc-1")
+    dynamodb.update_table(
+        TableName=store._table.name, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": LISTING_INDEX}}]
+    )
+    assert [claim.id for claim in store.list_live()] == ["nc-1"]
