@@ -102,7 +102,9 @@ def test_rows_of_a_release_to_come_are_left_alone_and_counted_and_stop_nobody(fl
     """As after a rollback from it: a claim in a form of its own, and a kind of policy that nobody here knows."""
     before = fleet.instances()
     dynamodb = fleet.world.aws.client("dynamodb")
-    claim = fleet.rows(Table.NODE_CLAIMS, "live")[0] | {"form": {"N": "99"}}
+    stored = fleet.rows(Table.NODE_CLAIMS, "live")[0]
+    # As every write does: what is known at a revision is not read again.
+    claim = stored | {"form": {"N": "99"}, "revision": {"N": str(int(stored["revision"]["N"]) + 1)}}
     dynamodb.put_item(TableName=fleet.world.output(Table.NODE_CLAIMS), Item=claim)
     policy = {"id": {"S": "KindToCome/x"}, "form": {"N": "99"}, "listing": {"S": "policy"}}
     dynamodb.put_item(TableName=fleet.world.output(Table.POLICY), Item=policy)
