@@ -22,8 +22,8 @@ pytestmark = pytest.mark.embedded
 RUN_NODES = True
 ZONE = "us-east-1a"
 AGENT_RSS_MAX_MIB = 40
-# Counts until somebody lets it finish. A node may be there before the one that it replaces has written its checkpoint:
-# where somebody worked before, that is waited for.
+# Counts until somebody lets it finish, in a file that is never half written, as it is copied meanwhile. A node may be
+# there before the one that it replaces has written its checkpoint: where somebody worked before, that is waited for.
 WORK = """
 n=0
 if [ -e {shared}/progress ]; then
@@ -32,7 +32,7 @@ if [ -e {shared}/progress ]; then
 fi
 echo "begins at $n"
 echo "for $RESERVOIR_CORRELATION_ID"
-while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/progress; sleep 0.1; done
+while [ ! -e {shared}/go ]; do n=$((n+1)); echo $n > {shared}/next; mv {shared}/next {shared}/progress; sleep 0.1; done
 echo "is done at $n"
 """
 # A member of a gang works until it is told that it has lost another one.
