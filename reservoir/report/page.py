@@ -88,6 +88,7 @@ def _charts(report: Report) -> dict[str, object]:
     nodes = waits = Markup("")
     if report.nodes:
         markets = [market.capacity_type for market in report.markets]
+        # Markup: as above.
         nodes = Markup(nodes_over_time("Nodes by market", changes(report.nodes), markets, _end(report)))  # noqa: S704
     if report.waits:
         waits = Markup(waits_by_reason("Waiting by reason", report.waits))  # noqa: S704 - as said
