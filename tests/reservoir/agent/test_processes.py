@@ -14,7 +14,8 @@ from reservoir.agent.processes import Processes
 PROCESS = ProcessId("research/train", 0)
 CONTAINER = "reservoir_research_train_0"
 # Like docker: what it runs is not a child of the client, has a name that is taken once, and hears of the client's
-# SIGTERM, but not of its SIGKILL. Of --env only names are taken, whose values are the client's.
+# SIGTERM, but not of its SIGKILL. Of --env only names are taken, whose values are the client's. Whoever reads the
+# container's process finds a client that hears: its trap is set before.
 ENGINE = """#!/bin/sh
 cd "$ENGINE_FOLDER"
 echo "$*" >> calls
@@ -34,9 +35,9 @@ done
 [ "$1" = example/train:1 ] || exit 125
 shift
 [ ! -e "$name" ] || { echo "the name $name is in use"; exit 125; }
+trap 'kill -TERM "$(cat "$name")"' TERM
 setsid "$@" &
 echo $! > "$name"
-trap 'kill -TERM "$(cat "$name")"' TERM
 wait $!; status=$?
 if [ $status -gt 128 ]; then wait "$(cat "$name")"; status=$?; fi
 rm -f "$name"
