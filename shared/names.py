@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
-VERSION: Final = "0.1.0"  # of the release
+VERSION: Final = "0.2.0"  # of the release
 RELEASE_OUTPUT: Final = "Release"  # the stack's: what it was deployed from
 DEFAULT_STACK: Final = "Reservoir"
 

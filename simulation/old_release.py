@@ -1,7 +1,8 @@
 """A release before this one, as far as rows go: functions that do not know what this one has added, and write it away.
 
 Until a function is replaced, its processes read rows without the fields that are new, see neither Teams nor pauses, and
-write rows back as they read them. What is lost by that is listed in ``tests/upgrades/``.
+write rows back as they read them. It knows less than any release that was cut, so that the next ones may add as much;
+what the one before really loses is listed in ``tests/upgrades/``.
 """
 
 from collections.abc import Callable, Collection, Mapping

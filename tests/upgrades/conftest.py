@@ -17,7 +17,7 @@ from tests.test_tidy import ROOT
 
 __all__ = ["make_once"]
 
-START = Path(__file__).parent / "start.py"
+STEP = Path(__file__).parent / "step.py"
 PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 
 
@@ -62,7 +62,7 @@ class ReleaseProcess:
 
     def __init__(self, code: Path, endpoint: str) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own code, of two ages
-            [sys.executable, "-B", str(START), endpoint],
+            [sys.executable, "-B", str(STEP), endpoint],
             cwd=code,
             env={"PYTHONPATH": str(code), "PATH": ""},
             stdin=subprocess.PIPE,

@@ -77,33 +77,7 @@ def tables(dynamodb: Any, releases: Mapping[str, ReleaseProcess]) -> Tables:
 
 
 # What the previous release writes over when it writes such a row, and why nothing hangs on it.
-LOST_ON_THE_WAY_BACK = {
-    ("NodeClaim", "finished"): "kept, and read by nobody: a report that is repeated finds nothing to finish",
-    ("WorkloadRecord", "finished_count"): "kept, but not subtracted: what had finished is placed once more",
-    ("NodeClaim", "address"): "a node of a gang that has not begun says again that it is there",
-    ("NodeClaim", "seats"): "dealt again; a gang that has begun does not read them any more",
-    ("NodeClaim", "ready"): "said to people; the fact was told on the bus",
-    ("NodeClaim", "ended_at"): "accounts take when we saw its end, which is within a minute",
-    ("NodeClaim", "drain_deadline"): "an agent goes when it is told; the sweep of this release writes it again",
-    ("NodeClaim", "correlation_ids"): "logs name the workload without it from then on",
-    ("WorkloadRecord", "correlation_id"): "logs name the workload without it from then on",
-    ("NodeClaim", "min_values"): "it launches by the pool's own minValues, as it did",
-    ("NodeClaim", "cordoned"): "it cannot cordon, and places on the node again",
-    ("NodeClaim", "operations"): "said to people; who did it was told on the bus",
-    ("NodeClaim", "relaxed"): "said to users when the claim was made",
-    ("NodeClaim", "unknown"): "holds nothing that this release writes",
-    ("Lease", "unknown"): "holds nothing that this release writes",
-    ("Drain", "unknown"): "holds nothing that this release writes",
-    ("WorkloadRecord", "unknown"): "holds nothing that this release writes",
-    ("WorkloadRecord", "sent_by"): "said to people",
-    ("WorkloadRecord", "sent_at"): "said to people",
-    ("Workload", "unknown"): "holds nothing that this release writes",
-    ("LaunchError", "subnet_id"): "a subnet that is full rests when it refuses again",
-    ("Shortage", "tolerated"): "it lets the next launch be a probe",
-    ("NodeClassStatus", "zones_full_until"): "computed for each plan, and never stored",
-    ("PolicyStatus", "principals"): "of teams, which it neither reads nor writes",
-    ("CapacityReservation", "share"): "of one solve, and never stored",
-}
+LOST_ON_THE_WAY_BACK: Mapping[tuple[str, str], str] = {}
 KEEPING = {"NodeClaim", "GangSeat", "Lease", "Drain", "WorkloadRecord", "Workload"}
 
 

@@ -64,8 +64,7 @@ class StoredDecisions:
         """Keep a decision, unless the one of its id says the same of the same snapshot."""
         plan, snapshot = _digest(decision.plan_json), _digest(snapshot_json)
         row = self._table.get(decision.plan_id, self._clock.now())
-        says = {name: text(row, name) for name in (_PLAN, _SNAPSHOT) if name in row} if row is not None else {}
-        if says != {_PLAN: plan, _SNAPSHOT: snapshot}:
+        if row is None or (text(row, _PLAN), text(row, _SNAPSHOT)) != (plan, snapshot):
             self._write(decision, snapshot_json, plan, snapshot)
 
     def load(self, plan_id: str) -> tuple[Decision, str] | None:
@@ -76,7 +75,7 @@ class StoredDecisions:
         made_at = datetime.fromisoformat(text(row, _MADE_AT))
         policy_json = text(row, _POLICY) if _POLICY in row else None
         decision = Decision(plan_id, made_at, self._get(_plan_key(plan_id)), json.loads(data(row)), policy_json)
-        return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)) if _SNAPSHOT in row else _own_key(plan_id))
+        return decision, self._get(_snapshot_key(text(row, _SNAPSHOT)))
 
     def summaries(self, plan_ids: Collection[str]) -> Mapping[str, DecisionSummary]:
         """Return what is told of the decisions that are kept, by id: rows alone, no objects."""
@@ -132,11 +131,6 @@ def _digest(content: str) -> str:
 def _snapshot_key(digest: str) -> str:
     """Return where a content is kept, whoever was decided on it."""
     return f"snapshots/{digest}.json.gz"
-
-
-def _own_key(plan_id: str) -> str:
-    """Return where a decision keeps a snapshot of its own; rows that name no snapshot were written so."""
-    return f"decisions/{plan_id}/snapshot.json.gz"
 
 
 def _plan_key(plan_id: str) -> str:

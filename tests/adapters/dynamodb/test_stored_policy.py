@@ -12,7 +12,6 @@ from shared.adapters.dynamodb.policy import DynamoDbPolicyStore
 from shared.core.model.decision_summary import DecisionSummary
 from shared.core.model.node_claim import Operation
 from shared.core.model.node_class import NodeClassStatus
-from shared.names import KEY
 from shared.ports.policy import DeletePolicy, Pause, PolicyKind, PolicyStatus, PolicyStore, PutPolicy
 from shared.ports.state import ConflictError, Decision, UnreadableRowsError
 from tests.adapters import ministack
@@ -102,23 +101,6 @@ def test_a_decision_that_is_still_so_after_its_row_expired_is_kept_again(stored:
     later = Decision("latest", clock.advance(days=15), "{}")
     decisions.save_if_changed(later, "{}")
     assert decisions.load("latest") == (later, "{}")
-
-
-@pytest.mark.embedded
-def test_a_decision_with_a_snapshot_of_its_own_is_read(stored: Stored, dynamodb: Any) -> None:
-    """So the previous release wrote it."""
-    decisions, s3, _ = stored
-    decision = Decision("plan-1", START, "{}")
-    decisions.save(decision, '{"nodes":[]}')
-    (shared,) = [key for key in _objects(stored) if key.startswith("snapshots/")]
-    own = "decisions/plan-1/snapshot.json.gz"
-    s3.copy_object(Bucket=decisions._bucket, Key=own, CopySource={"Bucket": decisions._bucket, "Key": shared})
-    s3.delete_object(Bucket=decisions._bucket, Key=shared)
-    table = decisions._bucket
-    row = dynamodb.get_item(TableName=table, Key={KEY: {"S": "plan-1"}})["Item"]
-    dynamodb.put_item(TableName=table, Item={name: row[name] for name in row if name not in ("plan", "snapshot")})
-
-    assert decisions.load("plan-1") == (decision, '{"nodes":[]}')
 
 
 @pytest.fixture(params=["memory", pytest.param("dynamodb", marks=pytest.mark.embedded)])
