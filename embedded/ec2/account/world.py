@@ -80,6 +80,11 @@ class World:
         """Return this account's instances; those of other accounts take slots but are never shown."""
         return (i for i in self.instances.values() if i.owner_id == self.account_id)
 
+    def own_instances_of(self, ids: Iterable[str]) -> Iterable[Instance]:
+        """Return those of this account's instances that have one of the ids, in the order of the ids."""
+        found = (self.instances.get(each) for each in ids)
+        return (i for i in found if i is not None and i.owner_id == self.account_id)
+
 
 def create_world(clock: Clock, emit: Callable[[Event], None], account_id: str, region: str) -> World:
     """Return an empty EC2 with a default network, as a new account has."""

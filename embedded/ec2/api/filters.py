@@ -2,6 +2,7 @@
 
 import base64
 import fnmatch
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -33,9 +34,18 @@ def select(
     found = list(items)
     for item_filter in filters or ():
         name, patterns = item_filter.get("Name", ""), item_filter.get("Values", [])
-        read = _reader(name, readers, tags_of)
-        found = [item for item in found if _any_match(_texts(read(item)), patterns)]
+        read, matches = _reader(name, readers, tags_of), _matcher(patterns)
+        found = [item for item in found if any(map(matches, _texts(read(item))))]
     return found
+
+
+def named_exactly(filters: Sequence[dict[str, Any]] | None, name: str) -> list[str] | None:
+    """Return the only values that a filter lets through, in its order; None if it is not there or has wildcards."""
+    for item_filter in filters or ():
+        values = item_filter.get("Values", [])
+        if item_filter.get("Name") == name and not any(map(_has_wildcard, values)):
+            return list(dict.fromkeys(values))
+    return None
 
 
 def _reader(
@@ -65,8 +75,15 @@ def _texts(value: Readable) -> list[str]:
     return list(value)
 
 
-def _any_match(texts: Sequence[str], patterns: Sequence[str]) -> bool:
-    return any(fnmatch.fnmatchcase(text, pattern.replace("[", "[[]")) for text in texts for pattern in patterns)
+def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+    """Return what tells whether a text matches any pattern; most have no wildcard, and there may be hundreds."""
+    exact = frozenset(pattern for pattern in patterns if not _has_wildcard(pattern))
+    wild = [re.compile(fnmatch.translate(each.replace("[", "[[]"))).match for each in patterns if _has_wildcard(each)]
+    return lambda text: text in exact or any(matches(text) for matches in wild)
+
+
+def _has_wildcard(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern
 
 
 def page(

@@ -174,7 +174,7 @@ def _give_volumes(world: World, instance: Instance) -> None:
 def _take_back(world: World, instance: Instance) -> None:
     backend: Any = world.moto.backend
     if instance.network_interface_id is not None:
-        interface = backend.get_network_interface(instance.network_interface_id)
+        interface = backend.enis[instance.network_interface_id]
         interface.subnet.del_subnet_ip(interface.private_ip_address)
         backend.delete_network_interface(instance.network_interface_id)
     for volume_id, device in zip(instance.volume_ids, instance.spec.block_devices, strict=True):

@@ -1,14 +1,14 @@
 """RunInstances, StartInstances, StopInstances, TerminateInstances, DescribeInstances, DescribeInstanceStatus."""
 
 import re
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from embedded.ec2.account.state import Instance, Market
 from embedded.ec2.account.world import World
 from embedded.ec2.api.errors import Ec2Error, invalid_value
-from embedded.ec2.api.filters import Readers, page, select, without_empty
+from embedded.ec2.api.filters import Readers, named_exactly, page, select, without_empty
 from embedded.ec2.api.tags import from_specifications
 from embedded.ec2.instances import launch_templates
 from embedded.ec2.instances.launch_specs import TAGGABLE_AT_LAUNCH, resolve
@@ -17,6 +17,7 @@ from embedded.ec2.instances.placement import Draft, Slot
 from embedded.ec2.instances.view import STATE_CODES, reservation_of, state_of, status_of
 
 Parameters = dict[str, Any]
+Filters = Sequence[dict[str, Any]]
 TERMINATE_LIMIT = 1000
 _INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
 
@@ -71,7 +72,8 @@ def describe_instances(world: World, parameters: Parameters) -> dict[str, Any]:
         ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
     """
     ids = parameters.get("InstanceIds", [])
-    found = select(_chosen(world, ids), parameters.get("Filters"), _readers(), lambda i: world.tags.of(i.instance_id))
+    filters = parameters.get("Filters")
+    found = select(_chosen(world, ids, filters), filters, _readers(), lambda i: world.tags.of(i.instance_id))
     instances, token = page(found, parameters, default=1000, minimum=5, maximum=1000, with_ids=bool(ids))
     by_run: dict[str, list[Instance]] = {}
     for instance in instances:
@@ -118,7 +120,7 @@ def terminate_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     ids = list(dict.fromkeys(parameters["InstanceIds"]))
     if len(ids) > TERMINATE_LIMIT:
         raise invalid_value(f"You can terminate at most {TERMINATE_LIMIT} instances in one request.")
-    instances = _by_ids(ids, world.own_instances())
+    instances = _by_ids(world, ids)
     protected = next((i for i in instances if i.termination_protected), None)
     if protected is not None:
         raise Ec2Error(
@@ -143,7 +145,7 @@ def stop_instances(world: World, parameters: Parameters) -> dict[str, Any]:
         ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``,
         ``UnsupportedOperation``.
     """
-    instances = _by_ids(parameters["InstanceIds"], world.own_instances())
+    instances = _by_ids(world, parameters["InstanceIds"])
     for instance in instances:
         if instance.market is not Market.ON_DEMAND:
             raise Ec2Error(
@@ -168,7 +170,7 @@ def start_instances(world: World, parameters: Parameters) -> dict[str, Any]:
     Ec2Error
         ``IncorrectInstanceState``, ``InvalidInstanceID.Malformed``, ``InvalidInstanceID.NotFound``.
     """
-    instances = _by_ids(parameters["InstanceIds"], world.own_instances())
+    instances = _by_ids(world, parameters["InstanceIds"])
     for instance in instances:
         if instance.state not in {"stopped", "pending", "running"}:
             raise _wrong_state(instance, "started")
@@ -196,17 +198,25 @@ def _wrong_state(instance: Instance, wanted: str) -> Ec2Error:
     return Ec2Error("IncorrectInstanceState", text)
 
 
-def _chosen(world: World, ids: list[str]) -> list[Instance]:
+def _chosen(world: World, ids: list[str], filters: Filters | None = None) -> list[Instance]:
+    """Return the instances that an answer may show: those with the ids, or those that a filter names, or all."""
     shown_until = world.now() - timedelta(seconds=world.settings.describe_lag_s)
-    visible = [i for i in world.own_instances() if i.launched_at <= shown_until]
-    return _by_ids(ids, visible) if ids else visible
+    if ids:
+        return _by_ids(world, ids, shown_until)
+    named = named_exactly(filters, "instance-id")
+    chosen = world.own_instances() if named is None else world.own_instances_of(named)
+    return [instance for instance in chosen if instance.launched_at <= shown_until]
 
 
-def _by_ids(ids: list[str], candidates: Iterable[Instance]) -> list[Instance]:
-    known = {i.instance_id: i for i in candidates}
+def _by_ids(world: World, ids: list[str], shown_until: datetime | None = None) -> list[Instance]:
     malformed = [i for i in ids if not _INSTANCE_ID.fullmatch(i)]
     if malformed:
         raise Ec2Error("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
+    known = {
+        instance.instance_id: instance
+        for instance in world.own_instances_of(ids)
+        if shown_until is None or instance.launched_at <= shown_until
+    }
     missing = [i for i in ids if i not in known]
     if missing:
         plural, are = ("IDs", "do") if len(missing) > 1 else ("ID", "does")

@@ -157,6 +157,20 @@ def test_filters_find_instances(cloud: Cloud) -> None:
         cloud.instances(Filters=[{"Name": "colour", "Values": ["red"]}])
 
 
+def test_ids_that_a_filter_names_are_looked_up_as_others_are(cloud: Cloud) -> None:
+    reserved = cloud.reserve(1)
+    (outsider,) = cloud.control("outsider_launch", capacity_reservation_id=reserved)["instance_ids"]
+    first, second, third = cloud.run(3)
+    for names, found in {
+        (third, first, "i-00000000", outsider): {first, third},
+        (first, f"*{second[-6:]}"): {first, second},
+        (f"i-?{third[3:]}",): {third},
+        ("i-[0-9a-f]*",): set(),  # brackets are no wildcards
+    }.items():
+        shown = cloud.instances(Filters=[{"Name": "instance-id", "Values": list(names)}])
+        assert {each["InstanceId"] for each in shown} == found, names
+
+
 def test_pages_count_instances(cloud: Cloud) -> None:
     ids = cloud.run(12)
     pages = list(cloud.ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 5}))
