@@ -1,7 +1,8 @@
 """The outbound bus."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Final
 
 from shared.adapters.aws_errors import map_client_errors
@@ -21,14 +22,19 @@ _ATTEMPTS_MAX: Final = 4
 class EventBridgePublisher:
     """Implements ``shared.ports.messaging.EventPublisher``."""
 
-    def __init__(self, client: "EventBridgeClient", bus: str) -> None:
+    def __init__(self, client: "EventBridgeClient", bus: str, parts: Executor | None = None) -> None:
+        """``parts`` runs the requests of one publication side by side (None: in turn); EventBridge keeps no order."""
         self._client = client
         self._bus = bus
+        self._parts = parts
 
     def publish(self, events: Sequence[OutboundEvent]) -> None:
         """Publish all events; raises when any was not accepted in a few attempts."""
-        for entries in _packed([self._entry(event) for event in events]):
-            self._put(entries)
+        requests = list(_packed([self._entry(event) for event in events]))
+        several = map if self._parts is None or len(requests) < 2 else self._parts.map
+        put_events = self._client.put_events  # a lazy client is made here, by one thread
+        for _ in several(lambda entries: _put(put_events, entries), requests):
+            pass
 
     def _entry(self, event: OutboundEvent) -> dict[str, Any]:
         return {
@@ -38,19 +44,18 @@ class EventBridgePublisher:
             "EventBusName": self._bus,
         }
 
-    def _put(self, entries: list[dict[str, Any]]) -> None:
-        pending: list[Any] = entries
-        for attempt in range(_ATTEMPTS_MAX):
-            with map_client_errors():
-                answer = self._client.put_events(Entries=pending)
-            if not answer["FailedEntryCount"]:
-                return
-            # PutEvents accepts some entries and refuses others; answers stand in the order of the entries.
-            pending = [
-                entry for entry, result in zip(pending, answer["Entries"], strict=True) if result.get("ErrorCode")
-            ]
-            pause_with_jitter(attempt)
-        raise TransientError("FailedEntries", "PutEvents")
+
+def _put(put_events: Callable[..., Any], entries: list[dict[str, Any]]) -> None:
+    pending = entries
+    for attempt in range(_ATTEMPTS_MAX):
+        with map_client_errors():
+            answer = put_events(Entries=pending)
+        if not answer["FailedEntryCount"]:
+            return
+        # PutEvents accepts some entries and refuses others; answers stand in the order of the entries.
+        pending = [entry for entry, result in zip(pending, answer["Entries"], strict=True) if result.get("ErrorCode")]
+        pause_with_jitter(attempt)
+    raise TransientError("FailedEntries", "PutEvents")
 
 
 def _packed(entries: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -65,7 +65,7 @@ class Adapters:
 
     @cached_property
     def parts_executor(self) -> Executor:
-        """For the parts of one read, which may itself run in ``executor``."""
+        """For the parts of one read or one publication, which may itself run in ``executor``."""
         return ThreadPoolExecutor(_SIDE_BY_SIDE_MAX, thread_name_prefix="parts")
 
     # clients
@@ -217,7 +217,7 @@ class Adapters:
     @cached_property
     def publisher(self) -> EventPublisher:
         """The outbound bus."""
-        return EventBridgePublisher(lazy_client("events"), self.settings.event_bus)
+        return EventBridgePublisher(lazy_client("events"), self.settings.event_bus, self.parts_executor)
 
     @cached_property
     def identities(self) -> StsIdentities:

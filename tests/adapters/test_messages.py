@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -193,6 +195,23 @@ def test_events_that_are_refused_for_good_raise() -> None:
 
     with pytest.raises(TransientError):
         publisher.publish([Fact(1)])
+
+
+def test_the_requests_of_one_publication_are_made_side_by_side() -> None:
+    everybody = threading.Barrier(3, timeout=10)
+    put: list[int] = []
+
+    class Bus:
+        def put_events(self, *, Entries: list[dict[str, Any]]) -> dict[str, Any]:  # noqa: N803 # AWS's name
+            everybody.wait()
+            put.extend(json.loads(entry["Detail"])["number"] for entry in Entries)
+            return {"FailedEntryCount": 0}
+
+    with ThreadPoolExecutor(3) as parts:
+        publisher = EventBridgePublisher(Bus(), "bus", parts)  # type: ignore[arg-type] # a fake of the one call
+        publisher.publish([Fact(number) for number in range(25)])
+
+    assert sorted(put) == list(range(25))
 
 
 def test_a_timer_is_set_once_and_moves(aws_endpoint: str) -> None:
