@@ -61,10 +61,10 @@ def run(case: str) -> dict[str, object]:
     """Fill the queue, let the function work it off and return figures."""
     count = int(case.rpartition("-")[2])
     with DeployedReservoir(report=tell) as reservoir:
-        return _Stage(reservoir).measure(count)
+        return InterruptionStorm(reservoir).measure(count)
 
 
-class _Stage:
+class InterruptionStorm:
     """One deployment. Its clock stands, so that no schedule works beside the function that is measured."""
 
     def __init__(self, reservoir: DeployedReservoir) -> None:
@@ -75,28 +75,34 @@ class _Stage:
         self.sqs, self.ec2, self.lambda_ = (self.aws.client(service) for service in ("sqs", "ec2", "lambda"))
         (mapping,) = self.lambda_.list_event_source_mappings(FunctionName=self.name)["EventSourceMappings"]
         self.mapping_id = mapping["UUID"]
-        with ThreadPoolExecutor(_POLLERS) as pool:  # cold starts are measured elsewhere
-            list(pool.map(self._warm, range(_POLLERS)))
         self.aws.clock.govern(governed=False)  # how long the work takes is what is measured
         self.aws.clock.pause()
-        self.clock = _Stopped(self.aws.clock.now())
+        self.clock = StoppedClock(self.aws.clock.now())
 
     def _warm(self, _: int) -> None:
         self.lambda_.invoke(FunctionName=self.name, Payload=b'{"Records": []}')
 
-    def measure(self, count: int) -> dict[str, object]:
+    def prepare(self, count: int) -> list[Warned]:
+        """Make nodes and fill the queue, which nobody reads; return the nodes."""
         self._poll(enabled=False)
         nodes = list(mix(count))
         instance_ids = self._instances(nodes)
         self._claims(nodes, instance_ids)
         self._fill([node.body(instance_ids[node.number], self.clock.at) for node in nodes])
+        return nodes
+
+    def measure(self, count: int) -> dict[str, object]:
+        """Let the function work off the queue and return figures."""
+        with ThreadPoolExecutor(_POLLERS) as pool:  # cold starts are measured elsewhere
+            list(pool.map(self._warm, range(_POLLERS)))
+        nodes = self.prepare(count)
         self.aws.clear_requests()
         before, used_s = self._handled(), self._used_s()
         began_at, started = datetime.now(tz=UTC), time.perf_counter()
         self._poll(enabled=True)
         self._until_empty(count)
         total_s, used_s = time.perf_counter() - started, self._used_s() - used_s
-        self._check(nodes)
+        self.check(nodes)
         handled = self._handled() - before
         assert handled >= count
         cpu_ms = round(used_s / handled * 1000, 3)
@@ -256,7 +262,7 @@ class _Stage:
         (point,) = answer["Datapoints"]
         return {name: round(value / 1000, 4) for name, value in point["ExtendedStatistics"].items()}
 
-    def _check(self, nodes: Sequence[Warned]) -> None:
+    def check(self, nodes: Sequence[Warned]) -> None:
         """Every node is on its way out, and nothing was given up."""
         rows = self.aws.client("dynamodb").get_paginator("scan")
         table = self._output(Table.NODE_CLAIMS.value)
@@ -271,12 +277,13 @@ class _Stage:
 
 
 @dataclass
-class _Stopped:
+class StoppedClock:
     """The deployment's clock, which stands."""
 
     at: datetime
 
     def now(self) -> datetime:
+        """Return the time at which it stands."""
         return self.at
 
 
