@@ -1,7 +1,7 @@
 """Filling many nodes at once: the best pattern of every bin type at given values, by array arithmetic.
 
 The fill is the one of the greedy passes (the most value for what is taken, each resource counted by its scarcity on the
-node at that moment, a quarter at a time), done for all bin types in step.
+node at that moment, half of what fits at a time), done for all bin types in step.
 """
 
 from collections.abc import Sequence
@@ -94,8 +94,8 @@ class Knapsacks:
             asked = self.requests[chosen]
             copies = np.where(asked > 0, free // np.maximum(asked, 1), most[chosen, None]).min(axis=1)
             copies = np.minimum(copies, most[chosen] - pattern[active, chosen])
-            # About a quarter at a time, so that the balance is looked at again.
-            copies = np.where(copies < 4, copies, copies // 4)
+            # Half of it at a time, so that the balance is looked at again.
+            copies -= copies // 2
             pattern[active, chosen] += copies
             room[active] -= asked * copies[:, None]
         return pattern

@@ -263,8 +263,8 @@ class GreedyKnapsack:
                 break
             host = hosts[index]
             count = min(count, free_cpu // cpu[index], free_memory // memory[index], caps[host])
-            # About a quarter at a time, so that the balance is looked at again.
-            count = count // 4 or count
+            # Half of it at a time, so that the balance is looked at again.
+            count -= count // 2
             caps[host] -= count
             if caps[host] == 0:
                 mask &= ~self._carriers[host]
