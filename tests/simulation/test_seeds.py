@@ -64,6 +64,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (7975, STEPS, []),
     (8068, STEPS, []),
     (8646, STEPS, []),
+    (9156, STEPS, []),
     (9189, STEPS, []),
 )
 

@@ -55,12 +55,13 @@ class LaunchGangs:
         live |= self.claims.get_many([claim.id for claim in failed])  # the list may lag what has just been settled
         planned = [live[key] for key in sorted(live) if (live[key].gang_key, live[key].plan_id) in gangs]
         members = [claim for claim in planned if now - (claim.launched_at or now) <= TAKEN_BACK_WITHIN]
-        count = sum(return_all_replicas(self.claims, member, now, _undone) is not None for member in members)
-        doomed = _LAUNCHED | {ClaimState.TERMINATING}
-        ended = [member.instance_id for member in members if member.state in doomed and member.instance_id is not None]
+        undone = {member.id: return_all_replicas(self.claims, member, now, _undone) for member in members}
+        # Only where its row says so: one that drains by now was promised the time until its deadline.
+        ending = [claim for it in members if (claim := undone[it.id] or it).state is ClaimState.TERMINATING]
+        ended = [claim.instance_id for claim in ending if claim.instance_id is not None]
         if ended:
             self.terminator.terminate(ended)
-        return count
+        return sum(claim is not None for claim in undone.values())
 
 
 def _undone(claim: NodeClaim) -> NodeClaim | None:
