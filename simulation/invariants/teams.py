@@ -96,7 +96,7 @@ class LendingLimitsAreKept(_OfTeams):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._free: list[tuple[int, int]] = []  # since when there were how many units
+        self._free: list[tuple[int, int]] = []  # until when there were how many units
         self._used_until_us: dict[tuple[str, str], int] = {}  # by team and claim
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
@@ -105,8 +105,9 @@ class LendingLimitsAreKept(_OfTeams):
             for team in self._users(before):
                 self._used_until_us[team, key] = self.world.kernel.now_us
         elif self._teams and isinstance(after, ReservationRecord):
-            rows = self.world.state.reservation_rows.values()
-            self._free.append((self.world.kernel.now_us, sum(max(0, row.balance.free_units) for row in rows)))
+            # Not those after the write: a restore puts rows there that nobody writes.
+            rows = {**self.world.state.reservation_rows, key: before}
+            self._free.append((self.world.kernel.now_us, _free_units(rows.values())))
 
     def look(self, new: list[NodeClaim]) -> None:
         leased = [claim for claim in new if claim.lease is not None]
@@ -133,8 +134,8 @@ class LendingLimitsAreKept(_OfTeams):
     def _most_free(self) -> int:
         """Return how many units were free at the most while somebody may have planned."""
         since = self.world.kernel.now_us - _PLANNED
-        before = [count for us, count in self._free if us <= since][-1:]
-        return max([*before, *(count for us, count in self._free if us > since)], default=0)
+        now = _free_units(self.world.state.reservation_rows.values())
+        return max([now, *(count for us, count in self._free if us > since)])
 
 
 class ResourceQuotasAreKept(_OfTeams):
@@ -179,3 +180,7 @@ class TeamBudgetsAreKept(_OfTeams):
 def _has_unit(claim: NodeClaim) -> bool:
     """Whether a node has a unit still: a lease stays with one that EC2 has let fall out of its reservation."""
     return claim.lease is not None and claim.offering.capacity_type is CapacityType.RESERVED
+
+
+def _free_units(rows: Iterable[ReservationRecord | None]) -> int:
+    return sum(max(0, row.balance.free_units) for row in rows if row is not None)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from shared.core.capacity.ledger import Balance
 from shared.core.model.capacity_reservation import ReservationKind
 from shared.core.model.instance import Instance
 from shared.core.model.instance_type import CapacityType
@@ -20,7 +21,7 @@ from shared.core.scheduling_terms.resources import Resources
 from shared.names import Function
 from shared.ports.ec2 import TerminationReceipt
 from shared.ports.policy import Pause, PolicyKind
-from shared.ports.state import PlannedCommit
+from shared.ports.state import PlannedCommit, ReservationRecord
 from simulation.aws.lambdas import Run
 from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
 from simulation.invariants.base import Invariant, Violation
@@ -401,6 +402,18 @@ def test_a_loan_of_what_its_owner_keeps(
             scene.world.kernel.now_us += minutes_ago * MINUTE
     with nullcontext() if left_is_enough else pytest.raises(Violation, match="research borrows and leaves 1 units"):
         commit(scene, seen, taken, replace(taken, id="nc-2"))
+
+
+def test_a_loan_of_a_unit_that_a_restore_set_free(scene: Scene) -> None:
+    scene.world.teams = (Team("audio", ("audio",), quotas=(Quota((), 0, None),)),)
+    seen = scene.see(teams.LendingLimitsAreKept)
+    taken, free = (
+        ReservationRecord(reservation("cr-1"), Balance(1, outstanding_count), START) for outstanding_count in (1, 0)
+    )
+    scene.world.state.reservation_rows["cr-1"] = taken
+    seen.row_written("cr-1", None, taken)
+    seen.row_written("cr-1", free, taken)  # nobody had written the row that this one replaces
+    commit(scene, seen, replace(CLAIM, placements=REPLICAS, created_at=START))
 
 
 def test_a_node_beyond_a_teams_budget(scene: Scene) -> None:

@@ -22,6 +22,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (221, STEPS, []),
     (301, STEPS, []),
     (421, STEPS, []),
+    (489, STEPS, []),
     (540, STEPS, []),
     (613, STEPS, []),
     (878, STEPS, []),
