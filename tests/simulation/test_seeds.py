@@ -19,6 +19,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (58, STEPS, []),
     (60, STEPS, []),
     (109, STEPS, []),
+    (146, STEPS, []),
     (221, STEPS, []),
     (301, STEPS, []),
     (421, STEPS, []),
