@@ -256,6 +256,13 @@ MUTANTS: Final = (
         "                if attempt == _ATTEMPTS_MAX - 1:\n                    raise",
         "                return False, record",
     ),
+    # what a process knows
+    Mutant(
+        "know a row whatever its revision",
+        "shared/adapters/dynamodb/revisions.py",
+        "if key in values and values[key].revision == revision",
+        "if key in values",
+    ),
 )
 
 
