@@ -8,6 +8,7 @@ from typing import Final
 
 from bench.worlds import ladder
 from bench.worlds.common import NAMESPACE, counted, node_class, node_pool
+from bench.worlds.karpenter_draws import SEEDS, karpenter_snapshot
 from bench.worlds.mix import Mix, mix_snapshot, tuned_pools
 from shared.core.model.capacity_reservation import CapacityReservation, ReservationKind
 from shared.core.model.instance_type import CapacityType, InstanceType
@@ -41,6 +42,10 @@ class World:
 
 def _diverse(count: int, _seed: int) -> Snapshot:
     return ladder.diverse_snapshot(count)
+
+
+def _karpenter(count: int, seed: int) -> Snapshot:
+    return karpenter_snapshot(count, SEEDS[seed])
 
 
 def _single(count: int, _seed: int) -> Snapshot:
@@ -137,6 +142,8 @@ def _worlds() -> Mapping[str, World]:
     on_ladder = partial(World, is_on_ladder=True, is_polished=False)
     found = {f"diverse-{count}": on_ladder(partial(_diverse, count)) for count in sizes}
     found["diverse-10000-single"] = on_ladder(partial(_single, 10_000))
+    for count in (500, 1000, 2000):
+        found[f"karpenter-{count}"] = on_ladder(partial(_karpenter, count), seeds=len(SEEDS))
     found["limited-10000"] = World(partial(_limited, 10_000), is_polished=False)
     found["preference-4000"] = World(_preference, is_polished=False)
     found["preference-4000-ignore"] = World(_preference, preferences=PreferencePolicy.IGNORE, is_polished=False)

@@ -1,8 +1,8 @@
 """Karpenter's own scheduling benchmark, regenerated: its ladder of instance types and its two mixes of pods."""
 
 import random
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from bench.worlds.common import NAMESPACE, NOW, counted, node_class, node_pool, one_of, single
 from shared.core.model.instance_type import CapacityType, InstanceType, Offering
@@ -26,6 +26,15 @@ _MEMORY_MIB: Final = (100, 256, 512, 1024, 2048, 4096)
 _LETTERS: Final = "abcdefg"
 _MIB: Final = 2**20
 _SEED: Final = 42
+_T = TypeVar("_T")
+
+
+class Draws(Protocol):
+    """Where draws come from: Python's ``random.Random``, or what Go's drew."""
+
+    def choice(self, seq: Sequence[_T], /) -> _T:
+        """Draw one of them."""
+        ...
 
 
 def price_micro_usd(cpus: int, memory_bytes: int) -> int:
@@ -55,7 +64,7 @@ def _rung(index: int) -> InstanceType:
     )
 
 
-def _requests(rng: random.Random) -> Resources:
+def _requests(rng: Draws) -> Resources:
     return Resources.of({"cpu": rng.choice(_CPU_MILLIS), "memory": rng.choice(_MEMORY_MIB) * _MIB, "pods": 1})
 
 
@@ -63,35 +72,39 @@ def _selecting(key: str, value: str) -> LabelSelector:
     return LabelSelector(match_labels=((key, value),))
 
 
-def _pod(rng: random.Random, pod_labels: dict[str, str], **constraints: object) -> Workload:
+def _pod(rng: Draws, pod_labels: dict[str, str], **constraints: object) -> Workload:
     return Workload(NAMESPACE, "", 1, 1, _requests(rng), labels=pod_labels, **constraints)  # type: ignore[arg-type]  # the callers below pass Workload's own fields
 
 
-def _generic(rng: random.Random) -> Workload:
+def _generic(rng: Draws) -> Workload:
     return _pod(rng, {"my-label": rng.choice(_LETTERS)})
 
 
-def _spread(rng: random.Random, key: str) -> Workload:
+def _spread(rng: Draws, key: str) -> Workload:
     pod_labels = {"my-label": rng.choice(_LETTERS)}
     # Drawn apart from the pod's own letter, as upstream does: such a pod often does not count for itself.
     constraint = TopologySpreadConstraint(key, 1, _selecting("my-label", rng.choice(_LETTERS)))
     return _pod(rng, pod_labels, topology_spread=(constraint,))
 
 
-def _zone_affine(rng: random.Random) -> Workload:
+def _zone_affine(rng: Draws) -> Workload:
     letter = rng.choice(_LETTERS)
     term = AffinityTerm(labels.ZONE, _selecting("my-affinity", letter))
     return _pod(rng, {"my-affinity": letter}, affinity=(term,))
 
 
-def _host_anti_affine(rng: random.Random) -> Workload:
+def _host_anti_affine(rng: Draws) -> Workload:
     term = AffinityTerm(labels.HOSTNAME, _selecting("app", "nginx"))
     return _pod(rng, {"app": "nginx"}, anti_affinity=(term,))
 
 
 def diverse(count: int, seed: int = _SEED) -> Iterator[Workload]:
+    """Yield ``count`` pods of the mix, drawn from a seed."""
+    yield from drawn(count, random.Random(seed))
+
+
+def drawn(count: int, rng: Draws) -> Iterator[Workload]:
     """Yield ``count`` pods: a fifth each generic, zone-spread, host-spread, zone-affine and host-anti-affine."""
-    rng = random.Random(seed)
     fifth = count // 5
     for _ in range(fifth):
         yield _generic(rng)

@@ -50,3 +50,8 @@ def test_no_plan_of_the_diverse_mix_undercuts_it() -> None:
     plan = solve(mix, now=NOW, policy=SchedulingPolicy())
 
     assert bound_usd_per_hour(mix) <= plan.cost_atto_usd_per_hour / 1e18
+
+
+def test_a_node_of_more_than_16_vcpus_has_whole_ones() -> None:
+    """Two replicas of 17.5 vCPU, and what a node keeps for itself, are 35.1 vCPU."""
+    assert bound_usd_per_hour(world(17_500, 2)) == pytest.approx(36 * RUNG + OVERHEAD, rel=0.001)
