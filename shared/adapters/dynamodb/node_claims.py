@@ -390,4 +390,5 @@ def _listed(claim: NodeClaim) -> Mapping[str, Value | None]:
 
 
 def _claim(row: Attributes) -> NodeClaim:
-    return replace(loads(NodeClaim, data(row)), revision=number(row, REVISION))
+    claim, revision = loads(NodeClaim, data(row)), number(row, REVISION)
+    return claim if claim.revision == revision else replace(claim, revision=revision)

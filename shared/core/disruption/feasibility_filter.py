@@ -8,7 +8,7 @@ merely left alone until the world changes.
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter, le
+from operator import ge, itemgetter, le
 from typing import Final
 
 from shared.core.disruption.candidate import Candidate
@@ -98,12 +98,16 @@ class FeasibilityFilter:
         return FreeCapacity(places, self._least)
 
     def _place(self, node: Node) -> _Place | None:
-        """Return how the node is as a destination, None if it is none; found once, until the pass changes the node."""
+        """Return how the node is as a destination, found once until the pass changes the node.
+
+        None if it is none, or has less room than any replica takes.
+        """
         known = self._places.get(node.claim_id)
         if known is None or known[0] is not node:
             place = None
-            if self._facts.takes_replicas(node):
-                place = (fill_order(node), self._facts.requirement_sets(node), tuple(self._facts.free(node)))
+            free = self._facts.free(node) if self._facts.takes_replicas(node) else []
+            if free and all(map(ge, free, self._least)):
+                place = (fill_order(node), self._facts.requirement_sets(node, self._facts.taints(node)), tuple(free))
             known = self._places[node.claim_id] = (node, place)
         return known[1]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import ge
 from typing import Final
 
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
@@ -57,7 +58,7 @@ class FreeCapacity:
             self._places = [place for place in self._places if place.is_open]
 
     def _has_room(self, place: Destination) -> bool:
-        return all(free >= least for free, least in zip(place.free, self._least, strict=True))
+        return all(map(ge, place.free, self._least))
 
     def take_back(self) -> None:
         """Undo what was put anywhere since the last node was closed or undone."""

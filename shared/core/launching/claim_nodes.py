@@ -45,12 +45,11 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
 
     ``held``: nothing else may be placed on it, so it shows as full.
     """
-    used = Resources.of({})
+    used: dict[str, int] = {}
     for placed in claim.placements:
         if placed.workload_key in workloads:
-            used = used + workloads[placed.workload_key].requests * placed.count
-    if held:
-        used = claim.allocatable
+            for name, amount in workloads[placed.workload_key].requests.items():
+                used[name] = used.get(name, 0) + amount * placed.count
     reserved = claim.offering.capacity_type is CapacityType.RESERVED
     return Node(
         claim_id=claim.id,
@@ -62,7 +61,7 @@ def node_of(claim: NodeClaim, workloads: Mapping[str, Workload], *, held: bool =
         capacity_type=claim.offering.capacity_type,
         labels=claim.labels,
         allocatable=claim.allocatable,
-        used=used,
+        used=claim.allocatable if held else Resources.of(used),
         placements=claim.placements,
         taints=claim.taints,
         reservation_id=claim.offering.reservation_id if reserved else None,

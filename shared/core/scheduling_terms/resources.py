@@ -1,6 +1,6 @@
 """Amounts of resources by name: what a replica requests, what an instance type has, what a pool may use."""
 
-from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 from typing import Final
 
 from shared.core.scheduling_terms.quantity import (
@@ -60,6 +60,11 @@ class Resources(Mapping[str, int]):
 
     def __getitem__(self, name: str) -> int:
         return self._amounts.get(name, 0)
+
+    def amounts(self, names: Iterable[str]) -> list[int]:
+        """Return the amounts of these names, in their order."""
+        known = self._amounts
+        return [known.get(name, 0) for name in names]
 
     def keys(self) -> KeysView[str]:
         """Return the names that have an entry."""

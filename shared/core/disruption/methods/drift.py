@@ -11,6 +11,7 @@ from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.requirements import Requirements
+from shared.core.solver.problem.catalogue import accepts
 
 # A node that was launched moments ago was on offer; a catalogue that does not show it yet is the older of the two.
 TYPE_GONE_AFTER: Final = timedelta(hours=1)
@@ -45,8 +46,7 @@ class Offered:
 
 def _mismatch(claim: NodeClaim, pool: NodePool) -> str | None:
     """Say why the pool's requirements no longer admit the node; labels that they do not name are only hints."""
-    named = {key: claim.labels[key] for key, _ in pool.requirements.items() if key in claim.labels}
-    if Requirements.from_labels(named).admits(pool.requirements):
+    if accepts(claim.labels, pool.requirements.values()):
         return None
     return Requirements.from_labels(claim.labels).compatible(pool.requirements)
 

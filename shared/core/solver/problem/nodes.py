@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence, Set
 from datetime import timedelta
+from operator import sub
 
 from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.workload import Workload
-from shared.core.scheduling_terms.resources import PODS
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands, running_level
 from shared.core.solver.problem.topology import near_key
-from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.problem.vectors import PODS_INDEX, Vector
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:
@@ -19,7 +19,7 @@ def fill_order(node: Node) -> tuple[bool, int, str]:
     That is what saves least for each replica that must move: reserved nodes, then cheap or crowded ones. Replicas that
     are put on a node about to be removed would have to move again.
     """
-    replicas = sum(placed.count for placed in node.placements)
+    replicas = sum([placed.count for placed in node.placements])
     return (not node.initialized, node.price_atto_usd_per_hour // (1 + replicas), node.claim_id)
 
 
@@ -60,21 +60,21 @@ class NodeFacts:
         if known is None or known[0] is not node:
             dimensions = self._demands.dimensions
             capacity = dimensions.capacity(node.allocatable)
-            pods = max(node.used[PODS], sum([placed.count for placed in node.placements]))
-            used = [pods if name == PODS else node.used[name] for name in dimensions.names]
-            left = tuple([available - taken for available, taken in zip(capacity, used, strict=True)])
-            known = self._free[node.claim_id] = (node, left)
+            used = node.used.amounts(dimensions.names)
+            used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
+            known = self._free[node.claim_id] = (node, tuple(map(sub, capacity, used)))
         return list(known[1])
 
     def taints(self, node: Node) -> tuple[Taint, ...]:
         """Return the taints that count on the node."""
+        if not node.taints:
+            return ()
         startup = self._startup.get(node.node_pool_name, ())
         return binding_taints(node.taints, startup, initialized=node.initialized)
 
-    def requirement_sets(self, node: Node) -> int:
+    def requirement_sets(self, node: Node, taints: tuple[Taint, ...]) -> int:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
-        taints = self.taints(node)
-        labels = tuple(node.labels.get(key) for key in self._asked)
+        labels = tuple(map(node.labels.get, self._asked))
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
         known = self._masks.get(memo_key)
         if known is None:

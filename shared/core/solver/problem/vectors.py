@@ -6,6 +6,7 @@ from typing import Final
 from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
 Vector = tuple[int, ...]
+PODS_INDEX: Final = 2  # of every vector
 
 # How often a replica that asks for nothing would fit.
 _MANY: Final = 1 << 30
@@ -35,7 +36,7 @@ class Dimensions:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
         known = self._capacities.get(id(resources))  # nodes that were read together share equal sizes
         if known is None:
-            known = self._capacities[id(resources)] = (resources, tuple([resources[name] for name in self.names]))
+            known = self._capacities[id(resources)] = (resources, tuple(resources.amounts(self.names)))
         return known[1]
 
 

@@ -42,7 +42,7 @@ class PartialPlan:
                     Bin(
                         uid=self._uid(),
                         labels=node.labels,
-                        requirement_sets=facts.requirement_sets(node),
+                        requirement_sets=facts.requirement_sets(node, taints),
                         free=facts.free(node),
                         taints=taints,
                         node=node,
