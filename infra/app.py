@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_cdk import App
 
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, HELD_BACK_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
 from infra.stack import ReservoirStack
 from shared.deployment.deployment import FOLDER, find, read
 from shared.deployment.settings import DeploymentSettings
@@ -44,7 +44,7 @@ def build_app(*, outdir: Path, context: Mapping[str, Any] | None = None, is_vali
         deployment,
         embedded=_is_set(app, EMBEDDED_CONTEXT),
         is_new=_is_set(app, CREATING_CONTEXT),
-        held_back=frozenset((app.node.try_get_context(HELD_BACK_CONTEXT) or "").split(",")),
+        with_older_indexes=_is_set(app, OLDER_INDEXES_CONTEXT),
     )
     return app
 

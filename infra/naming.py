@@ -4,10 +4,10 @@ from typing import Final
 
 from shared.names import function_name
 
-__all__ = ["CREATING_CONTEXT", "DEPLOYMENT_CONTEXT", "EMBEDDED_CONTEXT", "HELD_BACK_CONTEXT", "function_name"]
+__all__ = ["CREATING_CONTEXT", "DEPLOYMENT_CONTEXT", "EMBEDDED_CONTEXT", "OLDER_INDEXES_CONTEXT", "function_name"]
 
 # Context is what synthesis needs to know, and no choice of a deployment.
 DEPLOYMENT_CONTEXT: Final = "deployment"  # name or path of the settings file
 CREATING_CONTEXT: Final = "creating"  # the stack does not exist yet: its tables are not protected before it does
-HELD_BACK_CONTEXT: Final = "heldBack"  # indexes that this update leaves to the next: TABLE/index, with commas between
+OLDER_INDEXES_CONTEXT: Final = "olderIndexes"  # functions of the release before may run: their indexes stay for now
 EMBEDDED_CONTEXT: Final = "embedded"  # build for this machine's Python: the stack will run on the embedded AWS

@@ -1,7 +1,5 @@
 """The stack: composes, decides nothing."""
 
-from collections.abc import Collection
-
 from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
@@ -39,7 +37,7 @@ class ReservoirStack(Stack):
         *,
         embedded: bool,
         is_new: bool,
-        held_back: Collection[str] = (),
+        with_older_indexes: bool,
     ) -> None:
         config = deployment.settings
         super().__init__(
@@ -56,7 +54,7 @@ class ReservoirStack(Stack):
             adopted=deployment.tables,
             retain=config.retain,
             protect=config.retain and not is_new,
-            held_back=held_back,
+            with_older_indexes=with_older_indexes,
         )
         self.queues = WorkQueues(self, "Queues", retain=config.retain)
         self.bus = events.EventBus(self, "Outbound", event_bus_name=deployment.event_bus_name)
@@ -189,6 +187,7 @@ class ReservoirStack(Stack):
             snapshots=self.snapshots,
             drain_timers_arn=self.timers.timers_arn,
             drain_role_arn=self.timers.role.role_arn,
+            with_older_indexes=self.tables.with_older_indexes,
         )
 
     def _functions(self) -> dict[Function, lambda_.Function]:

@@ -1,6 +1,6 @@
 """The state: one DynamoDB table an owner."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_dynamodb as dynamodb
@@ -21,8 +21,8 @@ class StateTables(Construct):
         Tables survive the stack, unless its creation fails.
     protect
         They cannot be deleted by hand either.
-    held_back
-        Indexes (``names.index_of``) that the next update makes: CloudFormation makes one of a table at a time.
+    with_older_indexes
+        Indexes that the release before reads stay: its functions may run until this update is over.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class StateTables(Construct):
         adopted: Mapping[names.Table, str],
         retain: bool,
         protect: bool,
-        held_back: Collection[str] = (),
+        with_older_indexes: bool,
     ) -> None:
         super().__init__(scope, construct)
-        self._held_back = held_back
+        self.with_older_indexes = with_older_indexes
         self.by_name: dict[names.Table, dynamodb.ITable] = {
             table: self._adopted(table, adopted[table])
             if table in adopted
@@ -46,8 +46,11 @@ class StateTables(Construct):
 
     def _adopted(self, table: names.Table, name: str) -> dynamodb.ITable:
         return dynamodb.Table.from_table_attributes(
-            self, output_name(table.name), table_name=name, global_indexes=list(names.indexes(table))
+            self, output_name(table.name), table_name=name, global_indexes=list(self._indexes(table))
         )
+
+    def _indexes(self, table: names.Table) -> tuple[str, ...]:
+        return names.indexes(table, with_older=self.with_older_indexes)
 
     def _table(self, table: names.Table, *, retain: bool, protect: bool) -> dynamodb.Table:
         result = dynamodb.Table(
@@ -63,9 +66,7 @@ class StateTables(Construct):
             deletion_protection=protect,
             removal_policy=kept(retain=retain),
         )
-        for index in names.indexes(table):
-            if names.index_of(table, index) in self._held_back:
-                continue
+        for index in self._indexes(table):
             partition_key, sort_key = names.INDEX_KEYS[index]
             result.add_global_secondary_index(
                 index_name=index,

@@ -41,8 +41,8 @@ class Table(StrEnum):
 
 
 # Every table: partition key "id" (string). Rows that a hot path lists carry LISTING_KEY, the partition key of the
-# sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out. Of NodeClaims
-# the release before reads it, and this one only units on their way; a release that follows can do without it.
+# sparse index LISTING_INDEX (sort key "id", all attributes); rows that nobody needs to list leave it out. It is one
+# partition, which takes 1,000 write units a second: tables that each node writes to have none (see below).
 KEY: Final = "id"
 # History has a second part of the key, an instant, and no index: what happened to one object is read in order of time.
 # So has Accounts: under a month the account, under what runs the claim.
@@ -62,10 +62,12 @@ IDENTITY_INDEX: Final = "node-identity"
 IDENTITY_KEY: Final = "instance_arn"
 IDENTITY: Final = "identity"  # the attribute: JSON of shared.manifests.node_identity
 
-# Two narrow indexes that say at which revision the rows are that a large fleet has many of: live claims (LISTING_KEY),
-# and workloads with replicas placed (PLACED_KEY). Their partition key is the table's, so that each row is written to a
-# partition of its own; the sort key makes them sparse. They are read as a whole.
+# Three narrow indexes that say at which revision the rows are that a large fleet has many of: claims that live or whose
+# units are on their way (LISTING_KEY); workloads that wait for the planner (LISTING_KEY); those with replicas placed
+# (PLACED_KEY). Their partition key is the table's, so that each row is written to a partition of its own; the sort key
+# makes them sparse. They are read as a whole.
 LIVE_REVISIONS_INDEX: Final = "live-revisions"
+WAITING_REVISIONS_INDEX: Final = "waiting-revisions"
 PLACED_REVISIONS_INDEX: Final = "placed-revisions"
 PLACED_KEY: Final = "placed"
 ROW_REVISION: Final = "revision"  # the attribute: counted up by every write of the row
@@ -84,6 +86,7 @@ INDEX_KEYS: Final = {
     LEASE_INDEX: (LEASE_KEY, KEY),
     IDENTITY_INDEX: (IDENTITY_KEY, KEY),
     LIVE_REVISIONS_INDEX: (KEY, LISTING_KEY),
+    WAITING_REVISIONS_INDEX: (KEY, LISTING_KEY),
     PLACED_REVISIONS_INDEX: (KEY, PLACED_KEY),
 }
 INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY", "INCLUDE"]]] = {
@@ -92,28 +95,33 @@ INDEX_PROJECTIONS: Final[Mapping[str, Literal["ALL", "KEYS_ONLY", "INCLUDE"]]] =
     LEASE_INDEX: "KEYS_ONLY",
     IDENTITY_INDEX: "INCLUDE",
     LIVE_REVISIONS_INDEX: "INCLUDE",
+    WAITING_REVISIONS_INDEX: "INCLUDE",
     PLACED_REVISIONS_INDEX: "INCLUDE",
 }
 INDEX_INCLUDES: Final[Mapping[str, tuple[str, ...]]] = {  # beside the keys
     IDENTITY_INDEX: (IDENTITY,),
     LIVE_REVISIONS_INDEX: (ROW_REVISION,),
+    WAITING_REVISIONS_INDEX: (ROW_REVISION,),
     PLACED_REVISIONS_INDEX: (ROW_REVISION,),
 }
-READ_WHOLE: Final = frozenset({LIVE_REVISIONS_INDEX, PLACED_REVISIONS_INDEX})  # by Scan, which names no key
+READ_WHOLE: Final = frozenset(  # by Scan, which names no key
+    {LIVE_REVISIONS_INDEX, WAITING_REVISIONS_INDEX, PLACED_REVISIONS_INDEX}
+)
+# What the release before reads, and this one does not need: an update takes them away when no function of that
+# release is left.
+_OLDER_INDEXES: Final = {Table.NODE_CLAIMS: (LISTING_INDEX,), Table.WORKLOADS: (LISTING_INDEX,)}
 
 
-def indexes(table: Table) -> tuple[str, ...]:
-    """Return the names of a table's indexes."""
+def indexes(table: Table, *, with_older: bool = False) -> tuple[str, ...]:
+    """Return the names of a table's indexes; ``with_older`` adds those that the release before reads."""
     if table in _SORTED_TABLES:
         return ()
+    older = _OLDER_INDEXES.get(table, ()) if with_older else ()
     if table is Table.NODE_CLAIMS:
-        return (LISTING_INDEX, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX, LIVE_REVISIONS_INDEX)
-    return (LISTING_INDEX, PLACED_REVISIONS_INDEX) if table is Table.WORKLOADS else (LISTING_INDEX,)
-
-
-def index_of(table: Table, index: str) -> str:
-    """Return how an index of a table is called where tables are several: ``NODE_CLAIMS/listing``."""
-    return f"{table.name}/{index}"
+        return (*older, INSTANCE_INDEX, LEASE_INDEX, IDENTITY_INDEX, LIVE_REVISIONS_INDEX)
+    if table is Table.WORKLOADS:
+        return (*older, PLACED_REVISIONS_INDEX, WAITING_REVISIONS_INDEX)
+    return (LISTING_INDEX,)
 
 
 def key_attributes(table: Table) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from shared.adapters.dynamodb.node_claims import ClaimRows, DynamoDbNodeClaimStore
-from shared.adapters.dynamodb.table import Attributes, DynamoDbTable
+from shared.adapters.dynamodb.table import DynamoDbTable
 from shared.core.launching.claim_nodes import node_of
 from shared.core.model.snapshot import PlacedReplicas, Snapshot
 from shared.core.serialisation.json_codec import dumps
@@ -93,13 +93,14 @@ class Pages:
         assert operation == "scan"
         return self
 
-    def paginate(self, **_scan: object) -> Iterator[dict[str, Sequence[Attributes]]]:
+    def paginate(self, **_scan: object) -> Iterator[dict[str, Any]]:
         """Yield the index of revisions, each entry a value of its own as boto3 makes them."""
         rows, step = list(self._listed.values()), _PAGE_BYTES // _ENTRY_BYTES
         for start in range(0, len(rows), step):
             page = rows[start : start + step]
             self.read_units += -(-len(page) * _ENTRY_BYTES // _UNIT_BYTES)
-            yield {"Items": [{name: dict(row[name]) for name in ("id", "listing", "revision")} for row in page]}
+            entries = [{name: dict(row[name]) for name in ("id", "listing", "revision")} for row in page]
+            yield {"Items": entries, "ScannedCount": len(entries)}
 
     def batch_get_item(self, **request: Any) -> Any:
         """Return rows."""

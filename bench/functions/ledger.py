@@ -19,7 +19,7 @@ from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from tests.adapters import ministack
-from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING
+from tests.adapters.dynamodb.stores import CLAIM_INDEXES, LISTING, WORKLOAD_INDEXES
 from tests.fakes.stores.state import MemoryState
 
 TOTALS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -81,8 +81,8 @@ def _memory(planners: int, chaos: Chaos, operations: int) -> dict[str, object]:
 def _threads(planners: int, operations: int) -> dict[str, object]:
     with ministack.running("dynamodb") as endpoint:
         dynamodb = ministack.client("dynamodb", endpoint)
-        for name in ("workloads", "reservations", "claims"):
-            ministack.create_table(dynamodb, name, indexes=CLAIM_INDEXES if name == "claims" else LISTING)
+        for name, indexes in (("workloads", WORKLOAD_INDEXES), ("reservations", LISTING), ("claims", CLAIM_INDEXES)):
+            ministack.create_table(dynamodb, name, indexes=indexes)
         clock = FastClock()
         stores = (
             DynamoDbWorkloadStore(dynamodb, "workloads", clock),

@@ -58,11 +58,15 @@ _UNIT_BYTES: Final = 4 << 10
 _ENTRY_BYTES: Final = 64  # of an index of revisions, as DynamoDB counts: names and values of key, attribute, revision
 _WAITING: Final = 20  # workloads with ten replicas each that want a place
 _LISTED_NAMES: Final = ("id", "form", "data", "revision", "expires_at_s")
-_REVISIONS: Final = {"live-revisions": "listing", "placed-revisions": "placed"}  # what makes the indexes sparse
 # Passes end as much as budgets let them: what the safety envelope holds back costs less.
 _UNBOUNDED: Final = Bounds(dict.fromkeys(EndingKind, Bound(100, 10**6, 10**6)))
 _CLAIMS: Final = "the-node_claims"
 _WORKLOADS: Final = "the-workloads"
+_REVISIONS: Final = {  # of which table an index is, and what makes it sparse
+    "live-revisions": (_CLAIMS, "listing"),
+    "placed-revisions": (_WORKLOADS, "placed"),
+    "waiting-revisions": (_WORKLOADS, "listing"),
+}
 
 
 class Tables:
@@ -74,7 +78,7 @@ class Tables:
         self._rows: dict[str, dict[str, bytes]] = {}
         self._narrow: dict[str, bytes] = {}  # claims, as far as a listing asks for them
         self._lists: dict[tuple[str, str, str], set[str]] = {}
-        self._revisions: dict[str, dict[str, bytes]] = {index: {} for index in _REVISIONS}
+        self._revisions: dict[str, dict[str, tuple[Any, bytes]]] = {index: {} for index in _REVISIONS}
         self._model = botocore.session.get_session().get_service_model("dynamodb")
         self._parser = create_parser("json")
 
@@ -85,11 +89,11 @@ class Tables:
             listed.discard(key)
         if "listing" in row:
             self._lists.setdefault((table, "listing", row["listing"]["S"]), set()).add(key)
-        for index, attribute in _REVISIONS.items():
-            if attribute in row and (table == _CLAIMS) == (attribute == "listing"):
+        for index, (of_table, attribute) in _REVISIONS.items():
+            if of_table == table and attribute in row:
                 entry = {name: row[name] for name in ("id", attribute, "revision")}
-                self._revisions[index][key] = json.dumps(entry).encode()
-            elif (table == _CLAIMS) == (attribute == "listing"):
+                self._revisions[index][key] = (row[attribute], json.dumps(entry).encode())
+            elif of_table == table:
                 self._revisions[index].pop(key, None)
         self._rows.setdefault(table, {})[key] = json.dumps(row).encode()
         if table == _CLAIMS:
@@ -121,7 +125,8 @@ class Tables:
         step = _PAGE_BYTES // _ENTRY_BYTES
         for start in range(0, max(1, len(entries)), step):
             page = entries[start : start + step]
-            yield self._page(page, len(page) * _ENTRY_BYTES, "Scan")
+            shown = [entry for value, entry in page if value == scan["ExpressionAttributeValues"][":v0"]]
+            yield self._page(shown, len(page) * _ENTRY_BYTES, "Scan", len(page))
 
     def _partition(self, **query: Any) -> Iterator[dict[str, Sequence[Attributes]]]:
         name = query["ExpressionAttributeNames"][query["KeyConditionExpression"].partition(" ")[0]]
@@ -138,8 +143,9 @@ class Tables:
             size += len(rows[key])
         yield self._page(page, size)
 
-    def _page(self, rows: Sequence[bytes], size: int, operation: str = "Query") -> Any:
-        return self._answer(operation, b'{"Items":[' + b",".join(rows) + b"]}", -(-size // _UNIT_BYTES) / 2)
+    def _page(self, rows: Sequence[bytes], size: int, operation: str = "Query", scanned: int = 0) -> Any:
+        body = b'{"Items":[' + b",".join(rows) + b'],"ScannedCount":%d}' % scanned
+        return self._answer(operation, body, -(-size // _UNIT_BYTES) / 2)
 
     def get_item(self, **request: Any) -> Any:
         """Return a row."""

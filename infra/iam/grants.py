@@ -45,6 +45,15 @@ class Resources:
     snapshots: s3.IBucket
     drain_timers_arn: str
     drain_role_arn: str
+    with_older_indexes: bool  # the release before, whose functions may still run, reads them
+
+    def indexes(self, table: Table) -> list[str]:
+        """Return the ARNs of a table's indexes, each by name."""
+        return [self.index(table, name) for name in names.indexes(table, with_older=self.with_older_indexes)]
+
+    def index(self, table: Table, name: str) -> str:
+        """Return the ARN of an index."""
+        return f"{self.tables[table].table_arn}/index/{name}"
 
     def ec2(self, *kinds: str, any_account: bool = False) -> list[str]:
         """Return the ARNs of all EC2 resources of these kinds in the stack's region."""

@@ -59,12 +59,7 @@ def _tables(duty: Duty, resources: Resources) -> Iterable[Grant]:
 
 def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
     """Allow reading the indexes that say at which revision rows are, if any of the tables has one."""
-    read_whole = [
-        f"{resources.tables[table].table_arn}/index/{index}"
-        for table in tables
-        for index in indexes(table)
-        if index in READ_WHOLE
-    ]
+    read_whole = [resources.index(table, index) for table in tables for index in indexes(table) if index in READ_WHOLE]
     if read_whole:
         yield Grant(
             "ListRevisions",
@@ -76,14 +71,7 @@ def revisions(resources: Resources, tables: Iterable[Table]) -> Iterable[Grant]:
 
 def arns_with_indexes(resources: Resources, tables: Iterable[Table]) -> list[str]:
     """Return the ARNs of tables and of their indexes, each by name."""
-    return [
-        arn
-        for table in tables
-        for arn in (
-            resources.tables[table].table_arn,
-            *(f"{resources.tables[table].table_arn}/index/{index}" for index in indexes(table)),
-        )
-    ]
+    return [arn for table in tables for arn in (resources.tables[table].table_arn, *resources.indexes(table))]
 
 
 def _messages(duty: Duty, resources: Resources) -> Iterable[Grant]:

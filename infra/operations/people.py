@@ -214,7 +214,7 @@ def _node(resources: Resources) -> Iterable[Grant]:
         "ReadOwnIdentity",
         "An instance reads what it is for under its own ARN, which EC2 puts into its credentials; no other row.",
         ["dynamodb:Query"],
-        [f"{resources.tables[Table.NODE_CLAIMS].table_arn}/index/{IDENTITY_INDEX}"],
+        [resources.index(Table.NODE_CLAIMS, IDENTITY_INDEX)],
         {
             "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["${ec2:SourceInstanceARN}"]},
             "Null": {"dynamodb:LeadingKeys": "false"},  # without a key, ForAllValues holds

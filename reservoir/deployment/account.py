@@ -75,11 +75,6 @@ class Account:
             return None
         return described
 
-    def missing_indexes(self, table: Table, name: str) -> list[str]:
-        """Return the indexes that a table of an earlier release lacks to serve as this one."""
-        found = self._described(name)
-        return [] if found is None else _missing_indexes(table, found)
-
     def flaws_of(self, table: Table, name: str) -> list[str]:
         """Say what a table lacks to serve as this one; nothing when it is fit."""
         client, found = self.clients("dynamodb"), self._described(name)

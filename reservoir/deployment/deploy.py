@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from infra.manifests import read_manifests
-from infra.naming import CREATING_CONTEXT, HELD_BACK_CONTEXT
+from infra.naming import CREATING_CONTEXT, OLDER_INDEXES_CONTEXT
 from reservoir.deployment.account import Account, FoundStack
 from reservoir.deployment.cdk import Cdk
 from shared.deployment.deployment import Deployment, table_field
 from shared.manifests.events import Change
 from shared.manifests.parsing.problems import ManifestError, Problem
-from shared.names import MANIFEST_NAME, MANIFEST_TEXT, index_of
+from shared.names import MANIFEST_NAME, MANIFEST_TEXT, RELEASE_OUTPUT, VERSION
 from shared.ports.policy import PolicyKind, PolicyStore
 from shared.ports.state import NodeClaimStore
 from shared.usecases.policy.apply_policy import ApplyPolicy, Name, names_in
@@ -21,6 +21,7 @@ from shared.usecases.policy.deploy_policy import removed_names
 Report = Callable[[str], None]
 
 _CREATING: Final = ("--context", f"{CREATING_CONTEXT}=true")
+_KEEPING_INDEXES: Final = ("--context", f"{OLDER_INDEXES_CONTEXT}=true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +57,11 @@ class Deploy:
         if standing is None and self.deployment.settings.retain:
             # Tables that protect themselves from deletion would outlive a create that fails: they begin without.
             self.cdk("deploy", *_CREATING, *arguments)
-        for held_back in [] if standing is None else self._held_back(standing):
-            self.cdk("deploy", "--context", f"{HELD_BACK_CONTEXT}={','.join(held_back)}", *arguments)
+        if standing is not None and standing.outputs.get(RELEASE_OUTPUT) != VERSION:
+            # Functions of the release before run until it is over. It also makes new indexes: CloudFormation makes or
+            # deletes one of a table at a time.
+            self.cdk("deploy", *_KEEPING_INDEXES, *arguments)
         self.cdk("deploy", *arguments)
-
-    def _held_back(self, stack: FoundStack) -> Iterator[Sequence[str]]:
-        """Yield the indexes that all updates but the last leave out: CloudFormation adds one to a table at a time."""
-        missing = [
-            [index_of(table, index) for index in self.account.missing_indexes(table, name)]
-            for table, name in stack.tables.items()
-            if table not in self.deployment.tables
-        ]
-        for made in range(1, max(map(len, missing), default=0)):
-            yield [index for of_table in missing for index in of_table[made:]]
 
     def diff(self, arguments: Sequence[str]) -> None:
         """Say what a deployment would change; ``arguments`` go to ``cdk diff``. Raises as ``run`` does."""

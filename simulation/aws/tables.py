@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from shared.adapters.dynamodb.revisions import KnownRows
-from shared.core.capacity.ledger import holds_open_lease
+from shared.core.capacity.ledger import holds_open_lease, is_moving
 from shared.core.model.node_claim import NodeClaim
 from shared.ports.state import PlannedCommit, ReservationRecord, WorkloadRecord
 from simulation.faults import Faults
@@ -92,6 +92,11 @@ class IndexedNodeClaims(MemoryNodeClaims):
         self._simulated.known_claims.keep(live)
         return tuple(live[key] for key in sorted(live))
 
+    def list_moving(self) -> tuple[NodeClaim, ...]:
+        """Return the units on their way that the index shows, as they are."""
+        keys = {claim.id for claim in super().list_moving()} - self._simulated.unreadable
+        return tuple(filter(is_moving, self.get_many(keys).values()))
+
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""
         found = self.get_many([claim.id for claim in super().find_by_instance(instance_ids).values()])
@@ -140,9 +145,14 @@ class IndexedWorkloads(MemoryWorkloads):
         return dict(sorted(found.items()))
 
     def list_needing_planning(self) -> tuple[WorkloadRecord, ...]:
-        """Return the listed records, by key."""
+        """Return listed records: those known at their revision in the index as they are known, others as they are."""
         rows = self._simulated.workload_index.rows()
-        return tuple(rows[key] for key in sorted(rows) if rows[key].needs_planning)
+        revisions = {key: record.revision for key, record in rows.items() if record.needs_planning}
+        waiting = self._simulated.known_waiting.at(revisions)
+        read = self.get_many(revisions.keys() - waiting.keys() - self._simulated.unreadable)
+        waiting.update((key, record) for key, record in read.items() if record.needs_planning)
+        self._simulated.known_waiting.keep(waiting)
+        return tuple(waiting[key] for key in sorted(waiting))
 
 
 class IndexedReservations(MemoryReservations):
@@ -172,6 +182,7 @@ class SimulatedState(MemoryState):
         self._chance = chance
         self._faults = faults
         self.known_claims, self.known_workloads = KnownRows[NodeClaim](), KnownRows[WorkloadRecord]()
+        self.known_waiting = KnownRows[WorkloadRecord]()
         self.committed: tuple[PlannedCommit, Mapping[str, int]] = (PlannedCommit(), {})
         self.claim_index, self.workload_index, self.reservation_index = (
             Index(kernel, chance, faults) for _ in range(3)
@@ -195,6 +206,7 @@ class SimulatedState(MemoryState):
         """Know no row any more, as new processes do."""
         self.known_claims.keep({})
         self.known_workloads.keep({})
+        self.known_waiting.keep({})
 
     def leaves_out(self) -> bool:
         """Whether a row of a batch stays unwritten this time."""

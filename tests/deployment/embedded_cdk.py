@@ -14,7 +14,7 @@ from embedded.client import EmbeddedAws
 from embedded.deploy import deploy
 from embedded.reservoir import LEAVE_ASSETS
 from infra.app import build_app
-from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, HELD_BACK_CONTEXT
+from infra.naming import CREATING_CONTEXT, DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT
 from shared.deployment.deployment import read
 
 _DELETE_LIMIT_S = 600.0
@@ -34,7 +34,7 @@ class EmbeddedCdk:
         match command:
             case "deploy":
                 given = dict(argument.split("=", 1) for argument in arguments if "=" in argument)
-                self._deploy({name: given[name] for name in (CREATING_CONTEXT, HELD_BACK_CONTEXT) if name in given})
+                self._deploy({name: given[name] for name in (CREATING_CONTEXT, OLDER_INDEXES_CONTEXT) if name in given})
             case "destroy":
                 self._destroy()
 

@@ -18,9 +18,10 @@ from reservoir.deployment.account import Account
 from reservoir.deployment.connect import deployed, fleet
 from reservoir.deployment.deploy import Deploy
 from reservoir.deployment.destroy import Destroy, DestroyRefusedError
+from shared import names
 from shared.deployment.deployment import read
 from shared.manifests.parsing.problems import ManifestError
-from shared.names import DEPLOYMENT, EVENT_BUS, IDENTITY_INDEX, LIVE_REVISIONS_INDEX, Queue, Table, output_name
+from shared.names import DEPLOYMENT, EVENT_BUS, Queue, Table, output_name
 from tests.deployment.embedded_cdk import EmbeddedCdk
 
 pytestmark = pytest.mark.embedded
@@ -73,6 +74,12 @@ class Story:
             "functions": [each["FunctionName"] for each in client("lambda").list_functions()["Functions"]],
         }
 
+    def indexes(self, table: Table) -> set[str]:
+        """The names of a table's indexes."""
+        name = self.cdk.outputs[output_name(table)]
+        found = self.aws.client("dynamodb").describe_table(TableName=name)["Table"]
+        return {index["IndexName"] for index in found["GlobalSecondaryIndexes"]}
+
     def is_protected(self) -> list[bool]:
         """Whether the stack, then each table, is protected from deletion."""
         (stack,) = self.aws.client("cloudformation").describe_stacks(StackName="Reservoir")["Stacks"]
@@ -111,14 +118,19 @@ def test_deploying_again_is_the_same_deployment(story: Story) -> None:
     assert story.holds() == before
 
 
-def test_a_table_of_an_earlier_release_gets_its_indexes_one_at_a_time(story: Story) -> None:
-    account, table = Account(story.aws.client), story.cdk.outputs[output_name(Table.NODE_CLAIMS)]
-    story.cdk("deploy", "--context", "heldBack=NODE_CLAIMS/node-identity,NODE_CLAIMS/live-revisions")
-    assert account.missing_indexes(Table.NODE_CLAIMS, table) == [IDENTITY_INDEX, LIVE_REVISIONS_INDEX]
+def test_an_update_keeps_the_indexes_of_the_release_before_until_its_functions_are_gone(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping = ("deploy", "--context", "olderIndexes=true")
+    tables = (Table.NODE_CLAIMS, Table.WORKLOADS)
+    with monkeypatch.context() as before:
+        before.setattr(names, "VERSION", "0.1.0")
+        story.cdk(*keeping)
+    assert [story.indexes(table) for table in tables] == [set(names.indexes(it, with_older=True)) for it in tables]
     story.cdk.calls.clear()
     story.deploy()
-    assert story.cdk.calls == [("deploy", "--context", "heldBack=NODE_CLAIMS/live-revisions"), ("deploy",)]
-    assert account.missing_indexes(Table.NODE_CLAIMS, table) == []
+    assert story.cdk.calls == [keeping, ("deploy",)]
+    assert [story.indexes(table) for table in tables] == [set(names.indexes(table)) for table in tables]
 
 
 def test_what_a_deployment_does_to_policy_is_said_before(story: Story) -> None:

@@ -119,20 +119,24 @@ def test_tables_are_as_the_names_module_promises(resources: Resources, table: Ta
     assert properties["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
     expected = {} if table in (Table.HISTORY, Table.ACCOUNTS) else {names.LISTING_INDEX: (names.LISTING_KEY, "ALL")}
     if table is Table.NODE_CLAIMS:
-        expected |= {
+        expected = {
             names.INSTANCE_INDEX: (names.INSTANCE_KEY, "KEYS_ONLY"),
             names.LEASE_INDEX: (names.LEASE_KEY, "KEYS_ONLY"),
             names.IDENTITY_INDEX: (names.IDENTITY_KEY, "INCLUDE"),
             names.LIVE_REVISIONS_INDEX: (names.KEY, "INCLUDE"),
         }
     if table is Table.WORKLOADS:
-        expected |= {names.PLACED_REVISIONS_INDEX: (names.KEY, "INCLUDE")}
+        expected = dict.fromkeys((names.PLACED_REVISIONS_INDEX, names.WAITING_REVISIONS_INDEX), (names.KEY, "INCLUDE"))
     assert {
         index["IndexName"]: (index["KeySchema"][0]["AttributeName"], index["Projection"]["ProjectionType"])
         for index in properties.get("GlobalSecondaryIndexes", ())
     } == expected
     indexes = properties.get("GlobalSecondaryIndexes", ())
-    sparse = {names.LIVE_REVISIONS_INDEX: names.LISTING_KEY, names.PLACED_REVISIONS_INDEX: names.PLACED_KEY}
+    sparse = {
+        names.LIVE_REVISIONS_INDEX: names.LISTING_KEY,
+        names.WAITING_REVISIONS_INDEX: names.LISTING_KEY,
+        names.PLACED_REVISIONS_INDEX: names.PLACED_KEY,
+    }
     for index in indexes:
         assert index["KeySchema"][1]["AttributeName"] == sparse.get(index["IndexName"], names.KEY)
         if index["IndexName"] in sparse:

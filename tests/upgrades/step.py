@@ -98,6 +98,7 @@ class Release:
             "instances": sorted(self.node_claims.find_by_instance([f"i-nc-{index}" for index in range(4)])),
             "leases": len(self.node_claims.list_leased("cr-1")),
             "placed": None if workload is None else workload.placed_count,
+            "waiting": [record.key for record in self.workloads.list_needing_planning()],
             "outstanding": None if held is None else held.balance.outstanding_count,
             "free": None if held is None else held.balance.free_units,
         }

@@ -26,6 +26,7 @@ END = {
     "instances": ["i-nc-0", "i-nc-1"],
     "leases": 0,
     "placed": 2,
+    "waiting": ["research/train"],
     "outstanding": 0,
     "free": 2,
 }
@@ -40,8 +41,8 @@ class Tables:
         self.dynamodb, self.releases = dynamodb, releases
         number = next(_numbers)
         self.names = {name: f"{name}-{number}" for name in ("workloads", "reservations", "node-claims")}
-        for name, table in self.names.items():
-            ministack.create_table(dynamodb, table, indexes=INDEXES.get(name, LISTING))
+        for name, table in self.names.items():  # with the indexes of both
+            ministack.create_table(dynamodb, table, indexes={**INDEXES.get(name, {}), **LISTING})
 
     def play(self, release: str, step: str) -> dict[str, Any]:
         """Let a release do a step; return what it sees afterwards."""

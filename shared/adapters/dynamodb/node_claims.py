@@ -43,7 +43,6 @@ from shared.names import (
     KEY,
     LEASE_INDEX,
     LEASE_KEY,
-    LISTING_INDEX,
     LISTING_KEY,
     LIVE_REVISIONS_INDEX,
     TTL_ATTRIBUTE,
@@ -111,9 +110,6 @@ class DynamoDbNodeClaimStore:
         """Return claims in a live state, by id; a row that is at the revision of the last listing is not read again."""
         now = self._clock.now()
         revisions = self._revisions.listed(LISTED)
-        if revisions is None:  # a table of the release before, whose index is still to come
-            rows = self._table.query(LISTING_INDEX, LISTING_KEY, LISTED, now, _LISTED_NAMES)
-            return tuple(claim for claim in understood(rows, _claim) if claim.is_live)
         live = self._known.at(revisions)
         read = understood(self._table.get_many(revisions.keys() - live.keys(), now, _LISTED_NAMES), _claim)
         live.update((claim.id, claim) for claim in read if claim.is_live)
@@ -122,8 +118,8 @@ class DynamoDbNodeClaimStore:
 
     def list_moving(self) -> tuple[NodeClaim, ...]:
         """Return the open leases of units on their way to other reservations, by id."""
-        claims = understood(self._table.query(LISTING_INDEX, LISTING_KEY, _MOVING, self._clock.now()), _claim)
-        return tuple(filter(ledger.is_moving, claims))
+        rows = self._table.get_many(self._revisions.listed(_MOVING), self._clock.now())
+        return tuple(filter(ledger.is_moving, understood(rows, _claim)))
 
     def find_by_instance(self, instance_ids: Collection[str]) -> Mapping[str, NodeClaim]:
         """Return claims by EC2 instance id."""

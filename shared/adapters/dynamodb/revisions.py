@@ -11,15 +11,13 @@ from concurrent.futures import Executor
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.adapters.dynamodb.table import REVISION, Attributes, DynamoDbTable, number, text
+from shared.adapters.dynamodb.table import REVISION, DynamoDbTable, Expression, number, text
 from shared.names import KEY
-from shared.ports.errors import RefusedError
 
 # An entry is some 60 bytes, so a page of 1 MB holds 16,000: up to that one request is enough. What takes more is read
 # in parts, side by side.
 _PARTS_FROM: Final = 16_000
 _PARTS: Final = 8
-_NO_SUCH_INDEX: Final = "ValidationException"  # or one that is still being made
 
 
 class Revisioned(Protocol):
@@ -68,25 +66,27 @@ class RevisionIndex:
         self._parts = parts
         self._count = 0  # entries that were read last
 
-    def listed(self, value: str) -> Mapping[str, int] | None:
-        """Return the revisions of the rows whose attribute has this value, by key; None while there is no index."""
-        try:
-            entries = self._read()
-        except RefusedError as error:
-            if error.code != _NO_SUCH_INDEX:
-                raise
-            return None
-        self._count = len(entries)
-        return {text(entry, KEY): number(entry, REVISION) for entry in entries if text(entry, self._attribute) == value}
+    def listed(self, value: str) -> Mapping[str, int]:
+        """Return the revisions of the rows whose attribute has this value, by key."""
+        pages = self._pages(value)
+        self._count = sum(page["ScannedCount"] for page in pages)
+        return {text(entry, KEY): number(entry, REVISION) for page in pages for entry in page["Items"]}
 
-    def _read(self) -> list[Attributes]:
+    def _pages(self, value: str) -> list[Any]:
         if self._parts is None or self._count < _PARTS_FROM:
-            return list(self._part({}))
+            return list(self._part(value, {}))
         parts = [{"Segment": part, "TotalSegments": _PARTS} for part in range(_PARTS)]
-        return [entry for part in self._parts.map(lambda one: list(self._part(one)), parts) for entry in part]
+        return [page for part in self._parts.map(lambda one: list(self._part(value, one)), parts) for page in part]
 
-    def _part(self, part: Mapping[str, int]) -> Iterator[Attributes]:
-        request: Any = {"TableName": self._table.name, "IndexName": self._index, **part}
+    def _part(self, value: str, part: Mapping[str, int]) -> Iterator[Any]:
+        expression = Expression()
+        request: Any = {
+            "TableName": self._table.name,
+            "IndexName": self._index,
+            "FilterExpression": expression.at(self._attribute, value),
+            "ExpressionAttributeNames": expression.names,
+            "ExpressionAttributeValues": expression.values,
+            **part,
+        }
         with map_client_errors():
-            for page in self._table.client.get_paginator("scan").paginate(**request):
-                yield from page["Items"]
+            yield from self._table.client.get_paginator("scan").paginate(**request)

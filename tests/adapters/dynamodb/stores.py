@@ -20,6 +20,7 @@ from shared.names import (
     LISTING_KEY,
     LIVE_REVISIONS_INDEX,
     PLACED_REVISIONS_INDEX,
+    WAITING_REVISIONS_INDEX,
 )
 from shared.ports.state import NodeClaimStore, OfferingStore, ReservationStore, WorkloadStore
 from tests.adapters import ministack
@@ -28,13 +29,12 @@ from tests.fakes.system import InTurn, ManualClock
 
 LISTING = {LISTING_INDEX: (LISTING_KEY, "ALL")}
 CLAIM_INDEXES = {
-    **LISTING,
     INSTANCE_INDEX: (INSTANCE_KEY, "KEYS_ONLY"),
     LEASE_INDEX: (LEASE_KEY, "KEYS_ONLY"),
     IDENTITY_INDEX: (IDENTITY_KEY, "INCLUDE"),
     LIVE_REVISIONS_INDEX: (KEY, "INCLUDE"),
 }
-WORKLOAD_INDEXES = {**LISTING, PLACED_REVISIONS_INDEX: (KEY, "INCLUDE")}
+WORKLOAD_INDEXES = {PLACED_REVISIONS_INDEX: (KEY, "INCLUDE"), WAITING_REVISIONS_INDEX: (KEY, "INCLUDE")}
 INDEXES = {"node-claims": CLAIM_INDEXES, "workloads": WORKLOAD_INDEXES}
 _names = itertools.count()
 

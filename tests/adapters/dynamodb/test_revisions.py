@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.core.model.node_claim import ClaimState, NodeClaim
 from shared.core.model.snapshot import PlacedReplicas
-from shared.names import LISTING_INDEX
 from shared.ports.errors import RefusedError
-from shared.ports.state import PlannedCommit, WorkloadRecord
+from shared.ports.state import PlannedCommit
 from tests.adapters import ministack
 from tests.adapters.dynamodb.stores import LISTING, Stores, dynamodb_stores
-from tests.fakes.values import node_claim, workload_record
+from tests.fakes.system import START
+from tests.fakes.values import node_claim, reservation, workload_record
 
 pytestmark = pytest.mark.embedded
 
@@ -141,26 +142,6 @@ def test_a_row_that_cannot_be_read_is_asked_for_each_time(
         caplog.clear()
 
 
-def test_a_table_whose_index_is_still_to_come_is_listed_as_before(dynamodb: Any) -> None:
-    names = {name: f"{name}-without-revisions" for name in ("workloads", "reservations", "node-claims")}
-    for table in names.values():
-        ministack.create_table(dynamodb, table, indexes=LISTING)
-    made: Any = dynamodb_stores(dynamodb)
-    store: Any = type(made.node_claims)(
-        dynamodb,
-        node_claims_table=names["node-claims"],
-        reservations_table=names["reservations"],
-        workloads_table=names["workloads"],
-        clock=made.clock,
-    )
-    workloads: Any = type(made.workloads)(dynamodb, names["workloads"], made.clock)
-    workloads.put(workload_record(), expected_revision=None)
-    store.commit(PlannedCommit(claims=(node_claim("nc-1", lease=None),)))
-    assert [claim.id for claim in store.list_live()] == ["nc-1"]
-    assert workloads.placed_revisions() == {}
-    assert workloads.get_placed(["research/train"], {})["research/train"].placed_count == 1
-
-
 def test_a_listing_that_is_refused_is_not_an_empty_one(dynamodb: Any) -> None:
     made: Any = dynamodb_stores(dynamodb)
     store: Any = type(made.node_claims)(
@@ -184,26 +165,48 @@ def test_settled_workloads_are_read_once_and_all_others_each_time(stores: Stores
         reads.asked()
 
 
-def test_a_workload_that_the_release_before_wrote_is_read(stores: Stores, reads: Reads) -> None:
-    store: Any = stores.workloads
-    store.put(workload_record(replicas=1), expected_revision=None)
-    add(stores, "nc-1", workload="train")
-    before = store.get_placed(["research/train"], store.placed_revisions())["research/train"]
-    row = reads.get_item(TableName=store._table.name, Key={"id": {"S": "research/train"}})["Item"]
-    assert row.pop("placed") == {"S": "placed"}
-    reads.put_item(TableName=store._table.name, Item={**row, "revision": {"N": "3"}, "generation": {"N": "2"}})
-    reads.asked()
-
-    assert store.placed_revisions() == {}
-    after: WorkloadRecord = store.get_placed(["research/train"], store.placed_revisions())["research/train"]
-    assert (reads.asked(), before.revision, after.revision) == (["research/train"], 2, 3)
-
-
-def test_what_lists_live_claims_does_not_need_the_index_of_whole_rows(dynamodb: Any, reads: Reads) -> None:
-    stores = dynamodb_stores(reads)
-    store: Any = stores.node_claims
-    add(stores, "nc-1")
-    dynamodb.update_table(
-        TableName=store._table.name, GlobalSecondaryIndexUpdates=[{"Delete": {"IndexName": LISTING_INDEX}}]
+def test_of_workloads_that_wait_only_those_are_read_that_have_changed(stores: Stores, reads: Reads) -> None:
+    first, second, third = (
+        stores.workloads.put(workload_record(name), expected_revision=None) for name in ("one", "three", "two")
     )
-    assert [claim.id for claim in store.list_live()] == ["nc-1"]
+    for expected in ([first.key, second.key, third.key], []):
+        assert stores.workloads.list_needing_planning() == (first, second, third)
+        assert reads.asked() == expected
+
+    first = stores.workloads.put(replace(first, sent_by="AROA"), expected_revision=1)
+    stores.workloads.put(replace(third, pending_since=None, workload=None), expected_revision=1)
+    assert stores.workloads.list_needing_planning() == (first, second)
+    assert reads.asked() == [first.key], "what waits no more is in the index no more"
+
+
+def test_a_workload_that_waits_no_more_is_not_listed_by_an_index_that_lags(stores: Stores, reads: Reads) -> None:
+    one = stores.workloads.put(workload_record("one"), expected_revision=None)
+    stores.workloads.put(workload_record("two"), expected_revision=None)
+    stores.workloads.list_needing_planning()
+    reads.stands_still = True
+    known = stores.workloads.list_needing_planning()
+    one = stores.workloads.put(replace(one, pending_since=None, workload=None), expected_revision=1)
+    assert stores.workloads.list_needing_planning() == known, "as an index of whole rows that lags as much"
+
+    store: Any = stores.workloads
+    fresh = type(store)(reads, store._table.name, stores.clock)
+    assert [record.key for record in fresh.list_needing_planning()] == ["research/two"], "rows are read as they are"
+
+
+def test_while_an_update_is_rolled_back_workloads_are_listed_as_the_release_before_does(dynamodb: Any) -> None:
+    """The index of this release goes first, its functions last."""
+    clock = dynamodb_stores(dynamodb).clock
+    ministack.create_table(dynamodb, "workloads-rolled-back", indexes=LISTING)
+    store = DynamoDbWorkloadStore(dynamodb, "workloads-rolled-back", clock)
+    record = store.put(workload_record(), expected_revision=None)
+    assert store.list_needing_planning() == (record,)
+
+
+def test_units_on_their_way_are_read_as_they_are_and_no_live_claim_with_them(stores: Stores, reads: Reads) -> None:
+    add(stores, "nc-1")
+    stores.reservations.save_observation(reservation(available_count=2), observed_at=START, absorbed=(), expected=None)
+    moving = node_claim("mv-1", placements=(), state=ClaimState.FAILED, moves_to="cr-2")
+    stores.node_claims.commit(PlannedCommit(claims=(moving,)))
+    assert stores.node_claims.list_moving() == (moving,)
+    assert reads.asked() == ["mv-1"]
+    assert [claim.id for claim in stores.node_claims.list_live()] == ["nc-1"]

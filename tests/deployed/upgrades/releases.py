@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from embedded.reservoir import LEAVE_ASSETS
+from embedded.reservoir.assembly import write_settings
+from infra.app import build_app
 from infra.assets.bundle import CODE
-from infra.naming import function_name
+from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT, function_name
 from shared.names import DEPLOYMENT, Function, Table
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
@@ -68,11 +71,29 @@ class Fleet:
         """Return the ids of the instances that run or are about to."""
         return {instance.id for instance in self.world.look().live()}
 
+    def indexes(self, table: Table) -> set[str]:
+        """Return the names of a table's indexes, as they are."""
+        found = self.world.aws.client("dynamodb").describe_table(TableName=self.world.output(table))["Table"]
+        return {index["IndexName"] for index in found["GlobalSecondaryIndexes"]}
+
     def rows(self, table: Table, listed: str | None = None) -> list[dict[str, Any]]:
         """Return a table's rows, or those under a listing key."""
         pages = self.world.aws.client("dynamodb").get_paginator("scan").paginate(TableName=self.world.output(table))
         found = [row for page in pages for row in page["Items"]]
         return [row for row in found if listed is None or row.get("listing") == {"S": listed}]
+
+
+def assembly_for_both(folder: Path) -> Path:
+    """Synthesise this release with the indexes that the one before reads, too, as an update begins; return where."""
+    context = {
+        DEPLOYMENT_CONTEXT: str(write_settings(folder / "settings", {})),
+        EMBEDDED_CONTEXT: True,
+        OLDER_INDEXES_CONTEXT: True,
+        **LEAVE_ASSETS,
+    }
+    assembly = folder / "assembly"
+    build_app(outdir=assembly, context=context, is_validated=False).synth()
+    return assembly
 
 
 def workload(name: str, replicas: int, generation: int, cpu: str = FILLS_A_NODE) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.core.model.node_claim import DrainReason, NodeClaim
 from shared.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
 from tests.deployed.story.world import World
-from tests.deployed.upgrades.releases import NAMESPACE, UNITS, Fleet, code_of, functions_of
+from tests.deployed.upgrades.releases import NAMESPACE, UNITS, Fleet, assembly_for_both, code_of, functions_of
 from tests.test_tidy import ROOT
 from tests.upgrades.conftest import PREVIOUS, archive_of, unpack
 
@@ -285,7 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first")
     parser.add_argument("--seeds", type=int, default=10, help="how many")
     asked = parser.parse_args(arguments)
-    with TemporaryDirectory() as name, DeployedReservoir(print, {}) as reservoir:
+    with (
+        TemporaryDirectory() as name,
+        DeployedReservoir(print, assembly=assembly_for_both(Path(name) / "both")) as reservoir,
+    ):
         previous = Path(name) / "previous"
         unpack(archive_of(ROOT, PREVIOUS), previous)
         fleet, both = two_releases(World(reservoir), previous, Path(name))

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from embedded.deploy import deploy
+from embedded.reservoir import Synthesis
 from infra.naming import function_name
-from shared.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table
+from shared.names import ANY_FUNCTION, DEPLOYMENT, ROWS_UNREADABLE, Function, Table, indexes
 from tests.deployed.story.world import World
 from tests.deployed.upgrades.releases import Fleet, code_of
 from tests.test_tidy import ROOT
@@ -96,6 +98,17 @@ def test_forward_again_nothing_is_lost_doubled_or_ended(fleet: Fleet) -> None:
     drained = {place["name"] for event in fleet.world.events("Node Draining") for place in event["workloads"]}
     assert drained <= {"first", "second"}, "nobody else was told to go"
     assert len({event["drainId"] for event in fleet.world.events("Node Draining")}) == 2
+
+
+def test_the_second_update_takes_the_older_indexes_away_and_nothing_is_missed(fleet: Fleet) -> None:
+    before = fleet.instances()
+    assert "listing" in fleet.indexes(Table.NODE_CLAIMS) & fleet.indexes(Table.WORKLOADS)
+    deploy(Synthesis({}).finish(), fleet.world.aws.client, print)
+    for table in (Table.NODE_CLAIMS, Table.WORKLOADS):
+        assert fleet.indexes(table) == set(indexes(table))
+        assert "listing" not in fleet.indexes(table)
+    fleet.submit("third", 1)
+    assert fleet.settle() > before
 
 
 def test_rows_of_a_release_to_come_are_left_alone_and_counted_and_stop_nobody(fleet: Fleet) -> None:
