@@ -17,11 +17,11 @@ from shared.core.model.workload import Workload
 
 @dataclass(slots=True)
 class _SharedResource:
-    """A resource on some capacity types for the teams of a cohort: quotas, what they use in the end, what is new."""
+    """A resource on some capacity types for the teams of a cohort: quotas, what they use in the end, who is new."""
 
     quotas: dict[str, ResourceQuota] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
-    new: Counter[str] = field(default_factory=Counter)
+    new: dict[str, set[str]] = field(default_factory=dict)  # workloads by team
 
     def is_over(self, name: str, more: int = 0) -> bool:
         """Whether the team would have more than it may with so much more."""
@@ -34,6 +34,11 @@ class _SharedResource:
                 lent = quota.nominal if quota.lending_limit is None else min(quota.nominal, quota.lending_limit)
                 taken += max(self.used[other], quota.nominal - lent)
         return taken > sum(quota.nominal for quota in self.quotas.values())
+
+    def beyond(self) -> list[str]:
+        """Return the teams that the plan gives too much: those that borrow, or if it gives none of them any, owners."""
+        over = [name for name in sorted(self.new) if self.is_over(name)]
+        return [name for name in over if self.used[name] > self.quotas[name].nominal] or over
 
 
 class TeamResources:
@@ -54,15 +59,13 @@ class TeamResources:
         if self.pools:
             self._add_up()
 
-    # Branches: two rules over the same pools: what is used, and what could be launched instead.
     def violations(self) -> Iterator[Violation]:
         """Report teams that the plan gives more of a resource than their quotas leave them."""
         for (_, capacity_types, resource), pool in self.pools.items():
-            for name in sorted(pool.new):
-                if pool.new[name] and pool.is_over(name):
-                    where = " and ".join(sorted(capacity_types))
-                    message = f"uses {pool.used[name]} of {resource} on {where}, which is more than its quota leaves"
-                    yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message)
+            for name in pool.beyond():
+                where = " and ".join(sorted(capacity_types))
+                message = f"uses {pool.used[name]} of {resource} on {where}, which is more than its quota leaves"
+                yield Violation(ViolationCode.TEAM_QUOTA, f"team {name}", message, tuple(sorted(pool.new[name])))
         for launch in self._facts.plan.launches if self.pools else ():
             others = {key.capacity_type for key in launch.alternatives}
             for placed in launch.placements:
@@ -105,8 +108,7 @@ class TeamResources:
             pool.used[owner] + workload.requests[resource] <= pool.quotas[owner].nominal for resource, pool in pools
         )
         return is_its_own and any(
-            borrower in pool.quotas and pool.new[borrower] and pool.used[borrower] > pool.quotas[borrower].nominal
-            for _, pool in pools
+            borrower in pool.new and pool.used[borrower] > pool.quotas[borrower].nominal for _, pool in pools
         )
 
     def _about(self, workload: Workload, capacity_type: CapacityType) -> Iterator[tuple[str, _SharedResource]]:
@@ -144,4 +146,5 @@ class TeamResources:
                 amount = 0 if workload is None else workload.requests[resource] * placed.count * nodes
                 name = self._team(placed.workload_key)
                 pool.used[name] += amount
-                pool.new[name] += amount if is_new else 0
+                if is_new and amount:
+                    pool.new.setdefault(name, set()).add(placed.workload_key)

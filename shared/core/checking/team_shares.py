@@ -100,12 +100,12 @@ class TeamShares:
     def violations(self) -> Iterator[Violation]:
         """Report loans that the plan makes against a limit of the borrower or of an owner."""
         takers: dict[int, dict[str, set[str]]] = {}
-        for launch in self._facts.plan.launches:
-            account = self._account_of.get(launch.offering.reservation_id or "")
-            if account is not None:
-                for placed in launch.placements:
-                    by_team = takers.setdefault(id(account), {})
-                    by_team.setdefault(self.team_of(placed.workload_key), set()).add(placed.workload_key)
+        for host in self._facts.hosts:
+            account = self._account_of.get(_reservation_of(host) or "")
+            name = self._user(host)
+            if host.node is None and account is not None and name is not None:
+                keys = {key for key in host.placed if self.team_of(key) == name}
+                takers.setdefault(id(account), {}).setdefault(name, set()).update(keys)
         for account in self.accounts:
             for name, keys in sorted(takers.get(id(account), {}).items()):
                 yield from self._loans(account, name, tuple(sorted(keys)))
@@ -144,7 +144,8 @@ class TeamShares:
                     buyers.setdefault(self.team_of(key), set()).add(key)
         if ceiling is not None and new and everything > ceiling * ATTO_USD_PER_MICRO_USD:
             message = f"would pay more than {ceiling} micro-USD an hour"
-            yield Violation(ViolationCode.TEAM_BUDGET, "the deployment", message)
+            everybody = tuple(sorted(set().union(*buyers.values())))
+            yield Violation(ViolationCode.TEAM_BUDGET, "the deployment", message, everybody)
         for name, keys in sorted(buyers.items()):
             most = self._teams[name].budget_micro_usd_per_hour if name in self._teams else None
             if most is not None and paid[name] > most * ATTO_USD_PER_MICRO_USD:
@@ -167,17 +168,23 @@ class TeamShares:
         return max(held, self._unlent(account, borrower))
 
     def _unlent(self, account: _Account, borrower: str) -> int:
+        """Return how many units stay with their owners: in other cohorts all that those do not lend one another."""
         cohort = self._teams.get(borrower, _NO_TEAM).cohort
         kept = 0
+        lent_elsewhere: Counter[str] = Counter()
         for name, quota in account.quotas.items():
             if name == borrower:
                 continue
-            own = quota.nominal_units
-            if self._teams[name].cohort == cohort:
-                lent = quota.lending_limit_units
-                own = 0 if lent is None else own - min(own, lent)
-            kept += max(0, own - account.used.get(name, 0))
-        return kept
+            unused = max(0, quota.nominal_units - account.used.get(name, 0))
+            lent = quota.nominal_units if quota.lending_limit_units is None else quota.lending_limit_units
+            unlent = max(0, quota.nominal_units - lent - account.used.get(name, 0))
+            kept += unlent
+            if self._teams[name].cohort != cohort:
+                lent_elsewhere[self._teams[name].cohort] += unused - unlent
+        borrowed: Counter[str] = Counter()
+        for name in account.used:
+            borrowed[self._teams.get(name, _NO_TEAM).cohort] += account.borrowed(name)
+        return kept + sum(max(0, units - borrowed[other]) for other, units in lent_elsewhere.items())
 
     def _teams_with_gangs(self) -> frozenset[str]:
         waiting = {refusal.workload_key for refusal in self._facts.plan.unplaced}

@@ -1,7 +1,12 @@
 """Free units as shares of teams, for one solve: where teams want more than is free, each sees its own share alone.
 
-A share is decided from what demand could use at the most, so a solve may leave some of it. Then it is shared out again:
+A share is decided from what demand would use alone, so a solve may leave some of it. Then it is shared out again:
 nothing idles that anybody may use (but what is held for a gang, for a while).
+
+What demand would use, if all of it were on the reservation that serves it with the fewest units, is the least that it
+wants. A solve may use more: small units beside large ones, or one for each replica. Where that could break a limit of
+borrowing or lending, the group is shared out although there is enough for all, and its teams get of what is left then
+up to a unit for each replica.
 """
 
 from collections import Counter
@@ -13,11 +18,12 @@ from typing import Final
 from shared.core.model.capacity_reservation import CapacityReservation, TeamShare
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import Plan
-from shared.core.model.snapshot import Snapshot
+from shared.core.model.snapshot import Node, Snapshot
 from shared.core.model.team import ReclaimWithinCohort, Team, by_namespace
-from shared.core.model.workload import Demand
+from shared.core.model.workload import Demand, Workload
+from shared.core.scheduling_terms.taint import tolerates_all
 from shared.core.sharing.quota_groups import NOBODY, QuotaGroup, loan_ends, quota_groups, users_of, words_of_reclaim
-from shared.core.sharing.unit_wants import UnitWants
+from shared.core.sharing.unit_wants import UnitWants, copies
 from shared.core.sharing.water_filling import Units, shared_out
 
 # Units that a team owns wait for its gang to be whole so long, then go to others so long, and so on.
@@ -45,7 +51,10 @@ class Apportionment:
     _users: Mapping[str, str] = field(default_factory=dict)  # teams by claim
     _waits_since: dict[tuple[str, str], datetime] = field(default_factory=dict)  # the oldest demand of each
     _gangs: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # units of each whose turn it is
-    _wanted: Units = field(default_factory=dict)
+    _replicas: Counter[tuple[str, str]] = field(default_factory=Counter)  # that could use units
+    _wanted: Units = field(default_factory=dict)  # the least
+    _usable: Units = field(default_factory=dict)  # the most, where limits may forbid that; else the same
+    _joined: Units = field(default_factory=dict)  # nodes with nothing on them that each may join
     _given: Units = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -56,7 +65,8 @@ class Apportionment:
         self._users = users_of(self.snapshot)
         self._teams = {team.name: team for team in (*self.snapshot.teams, NOBODY)}
         self._asked, self._wanted = self._wants()
-        self._given = shared_out(self._groups, self._teams, self._wanted)
+        self._usable, self._joined = self._most()
+        self._given = self._shared_out(self._wanted, self._usable)
 
     def shares(self) -> Snapshot:
         """Return the snapshot in which each team sees its own share of what more want than there is."""
@@ -73,14 +83,18 @@ class Apportionment:
     def again(self, plan: Plan) -> bool:
         """Share out anew what the plan left of shares; False when nobody else would get any of it."""
         used, waiting = self._used_by(plan), {self._team_of(item.workload_key) for item in plan.unplaced}
-        wanted = {}
-        for pair, count in self._wanted.items():
+        wanted, usable = dict(self._wanted), dict(self._usable)
+        for pair in self._wanted:
             could_use_more = pair[0] in waiting and used[pair] >= self._given.get(pair, 0)
-            wanted[pair] = count if could_use_more else self._kept(pair, used[pair])
-        given = shared_out(self._groups, self._teams, wanted)
+            if not could_use_more:
+                wanted[pair] = usable[pair] = self._kept(pair, used[pair])
+        given = self._shared_out(wanted, usable)
         grew = any(count > self._given.get(pair, 0) for pair, count in given.items())
         self._given = given
         return grew
+
+    def _shared_out(self, wanted: Units, usable: Units) -> Units:
+        return shared_out(self._groups, self._teams, wanted, usable, joined=self._joined)
 
     def _wants(self) -> tuple[Mapping[tuple[str, str], Counter[str]], Units]:
         wants = UnitWants(self.snapshot)
@@ -98,28 +112,42 @@ class Apportionment:
                     least[key] = min(units, least.get(key, units))
             for key, units in least.items():
                 wanted[team_name, key] += units
+                self._replicas[team_name, key] += demand.pending_count
                 since = self._waits_since.get((team_name, key), demand.pending_since)
                 self._waits_since[team_name, key] = min(since, demand.pending_since)
                 if demand.workload.gang is not None and _is_turn(demand, self.now):
                     self._gangs.setdefault((team_name, key), []).append(units)
         return asked, wanted
 
+    def _most(self) -> tuple[Units, Units]:
+        """Return what may be used of groups with a limit that might be broken, and nodes with nothing on them there.
+
+        Those take units of whoever joins them. Of other groups it is what is wanted.
+        """
+        usable, joined = dict(self._wanted), dict[tuple[str, str], int]()
+        for group in self._groups:
+            most = {name: count for (name, key), count in self._replicas.items() if key == group.key}
+            if any(group.may_be_too_many(self._teams[name], count, self._teams) for name, count in most.items()):
+                usable.update({(name, group.key): count for name, count in most.items()})
+                joined.update({(name, group.key): count for name, count in self._joinable(group).items()})
+        return usable, joined
+
+    def _joinable(self, group: QuotaGroup) -> Mapping[str, int]:
+        """Count the group's nodes with nothing on them that some replica of each team may join."""
+        ids = {reservation.id for reservation in group.reservations}
+        found: Counter[str] = Counter()
+        for node in self.snapshot.nodes:
+            if node.reservation_id in ids and not (node.placements or node.deleting):
+                demands = (it for it in self.snapshot.demands if _may_join(it.workload, node))
+                found.update({self._team_of(demand.workload.key) for demand in demands})
+        return found
+
     def _is_contended(self, group: QuotaGroup) -> bool:
-        return any(count > self._given.get(pair, 0) for pair, count in self._wanted.items() if pair[1] == group.key)
+        return any(count > self._given.get(pair, 0) for pair, count in self._usable.items() if pair[1] == group.key)
 
     def _slices(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[str, list[CapacityReservation]]:
-        """Deal what each team gets of the group out over its reservations; those with the least choice first."""
-        free = {reservation.id: max(0, reservation.free_units) for reservation in group.reservations}
-        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in free}
-        dealt: Counter[tuple[str, str]] = Counter()
-        for name in sorted(asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name)):
-            left = self._given.get((name, group.key), 0)
-            asked = self._asked.get((name, group.key), Counter())
-            for reservation_id in sorted(asked, key=lambda each: (rivals[each], -free[each], each)):
-                units = min(left, free[reservation_id], asked[reservation_id])
-                dealt[name, reservation_id] += units
-                free[reservation_id] -= units
-                left -= units
+        """Return each reservation as its shares: one for each team, with the units of it that the team gets."""
+        dealt = self._dealt(group, asking)
         return {
             reservation.id: [
                 replace(
@@ -131,6 +159,39 @@ class Apportionment:
             ]
             for reservation in group.reservations
         }
+
+    # Branches: two ways to deal, one after the other, over the same order.
+    def _dealt(self, group: QuotaGroup, asking: Sequence[str]) -> Mapping[tuple[str, str], int]:
+        """Deal what each team gets of the group out over its reservations; those with the least choice first.
+
+        What it wants at the least is of those that serve it with the fewest units. What it gets beyond that is of all
+        evenly, as zones and hosts may be why it can use more.
+        """
+        free = {reservation.id: max(0, reservation.free_units) for reservation in group.reservations}
+        rivals = {reservation_id: self._rivals(reservation_id, group) for reservation_id in free}
+        dealt: Counter[tuple[str, str]] = Counter()
+        names = sorted(asking, key=lambda name: (len(self._asked.get((name, group.key), ())), name))
+        chosen = {
+            name: sorted(asked, key=lambda each: (asked[each], rivals[each], -free[each], each))
+            for name in names
+            for asked in [self._asked.get((name, group.key), Counter())]
+        }
+        for name in names:
+            left = min(self._given.get((name, group.key), 0), self._wanted.get((name, group.key), 0))
+            for each in chosen[name]:
+                units = min(left, free[each], self._asked[name, group.key][each])
+                dealt[name, each] += units
+                free[each] -= units
+                left -= units
+        for name in names:
+            for _ in range(self._given.get((name, group.key), 0) - sum(dealt[name, each] for each in chosen[name])):
+                one = min(
+                    (each for each in chosen[name] if free[each]), key=lambda each: dealt[name, each], default=None
+                )
+                if one is not None:
+                    dealt[name, one] += 1
+                    free[one] -= 1
+        return dealt
 
     def _rivals(self, reservation_id: str, group: QuotaGroup) -> int:
         """Count the teams that could use the reservation."""
@@ -181,6 +242,11 @@ class Apportionment:
     def _holds(self, pair: tuple[str, str], own_units: int) -> bool:
         """Whether a gang of the team waits that what it owns would serve, in its turn to have units held for it."""
         return any(units <= own_units for units in self._gangs.get(pair, ()))
+
+
+def _may_join(workload: Workload, node: Node) -> bool:
+    is_tolerated = tolerates_all(node.taints, workload.tolerations) is None
+    return is_tolerated and copies(workload.requests, node.allocatable - node.used) > 0
 
 
 def _is_turn(demand: Demand, now: datetime) -> bool:

@@ -47,6 +47,26 @@ class QuotaGroup:
         """Return how many units the team uses beyond those that it owns."""
         return max(0, self.used.get(team_name, 0) - self.nominal(team_name))
 
+    def unlent(self, owner: Team) -> int:
+        """Return how many units of its own an owner lends to nobody."""
+        quota = self.quotas[owner.name]
+        return 0 if quota.lending_limit_units is None else max(0, quota.nominal_units - quota.lending_limit_units)
+
+    def may_be_too_many(self, borrower: Team, units: int, teams: Mapping[str, Team]) -> bool:
+        """Whether a limit may forbid so many units more: what the team may borrow, or what owners lend to it."""
+        quota, used = self.quotas.get(borrower.name), self.used.get(borrower.name, 0) + units
+        borrowed = used - self.nominal(borrower.name)
+        if borrowed <= 0:
+            return False
+        if quota is not None and quota.borrowing_limit_units is not None and borrowed > quota.borrowing_limit_units:
+            return True
+        owners = (teams[name] for name in self.quotas if name != borrower.name)
+        return any(
+            (self.unlent(owner) if owner.cohort == borrower.cohort else self.nominal(owner.name))
+            > self.used.get(owner.name, 0)
+            for owner in owners
+        )
+
     @cached_property
     def borrowers(self) -> Sequence[tuple[str, int]]:
         """Return who borrows how many units, by name."""

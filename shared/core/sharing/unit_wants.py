@@ -1,4 +1,4 @@
-"""How many units of which reservations pending demand could use: an upper bound, which the solve corrects."""
+"""How many units pending demand would use of each reservation, if it were on that alone; the solve corrects it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

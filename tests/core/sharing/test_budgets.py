@@ -231,6 +231,16 @@ def test_the_checker_forbids_buying_beyond_the_ceiling() -> None:
     assert codes == {3: {ViolationCode.TEAM_BUDGET}, 4: set()}
 
 
+def test_who_buys_beyond_the_ceiling_is_named_and_who_only_uses_what_is_there_is_not() -> None:
+    """The planner leaves out whom a violation names, and plans the others."""
+    demands = [wants("audio", 2, priority=1), wants("vision", 2), wants("of-no-team", 1)]
+    snapshot = world((), demands, units=2, **BUYING)
+    plan = planned(snapshot)
+    assert sum(launch.count for launch in plan.launches if launch.offering.reservation_id is not None) == 2
+    (violation,) = violations(replace(snapshot, ceiling_micro_usd_per_hour=2 * USD), plan)
+    assert violation.workload_keys == tuple(sorted(bought(plan))) == ("of-no-team/job", "vision/job")
+
+
 @given(st.data())
 def test_no_choice_of_whole_nodes_within_the_budgets_buys_more(data: st.DataObject) -> None:
     """All choices of small worlds, by how many replicas of each run: none within all budgets has more."""

@@ -374,6 +374,17 @@ def test_the_checker_forbids_what_is_not_lent() -> None:
     assert taken(market(beyond, [wants("audio", 5)]), SPOT, 5) == {ViolationCode.TEAM_QUOTA}
 
 
+def test_whoever_is_beyond_a_quota_is_named_and_its_neighbours_are_not() -> None:
+    """The planner leaves out whom a violation names, and plans the others."""
+    demands = [wants("audio", 2), wants("audio", 1, job="other"), wants("vision", 2), wants("of-no-team", 1)]
+    snapshot = market(pair(quota(1, SPOT), quota(2, SPOT)), demands)
+    (violation,) = violations(snapshot, planned(replace(snapshot, teams=())))
+    assert (violation.subject, violation.workload_keys) == ("team audio", ("audio/job", "audio/other"))
+    lent = market(pair(quota(1, SPOT), quota(2, SPOT)), [wants("vision", 2)], {"audio": 3})
+    (violation,) = violations(lent, planned(replace(lent, teams=())))
+    assert violation.workload_keys == ("vision/job",), "it has but its own, and what it would have is lent"
+
+
 def test_the_checker_reports_a_loan_while_its_owner_waits() -> None:
     own = quota(2, SPOT, ON_DEMAND)
     snapshot = market(pair(own, own), [wants("audio", 4), wants("vision", 2)])
