@@ -184,16 +184,13 @@ CONSTANTS: Final = (
     "packing.one_per_node:_STEP",
     "packing.one_per_node:_SMALLER_FIRST",
     "packing.item_types:_SIZE_STEP",
-    "packing.buying:_NEAR_ENOUGH",
     "insertion.node_elimination:_EVALUATIONS_MAX",
     "column_generation.improve:_SLOW_ROUNDS",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",
     "column_generation.pricing_problem:_PROMISING_MAX",
     "column_generation.pricing_problem:_PROMISING",
-    "column_generation.pricing_problem:_ADDED_MAX",
     "column_generation.diving:_DIVES",
-    "column_generation.diving:_WORSE_MAX",
     "column_generation.diving:_ROUNDED_UP",
 )
 

@@ -18,7 +18,7 @@ def test_without_column_generation_a_polished_plan_costs_what_the_first_one_does
 
 def test_cases_are_named_after_what_is_changed() -> None:
     assert "without-topping-up" in cases()
-    assert "half-packing.buying:_NEAR_ENOUGH" in cases()
+    assert "half-packing.item_types:_SIZE_STEP" in cases()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

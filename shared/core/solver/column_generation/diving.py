@@ -16,32 +16,28 @@ from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
 
 _FINISHING = (0.3,)  # several biases here gain nothing
-_DIVES = 8
-_WORSE_MAX = 2  # after so many dives without a better result there will be none
+_DIVES = 6
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 
 
-# Branches: a dive may end for four reasons, each of which is a line.
 def rounded(
     master: RestrictedMaster, pricing: PricingProblem, base: Packing, values: Sequence[float], bin_types: BinTypes
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
     packing = base.fork(values)
     best: Packing | None = None
-    worse = 0
     for dive in range(_DIVES):
         master.keep(packing)
-        if not packing.active or packing.expired() or worse == _WORSE_MAX or not master.program.solve():
+        if not packing.active or packing.expired() or not master.program.solve():
             break
         if pricing.add(master.program.duals(), packing.left) and not master.program.solve():
             break
         _fix(master, packing)
         if dive >= _FINISHED_FROM:
             finished = _finished(packing, values, bin_types)
-            is_better = best is None or finished.quality() < best.quality()
-            best, worse = (finished, 0) if is_better else (best, worse + 1)
+            best = finished if best is None else min(best, finished, key=Packing.quality)
     return best or _finished(packing, values, bin_types)
 
 

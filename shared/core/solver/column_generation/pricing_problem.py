@@ -11,7 +11,6 @@ from shared.core.solver.packing.packing import Packing
 _PROMISING_MAX = 4  # bin types for the same eligible items that are filled in each round
 _PROMISING = 0.85  # less than this part of its price at the prices of fractions: a bin type is left out
 _REDUCED_COST_RATIO = 1.0005  # a pattern must be worth this much more than it costs: less is rounding
-_ADDED_MAX = 500  # patterns a round: more make the program slow and tell it little
 
 
 class PricingProblem:
@@ -37,7 +36,7 @@ class PricingProblem:
             and self._is_allowed(row, pattern)
         ]
         found.sort()
-        return sum(self._master.add(self._bin_types[row], pattern) for _, row, pattern in found[:_ADDED_MAX])
+        return sum(self._master.add(self._bin_types[row], pattern) for _, row, pattern in found)
 
     def _costs(self, duals: Sequence[float]) -> list[float]:
         """Return what a node of each bin type costs, with the dual price of what it uses up."""

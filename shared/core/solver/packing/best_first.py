@@ -16,13 +16,11 @@ def use_best_first(
     measure: Callable[[BinType], float],
     fill: Callable[[BinType], tuple[float, Pattern]],
     *,
-    near_enough: float = 0.0,
     expired: Callable[[], bool] = lambda: False,
 ) -> None:
     """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
 
-    ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled. A pattern that
-    comes as near as ``near_enough`` to the best of the others' bounds is used at once: bounds are rarely reached.
+    ``bounds``: what no pattern of each bin type exceeds by that measure, so that most are never filled.
     ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
     """
     patterns: list[Pattern] = [()] * len(bin_types)
@@ -41,7 +39,7 @@ def use_best_first(
             if value <= 0.0:
                 continue
             score = -round(value / measure(bin_type), 9)
-            if heap and (score, position) > (heap[0][0] * (1 - near_enough), heap[0][1]):
+            if heap and (score, position) > heap[0]:
                 heappush(heap, (score, position))
                 continue
         packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))

@@ -11,8 +11,6 @@ from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
 
-_NEAR_ENOUGH = 0.001
-
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
     """Fill what is being bought already, then buy nodes for everything that is left."""
@@ -33,8 +31,7 @@ def _buy(packing: Packing, bin_types: BinTypes) -> None:
         return knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
     bounds = [knapsack.bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
-    price = attrgetter("price")
-    use_best_first(packing, bin_types.paid, bounds, price, fill, near_enough=_NEAR_ENOUGH, expired=packing.expired)
+    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, expired=packing.expired)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
