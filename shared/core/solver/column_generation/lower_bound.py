@@ -135,23 +135,14 @@ def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eli
 
 
 def _bulk(found: Sequence[tuple[Vector, float]], eligible: int) -> list[_Offer]:
-    """Return the upper hull of (CPU, memory) per dollar; everything else per dollar at its best."""
+    """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
     rest = [max(size[k] / price for size, price in found) for k in range(2, len(found[0][0]))]
     points = sorted({(size[0] / price, size[1] / price) for size, price in found}, reverse=True)
-    hull: list[tuple[float, float]] = []
+    front: list[tuple[float, float]] = []
     for point in points:
-        if hull and point[1] <= hull[-1][1]:
-            continue
-        while len(hull) >= 2 and _is_under(hull[-1], hull[-2], point):
-            hull.pop()
-        hull.append(point)
-    return [_Offer((cpu, memory, *rest), eligible, 1.0, inf) for cpu, memory in hull]
-
-
-def _is_under(middle: tuple[float, float], left: tuple[float, float], right: tuple[float, float]) -> bool:
-    """Whether ``middle`` lies strictly under the line from ``left`` to ``right`` (left has more CPU)."""
-    part = (left[0] - middle[0]) / (left[0] - right[0])
-    return middle[1] < left[1] + part * (right[1] - left[1])
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return [_Offer((cpu, memory, *rest), eligible, 1.0, inf) for cpu, memory in front]
 
 
 def _pareto_optimal(offers: Iterable[_Offer]) -> list[_Offer]:
