@@ -9,6 +9,7 @@ import pytest
 
 from infra.app import ROOT
 from infra.config import FUNCTIONS
+from infra.naming import OLDER_INDEXES_CONTEXT
 from infra.operations.idle_cost import costs, schedules, tables
 from shared.names import Function, Queue, Table, output_name
 from tests.infra.reading import Resources, as_list, of_type, statements
@@ -142,9 +143,10 @@ def test_the_runbook_has_a_row_for_each_alarm_and_no_other(resources: Resources)
     assert told == alarms
 
 
-def test_no_page_gives_a_setting_as_context() -> None:
+def test_pages_give_as_context_the_steps_of_an_update_and_no_setting() -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
-    assert [path.name for path in pages if re.search(r"(?:--context|\s-c) \w+=", path.read_text())] == []
+    given = {name for path in pages for name in re.findall(r"(?:--context|\s-c) (\w+)=", path.read_text())}
+    assert given == {OLDER_INDEXES_CONTEXT}
 
 
 def test_the_idle_cost_is_computed_from_the_template_and_stays_below_10_usd(resources: Resources) -> None:
