@@ -40,7 +40,9 @@ class NoUnitIsPromisedTwice(Invariant):
         promised = _promised(self.world, reservation_id)
         ec2 = self.world.ec2
         used, total = ec2.used_units(reservation_id), ec2.reservations[reservation_id].total_count
-        if used + len(promised) > total:
+        # Who replaces a node is promised the unit that the node uses.
+        handed_on = min(used, sum(self.world.state.claim_rows[each].waits_for_slot for each in promised))
+        if used + len(promised) - handed_on > total:
             self.refute(f"{reservation_id} has {total} units, {used} are used and {promised} shall have more")
 
 

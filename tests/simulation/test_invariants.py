@@ -100,6 +100,18 @@ def test_two_promises_of_one_unit(scene: Scene) -> None:
     seen.row_written("nc-2", None, scene.world.state.claim_rows["nc-2"])
 
 
+@pytest.mark.parametrize(("total_count", "holds"), [(1, False), (2, True)])
+def test_a_unit_beside_one_that_is_handed_on(scene: Scene, total_count: int, holds: bool) -> None:
+    seen = scene.see(reservations.NoUnitIsPromisedTwice)
+    scene.world.ec2.reserve(reservation("cr-1", total_count=total_count))
+    scene.world.ec2.add(replace(_instance(), capacity_reservation_id="cr-1"))
+    rows = scene.world.state.claim_rows
+    rows["nc-1"] = replace(CLAIM, waits_for_slot=True)
+    rows["nc-2"] = replace(CLAIM, id="nc-2", batch_id="nc-2")
+    with nullcontext() if holds else pytest.raises(Violation, match="1 are used"):
+        seen.row_written("nc-2", None, rows["nc-2"])
+
+
 def test_an_instance_of_two_claims(scene: Scene) -> None:
     claims = [replace(CLAIM, id=name, instance_id="i-1") for name in ("nc-1", "nc-2")]
     for claim in claims:

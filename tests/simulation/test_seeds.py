@@ -54,6 +54,7 @@ FAILED_ONCE: tuple[tuple[int, int, list[Aim]], ...] = (
     (4967, STEPS, []),
     (5032, STEPS, []),
     (5320, STEPS, []),
+    (5479, STEPS, []),
     (5787, STEPS, []),
     (5799, STEPS, []),
     (5881, STEPS, []),
