@@ -1,5 +1,6 @@
 """At which calls to the outside functions died, before and after the effect, and at which never."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from inspect import getmembers, isfunction
@@ -58,15 +59,22 @@ def summed(verdicts: Iterable[Verdict]) -> dict[Point, Killed]:
 def targets(verdicts: Sequence[Verdict]) -> Iterator[tuple[int, Aims]]:
     """Yield a seed with aims for each side of a call on which nothing died: the middle one of those that were made.
 
-    A seed plays the same until then, so that the call is made, and its function dies there.
+    A seed plays the same until then, so that the call is made, and its function dies there; unless that very
+    call is throttled before it takes effect: the next play aims with another seed.
     """
     for (function, call), killed in sorted(summed(verdicts).items()):
         met = [verdict for verdict in verdicts if verdict.name is None and (function, call) in verdict.points]
         for side, count in zip(SIDES, killed[1:], strict=True):
             if count == 0 and met:
-                first = min(met, key=lambda verdict: len(verdict.aims))
-                number = (first.points[function, call][0] + 1) // 2
-                yield first.seed, first.aims | {Aim(Function(function), call, number, side)}
+                tried = Counter(
+                    verdict.seed
+                    for verdict in verdicts
+                    for aim in verdict.aims
+                    if (aim.function, aim.point, aim.side) == (function, call, side)
+                )
+                chosen = min(met, key=lambda verdict: (tried[verdict.seed], len(verdict.aims)))
+                number = (chosen.points[function, call][0] + 1) // 2
+                yield chosen.seed, chosen.aims | {Aim(Function(function), call, number, side)}
 
 
 def possible() -> dict[str, frozenset[str]]:

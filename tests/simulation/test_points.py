@@ -28,6 +28,15 @@ def test_what_chance_left_is_aimed_at() -> None:
     ]
 
 
+def test_what_an_aim_did_not_reach_is_aimed_at_with_another_seed() -> None:
+    point = (Function.LAUNCH, "ec2.launch")
+    aimed = frozenset({Aim(*point, 2, "after")})
+    verdicts = [Verdict(seed, 0, points={point: (3, 1, 0)}) for seed in (1, 2)]
+    missed = Verdict(1, 0, points={point: (3, 1, 0)}, aims=aimed)
+    assert [seed for seed, _ in targets(verdicts)] == [1]
+    assert list(targets([*verdicts, missed])) == [(2, aimed)]
+
+
 def test_a_function_dies_where_it_was_aimed_at() -> None:
     point = ("launch", "launch_attempts.complete")
     by_chance = play(5, 700)
