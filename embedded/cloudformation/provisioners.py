@@ -59,7 +59,8 @@ def _name_by_stack_id() -> None:
 
 
 def _complete_tables() -> None:
-    # MiniStack leaves out a table's expiry of rows and its point-in-time recovery, and deletes protected tables.
+    # MiniStack leaves out a table's expiry of rows and its point-in-time recovery, deletes protected tables, and makes
+    # and deletes any number of indexes in one update.
     handlers = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     create, update = handlers["create"], handlers["update"]
 
@@ -72,6 +73,11 @@ def _complete_tables() -> None:
             dynamodb._update_ttl({"TableName": made[0], "TimeToLiveSpecification": expiry})
         return made
 
+    def updated(name: str, old: Properties, new: Properties, *rest: Any) -> Provisioned:
+        if len(_index_names(old) ^ _index_names(new)) > 1:
+            raise ValueError("Cannot perform more than one GSI creation or deletion in a single update")
+        return finished(update(name, old, new, *rest), new)
+
     def delete(name: str, _properties: Properties) -> None:
         status, _, body = dynamodb._delete_table({"TableName": name})
         if status != 200 and name in dynamodb._tables:
@@ -80,9 +86,13 @@ def _complete_tables() -> None:
     provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"] = {
         **handlers,
         "create": lambda logical_id, properties, stack: finished(create(logical_id, properties, stack), properties),
-        "update": lambda name, old, new, *rest: finished(update(name, old, new, *rest), new),
+        "update": updated,
         "delete": delete,
     }
+
+
+def _index_names(table: Properties) -> set[str]:
+    return {index["IndexName"] for index in table.get("GlobalSecondaryIndexes", ())}
 
 
 def _reserve_concurrency() -> None:

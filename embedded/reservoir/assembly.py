@@ -51,16 +51,18 @@ class Synthesis:
         What its settings file says beside what suits an embedded run, e.g. ``{"spotPoolSharePercent": 50}``.
     kept
         The folder in which assemblies are kept.
+    root
+        The repository, or a copy of another release's.
     """
 
-    def __init__(self, settings: Settings, kept: Path = KEPT) -> None:
-        self._folder = kept / f"assembly-{key_of(settings)[:16]}"
+    def __init__(self, settings: Settings, kept: Path = KEPT, root: Path = ROOT) -> None:
+        self._folder = kept / f"assembly-{key_of(settings, root)[:16]}"
         self._unfinished: Path | None = None
         self._process: subprocess.Popen[str] | None = None
         if not _is_whole(self._folder):
             kept.mkdir(exist_ok=True)
             self._unfinished = Path(tempfile.mkdtemp(dir=kept, prefix="in-progress-"))
-            self._process = _start(self._unfinished, settings)
+            self._process = _start(self._unfinished, settings, root)
 
     @property
     def is_kept(self) -> bool:
@@ -149,14 +151,14 @@ def _require_success(synthesis: "subprocess.Popen[str]") -> None:
         raise RuntimeError(message)
 
 
-def _start(folder: Path, settings: Settings) -> "subprocess.Popen[str]":
+def _start(folder: Path, settings: Settings, root: Path) -> "subprocess.Popen[str]":
     """Start ``app.py``; a process of its own, because the CDK's runtime is slow to start and not needed afterwards."""
     path = write_settings(folder, settings)
     context = {DEPLOYMENT_CONTEXT: str(path), EMBEDDED_CONTEXT: "true", **LEAVE_ASSETS}
     environment = {**os.environ, "CDK_OUTDIR": str(folder), "CDK_CONTEXT_JSON": json.dumps(context)}
     return subprocess.Popen(
         [sys.executable, "app.py"],
-        cwd=ROOT,
+        cwd=root,
         env={**environment, "CDK_VALIDATION": "false"},  # the validator takes ten seconds; a test runs it
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

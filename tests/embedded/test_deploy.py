@@ -122,6 +122,39 @@ def test_a_resource_that_fails_is_named_with_its_reason(embedded_aws: EmbeddedAw
         deploy(_assembly(tmp_path / "out", name, "fail").folder, embedded_aws.client, lambda _: None)
 
 
+def indexed_table(*indexes: str) -> dict[str, Any]:
+    """Return a template with a table that has these indexes."""
+
+    def by(name: str) -> list[dict[str, str]]:
+        return [{"AttributeName": name, "KeyType": "HASH"}]
+
+    properties = {
+        "KeySchema": by("id"),
+        "AttributeDefinitions": [{"AttributeName": name, "AttributeType": "S"} for name in ("id", *indexes)],
+        "BillingMode": "PAY_PER_REQUEST",
+        "GlobalSecondaryIndexes": [
+            {"IndexName": name, "KeySchema": by(name), "Projection": {"ProjectionType": "ALL"}} for name in indexes
+        ],
+    }
+    return {"Resources": {"Table": {"Type": "AWS::DynamoDB::Table", "Properties": properties}}}
+
+
+def test_an_update_makes_or_deletes_one_index_of_a_table(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
+    name = unique("Stack")
+
+    def update(*indexes: str) -> None:
+        assembly = Assembly(tmp_path / unique("out"))
+        assembly.stack(name, indexed_table(*indexes))
+        deploy(assembly.folder, embedded_aws.client, lambda _: None)
+
+    update("a")
+    for refused in (("b",), ("a", "b", "c")):
+        with pytest.raises(DeploymentError, match="more than one GSI creation or deletion in a single update"):
+            update(*refused)
+    update("a", "b")
+    update("b")
+
+
 def test_two_stacks_deploy_in_their_order(embedded_aws: EmbeddedAws, tmp_path: Path) -> None:
     first, second = unique("Stack"), unique("Stack")
     assembly = Assembly(tmp_path / "out")

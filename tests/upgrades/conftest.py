@@ -18,6 +18,8 @@ from tests.test_tidy import ROOT
 __all__ = ["make_once"]
 
 STEP = Path(__file__).parent / "step.py"
+# What a release is synthesised from, and its tests.
+PARTS = ("app.py", "cdk.json", "functions", "infra", "package-lock.json", "requirements", "shared", "tests")
 PREVIOUS = (Path(__file__).parent / "PREVIOUS_RELEASE").read_text().strip()
 
 
@@ -39,7 +41,7 @@ class MissingReleaseError(Exception):
 def archive_of(repository: Path, commit: str) -> bytes:
     """Return code and tests of a commit as a zip file. Raises MissingReleaseError, which says why."""
     archive = subprocess.run(  # noqa: S603 - a commit that is named in this folder
-        ["git", "archive", "--format=zip", commit, "functions", "shared", "tests"],  # noqa: S607 - whatever git this is
+        ["git", "archive", "--format=zip", commit, *PARTS],  # noqa: S607 - whatever git this is
         cwd=repository,
         capture_output=True,
         check=False,

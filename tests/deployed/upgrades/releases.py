@@ -11,7 +11,7 @@ from embedded.reservoir.assembly import write_settings
 from infra.app import build_app
 from infra.assets.bundle import CODE
 from infra.naming import DEPLOYMENT_CONTEXT, EMBEDDED_CONTEXT, OLDER_INDEXES_CONTEXT, function_name
-from shared.names import DEPLOYMENT, Function, Table
+from shared.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
 from tests.deployed.story.policies import one_type_pool, write_manifests
 from tests.deployed.story.world import World
 
@@ -70,6 +70,15 @@ class Fleet:
     def instances(self) -> set[str]:
         """Return the ids of the instances that run or are about to."""
         return {instance.id for instance in self.world.look().live()}
+
+    def dead_letters(self) -> list[str]:
+        """Say what nobody could work on."""
+        sqs, found = self.world.aws.client("sqs"), []
+        for queue in Queue:
+            url = self.world.reservoir.outputs[dead_letters_output(queue)]
+            letters = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages", [])
+            found += [f"a dead letter of {queue.name}: {it['Body']}" for it in letters]
+        return found
 
     def indexes(self, table: Table) -> set[str]:
         """Return the names of a table's indexes, as they are."""

@@ -25,7 +25,7 @@ from shared.adapters.dynamodb.node_claims import DynamoDbNodeClaimStore
 from shared.adapters.dynamodb.reservations import DynamoDbReservationStore
 from shared.adapters.dynamodb.workloads import DynamoDbWorkloadStore
 from shared.core.model.node_claim import DrainReason, NodeClaim
-from shared.names import DEPLOYMENT, Function, Queue, Table, dead_letters_output
+from shared.names import DEPLOYMENT, Function, Table
 from tests.deployed.story.world import World
 from tests.deployed.upgrades.releases import NAMESPACE, UNITS, Fleet, assembly_for_both, code_of, functions_of
 from tests.test_tidy import ROOT
@@ -239,11 +239,7 @@ class Play:
         in_units = Counter(claim.offering.reservation_id for claim in self._claims() if claim.lease is not None)
         units = {it.id: it.total_count for it in seen.reservations}
         self.wrong += [f"{count} claims on {it}" for it, count in in_units.items() if it and count > units[it]]
-        sqs = self.fleet.world.aws.client("sqs")
-        for queue in Queue:
-            url = self.fleet.world.reservoir.outputs[dead_letters_output(queue)]
-            letters = sqs.receive_message(QueueUrl=url, VisibilityTimeout=0).get("Messages", [])
-            self.wrong += [f"a dead letter of {queue.name}: {it['Body']}" for it in letters]
+        self.wrong += self.fleet.dead_letters()
 
     def _claims(self) -> tuple[NodeClaim, ...]:
         return self._stores().node_claims.list_live()
