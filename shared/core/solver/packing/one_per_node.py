@@ -10,7 +10,6 @@ from math import inf
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType, price_alone
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.problem.bits import iter_bits
 
 # So many prices are tried for a node that one replica opens.
 _SIZES = 7
@@ -36,51 +35,36 @@ def _is_one_per_node(item_type: ItemType) -> bool:
 
 
 class _Waiting:
-    """Who is left, as far as it decides which nodes are opened: counted once, then kept up by :meth:`took`."""
+    """Who is left, as far as it decides which nodes are opened."""
 
-    # Branches: comprehensions of a line each: sums that are kept up afterwards.
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
-        inexact = [
-            item_type for item_type in packing.item_types if item_type.host is not None and not item_type.host.is_exact
-        ]
-        self._numbers = {item_type.host.number for item_type in inexact if item_type.host is not None}
-        self._is_exact = {item_type.index for item_type in packing.item_types if _is_exact(item_type)}
-        self._is_inexact = {item_type.index for item_type in inexact}
-        self.singles = sum([packing.left[index] for index in self._is_exact])  # nodes that anti-affine ones need
-        self._carriers = sum([packing.left[index] for index in self._is_inexact])
-        self._among: dict[int, float] = {}
+        hosts = [(item_type.index, item_type.host) for item_type in packing.item_types if item_type.host is not None]
+        self._exact = [index for index, host in hosts if host.is_exact and host.cap == 1]
+        self._inexact = {index: host.number for index, host in hosts if not host.is_exact}
+        self._weights: dict[int, list[float]] = {}
+
+    @property
+    def singles(self) -> int:
+        """Nodes that anti-affine replicas need."""
+        return sum([self._packing.left[index] for index in self._exact])
 
     def among(self, eligible: int) -> float:
         """How much could share a node with these eligible items, carriers of host rules counted more."""
-        known = self._among.get(eligible)
-        if known is None:
-            urgency, left = self._packing.knapsack.urgency, self._packing.left
-            known = self._among[eligible] = sum(
-                [urgency[index] * left[index] for index in iter_bits(eligible & self._packing.active)]
-            )
-        return known
-
-    def took(self, pattern: Pattern, nodes: int) -> None:
-        """Do without what was put on so many nodes."""
-        urgency = self._packing.knapsack.urgency
-        for index, copies in pattern:
-            count = copies * nodes
-            if index in self._is_exact:
-                self.singles -= count
-            elif index in self._is_inexact:
-                self._carriers -= count
-            for eligible in self._among:
-                if eligible >> index & 1:
-                    self._among[eligible] -= urgency[index] * count
+        weights = self._weights.get(eligible)
+        if weights is None:
+            urgency = enumerate(self._packing.knapsack.urgency)
+            weights = self._weights[eligible] = [each if eligible >> index & 1 else 0.0 for index, each in urgency]
+        return sum([weight * left for weight, left in zip(weights, self._packing.left, strict=True)])
 
     def share_out(self, nodes: int) -> int:
         """Set the caps of inexact rules, given how many nodes will be opened; return the share of each node.
 
         No more of their carriers than that share a node with each anti-affine replica.
         """
-        share = max(1, -(-self._carriers // nodes) if nodes else 1)
-        self._packing.knapsack.host_caps.update(dict.fromkeys(self._numbers, share))
+        carriers = sum([self._packing.left[index] for index in self._inexact])
+        share = max(1, -(-carriers // nodes) if nodes else 1)
+        self._packing.knapsack.host_caps.update(dict.fromkeys(self._inexact.values(), share))
         return share
 
 
@@ -142,8 +126,7 @@ def _open_for(packing: Packing, item_type: ItemType, families: list[list[BinType
             families.remove(family)
             continue
         bin_type, pattern = best
-        wanted = max(1, -(-packing.left[item_type.index] // 2))
-        waiting.took(pattern, packing.repeat(bin_type, pattern, wanted))
+        packing.repeat(bin_type, pattern, max(1, -(-packing.left[item_type.index] // 2)))
 
 
 def _best(

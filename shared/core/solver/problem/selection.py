@@ -1,8 +1,9 @@
 """What a replica accepts, as one hashable value, and the order in which its preferences are given up (R-47)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.policy import PreferencePolicy
@@ -14,7 +15,7 @@ from shared.core.model.workload import (
     Workload,
 )
 from shared.core.scheduling_terms.requirements import Requirements
-from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, Toleration
+from shared.core.scheduling_terms.taint import TOLERATE_ALL_PREFER_NO_SCHEDULE, TaintEffect, Toleration
 
 ALL_CAPACITY_TYPES = frozenset(CapacityType)
 
@@ -68,47 +69,57 @@ def _rungs(workload: Workload, pending_since: datetime) -> Iterator[tuple[dateti
         opens_at += timedelta(seconds=step.for_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Preferences:
-    affinity: tuple[AffinityTerm, ...]
-    anti_affinity: tuple[AffinityTerm, ...]
-    nodes: tuple[PreferredNodeTerm, ...]
-    spread: tuple[TopologySpreadConstraint, ...]
-    avoid_soft_taints: bool
+class _Preferences(NamedTuple):
+    """What a workload would like, kind by kind and term by term in the order in which it is given up (R-47)."""
+
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    nodes: tuple[PreferredNodeTerm, ...] = ()
+    spread: tuple[TopologySpreadConstraint, ...] = ()
+    avoided: tuple[str, ...] = ()  # effects of taints
 
     def relaxed_once(self) -> "tuple[str, _Preferences] | None":
-        """Give up the next preference in R-47's order; None when none is left."""
-        if self.affinity:
-            name = f"preferred affinity over {self.affinity[0].topology_key}"
-            return name, replace(self, affinity=self.affinity[1:])
-        if self.anti_affinity:
-            name = f"preferred anti-affinity over {self.anti_affinity[0].topology_key}"
-            return name, replace(self, anti_affinity=self.anti_affinity[1:])
-        if self.nodes:
-            return f"preferred nodes: {self.nodes[0].requirements}", replace(self, nodes=self.nodes[1:])
-        if self.spread:
-            return f"spread over {self.spread[0].topology_key}", replace(self, spread=self.spread[1:])
-        if self.avoid_soft_taints:
-            return "PreferNoSchedule taints", replace(self, avoid_soft_taints=False)
+        """Give up the next preference, by name; None when none is left."""
+        for kind, name in _NAMES.items():
+            terms = getattr(self, kind)
+            if terms:
+                return name.format(terms[0]), self._replace(**{kind: terms[1:]})
         return None
 
 
+_NAMES = {
+    "affinity": "preferred affinity over {0.topology_key}",
+    "anti_affinity": "preferred anti-affinity over {0.topology_key}",
+    "nodes": "preferred nodes: {0.requirements}",
+    "spread": "spread over {0.topology_key}",
+    "avoided": "{0} taints",
+}
+
+
 def _preferences(workload: Workload, preference_policy: PreferencePolicy, soft_taints: bool) -> _Preferences:
+    avoided = (TaintEffect.PREFER_NO_SCHEDULE.value,) if soft_taints else ()
     if preference_policy is PreferencePolicy.IGNORE:
-        return _Preferences((), (), (), (), soft_taints)
-    soft = WhenUnsatisfiable.SCHEDULE_ANYWAY
+        return _Preferences(avoided=avoided)
     return _Preferences(
-        affinity=_heaviest_first(workload.affinity),
-        anti_affinity=_heaviest_first(workload.anti_affinity),
-        nodes=tuple(sorted(workload.preferred_node_terms, key=lambda term: -term.weight)),
-        spread=tuple(constraint for constraint in workload.topology_spread if constraint.when_unsatisfiable is soft),
-        avoid_soft_taints=soft_taints,
+        _heaviest_first(workload.affinity),
+        _heaviest_first(workload.anti_affinity),
+        tuple(sorted(workload.preferred_node_terms, key=lambda term: -term.weight)),
+        _spread(workload, WhenUnsatisfiable.SCHEDULE_ANYWAY),
+        avoided,
     )
 
 
 def _heaviest_first(terms: tuple[AffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
     preferred = [term for term in terms if term.weight is not None]
     return tuple(sorted(preferred, key=lambda term: -(term.weight or 0)))
+
+
+def _required(terms: tuple[AffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
+    return tuple(term for term in terms if term.weight is None)
+
+
+def _spread(workload: Workload, strictness: WhenUnsatisfiable) -> tuple[TopologySpreadConstraint, ...]:
+    return tuple(constraint for constraint in workload.topology_spread if constraint.when_unsatisfiable is strictness)
 
 
 def levels(
@@ -124,48 +135,28 @@ def levels(
     Required OR-terms are not relaxed one by one as in Karpenter: all of them count at once, which finds whatever
     dropping the first would find. ``soft_taints``: some pool has a PreferNoSchedule taint.
     """
-    preferences = _preferences(workload, preference_policy, soft_taints)
-    return tuple(_levels(workload, capacity_types, preferences, team_name))
-
-
-def _required_topology(
-    workload: Workload,
-) -> tuple[tuple[TopologySpreadConstraint, ...], tuple[AffinityTerm, ...], tuple[AffinityTerm, ...]]:
-    """Return the workload's spread, affinity and anti-affinity that are no mere preferences."""
-    hard = WhenUnsatisfiable.DO_NOT_SCHEDULE
-    return (
-        tuple(constraint for constraint in workload.topology_spread if constraint.when_unsatisfiable is hard),
-        tuple(term for term in workload.affinity if term.weight is None),
-        tuple(term for term in workload.anti_affinity if term.weight is None),
-    )
-
-
-def _levels(
-    workload: Workload, capacity_types: frozenset[CapacityType], preferences: _Preferences, team_name: str | None
-) -> Iterator[Level]:
-    required = tuple(workload.node_selector.merged(term) for term in workload.required_node_terms)
-    required = required or (workload.node_selector,)
-    hard_spread, hard_affinity, hard_anti = _required_topology(workload)
-    relaxed: tuple[str, ...] = ()
-    while True:
-        wanted = preferences.nodes[0].requirements if preferences.nodes else None
-        soft = () if preferences.avoid_soft_taints else (TOLERATE_ALL_PREFER_NO_SCHEDULE,)
-        yield Level(
-            selection=Selection(
-                terms=required if wanted is None else tuple(term.merged(wanted) for term in required),
-                tolerations=workload.tolerations + soft,
-                capacity_types=capacity_types,
-                duration_s=workload.duration_s,
-                notice_s=workload.checkpoint_period_s or 0,
-                team_name=team_name,
-            ),
-            spread=hard_spread + preferences.spread,
-            affinity=hard_affinity + preferences.affinity,
-            anti_affinity=hard_anti + preferences.anti_affinity,
-            relaxed=relaxed,
+    terms = tuple(workload.node_selector.merged(term) for term in workload.required_node_terms)
+    terms = terms or (workload.node_selector,)
+    step: tuple[str, _Preferences] | None = ("", _preferences(workload, preference_policy, soft_taints))
+    found = list[Level]()
+    while step is not None:
+        name, wanted = step
+        selection = Selection(
+            terms=tuple(term.merged(wanted.nodes[0].requirements) for term in terms) if wanted.nodes else terms,
+            tolerations=workload.tolerations + (() if wanted.avoided else (TOLERATE_ALL_PREFER_NO_SCHEDULE,)),
+            capacity_types=capacity_types,
+            duration_s=workload.duration_s,
+            notice_s=workload.checkpoint_period_s or 0,
+            team_name=team_name,
         )
-        step = preferences.relaxed_once()
-        if step is None:
-            return
-        name, preferences = step
-        relaxed += (name,)
+        found.append(
+            Level(
+                selection,
+                _spread(workload, WhenUnsatisfiable.DO_NOT_SCHEDULE) + wanted.spread,
+                _required(workload.affinity) + wanted.affinity,
+                _required(workload.anti_affinity) + wanted.anti_affinity,
+                (*found[-1].relaxed, name) if found else (),
+            )
+        )
+        step = wanted.relaxed_once()
+    return tuple(found)
