@@ -6,16 +6,14 @@ spot offering is then dearer than a small on-demand one. A spot pool is a type i
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from itertools import chain
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
-from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.components import together
 from shared.core.solver.solution.alternatives import Alternatives
-from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 
@@ -36,18 +34,16 @@ def _is_spot(bin_: Bin) -> bool:
 
 
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
-    """Move nodes out of crowded spot pools to their next cheapest offering that has room, spot or on demand.
+    """Do without nodes of crowded spot pools; who was on them is placed anew where pools have room, or waits.
 
-    Every move to another spot pool keeps the total; a move on demand lowers it, so the shares are looked at again.
-    What cannot be moved as it is goes: its replicas are placed anew where pools have room, and wait otherwise. With
-    each time that something goes the bound is lower, so this ends.
+    Where that is on demand the total is lower, so the shares are looked at again. With each time that something goes
+    the bound is lower, so this ends.
     """
     state, policy = insertion.state, insertion.state.catalogue.policy
     if policy.spot_pool_share_percent >= 100:
         return
     bound: int | None = None
     while True:
-        _move_out(insertion)
         replace_dear_spot(state)
         nodes = _spot_nodes(state)
         most = _most(state, nodes)
@@ -67,18 +63,6 @@ def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
     return total if total < policy.spot_share_from_nodes else -(-total * policy.spot_pool_share_percent // 100)
 
 
-def _move_out(insertion: Insertion) -> None:
-    """Move nodes as they are while that helps."""
-    alternatives = Alternatives(insertion.state)
-    while True:
-        nodes = _spot_nodes(insertion.state)
-        most = _most(insertion.state, nodes)
-        crowded = sorted((key for key, count in nodes.items() if count > most), key=_name)
-        moved = [_relieve(insertion, alternatives, key, nodes, most) for key in crowded]
-        if True not in moved:
-            return
-
-
 def _name(key: OfferingKey) -> tuple[str, str]:
     return (key.instance_type, key.zone)
 
@@ -89,54 +73,6 @@ def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
         if bin_.option is not None and _is_spot(bin_):
             nodes[bin_.option.key] += bin_.count
     return nodes
-
-
-def _relieve(
-    insertion: Insertion, alternatives: Alternatives, key: OfferingKey, nodes: Counter[OfferingKey], most: int
-) -> bool:
-    """Move what is too much out of one pool; return whether anything moved."""
-    moved, state = False, insertion.state
-    for bin_ in [item for item in state.bins if item.option is not None and item.option.key == key]:
-        excess = nodes[key] - most
-        if excess <= 0:
-            break
-        target = _target(insertion, alternatives, bin_, nodes, most)
-        if target is None:
-            continue
-        room = most - nodes[target.key] if target.key.capacity_type is CapacityType.SPOT else excess
-        count = min(excess, bin_.count, room, state.residual.nodes_left(target), _affordable(state, bin_, target))
-        if count > 0:
-            state.change_option(state.split_bin(bin_, count), target)
-            nodes[key] -= count
-            if target.key.capacity_type is CapacityType.SPOT:
-                nodes[target.key] += count
-            moved = True
-    return moved
-
-
-def _target(
-    insertion: Insertion, alternatives: Alternatives, bin_: Bin, nodes: Counter[OfferingKey], most: int
-) -> LaunchOption | None:
-    """Return the cheapest other offering with room."""
-    found = chain(alternatives.others(bin_, CapacityType.SPOT), alternatives.others(bin_, CapacityType.ON_DEMAND))
-    load = total_load(insertion.state.groups, bin_.contents, len(bin_.free))
-    open_to = (
-        option
-        for option in found
-        if (option.key.capacity_type is not CapacityType.SPOT or nodes[option.key] < most)
-        and _affordable(insertion.state, bin_, option)
-        and insertion.state.residual.nodes_left(option)
-        and insertion.candidates.min_values.holds(insertion.state, option, load, bin_.levels)
-    )
-    return min(open_to, key=lambda option: (option.price, option.index), default=None)
-
-
-def _affordable(state: PartialPlan, bin_: Bin, target: LaunchOption) -> int:
-    """Return how many of the bin's nodes may become the dearer option, as far as price caps go."""
-    assert bin_.option is not None
-    dearer = target.price - bin_.option.price
-    capped = [group for index in bin_.contents if (group := state.groups[index]).is_price_capped]
-    return min((max(0, state.budget_left(group)) // dearer for group in capped if dearer > 0), default=bin_.count)
 
 
 def _do_without(state: PartialPlan, nodes: Mapping[OfferingKey, int], most: int) -> None:

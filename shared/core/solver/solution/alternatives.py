@@ -35,7 +35,7 @@ class Alternatives:
         others = self._of_market(bin_)
         ceiling = None
         if option.key.capacity_type is CapacityType.SPOT and option.entry.index not in self._choosy:
-            ceiling = next(self.others(bin_, CapacityType.ON_DEMAND, from_price=option.price), None)
+            ceiling = next(self._on_demand(bin_, option.price), None)
         known = self._keys.get((id(others), ceiling))  # the memo keeps the list alive
         if known is None:
             kept = [other.key for other in others if ceiling is None or other.price <= ceiling.price]
@@ -50,7 +50,7 @@ class Alternatives:
         assert option is not None
         if option.entry.index in self._choosy:
             return None
-        found = self.others(bin_, CapacityType.ON_DEMAND, from_price=0)
+        found = self._on_demand(bin_, 0)
         return next(takewhile(lambda other: other.price < option.price, found), None)
 
     def _of_market(self, bin_: Bin) -> tuple[LaunchOption, ...]:
@@ -76,17 +76,12 @@ class Alternatives:
         others = self._substitutes.of(option, load, insistence, option.key.capacity_type, option.price)
         return tuple(islice(others, self._most))
 
-    def others(
-        self, bin_: Bin, capacity_type: CapacityType, *, from_price: int | None = None
-    ) -> Iterator[LaunchOption]:
-        """Yield options of the bin's pool and this market that could hold the same replicas, from cheap to dear.
-
-        None is cheaper than ``from_price``, if that is not given than the bin's own.
-        """
+    def _on_demand(self, bin_: Bin, from_price: int) -> Iterator[LaunchOption]:
+        """Yield on-demand options that could hold the same replicas, from cheap to dear."""
         option = bin_.option
         assert option is not None
-        insistence, least = Insistence.of(self._state, bin_.levels), option.price if from_price is None else from_price
-        return self._substitutes.of(option, self._load(bin_), insistence, capacity_type, least)
+        insistence = Insistence.of(self._state, bin_.levels)
+        return self._substitutes.of(option, self._load(bin_), insistence, CapacityType.ON_DEMAND, from_price)
 
     def _load(self, bin_: Bin) -> tuple[int, ...]:
         return tuple(total_load(self._state.groups, bin_.contents, len(bin_.free)))
