@@ -10,6 +10,7 @@ import pytest
 
 from bench.__main__ import benches
 from shared.manifests.events import EVENTS
+from shared.names import Table, indexes, output_name
 from tests.test_docs import PAGES
 from tests.test_tidy import ROOT, name_of, tracked
 
@@ -58,6 +59,15 @@ def test_the_architecture_page_tells_every_fact_that_leaves() -> None:
     )
     told = set(re.findall(r"^\| ([A-Z][\w ]+?) \|", section, flags=re.MULTILINE))
     assert told == titles
+
+
+def test_the_architecture_page_tells_the_partitions_of_every_table_and_index() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    section = text.split("## Large fleets")[1].split("\n## ")[0]
+    told = re.findall(r"^\| ([A-Z]\w+(?: `[\w-]+`)?) \|", section, flags=re.MULTILINE)
+    names = {table: output_name(table.name) for table in Table}
+    wanted = {*names.values(), *(f"{names[table]} `{index}`" for table in Table for index in indexes(table))}
+    assert sorted(told) == sorted(wanted)
 
 
 @pytest.mark.parametrize("page", [path for path in PAGES if path.name != "reference.md"], ids=name_of)

@@ -31,6 +31,13 @@ class AccountStore(Protocol):
         """
         ...
 
+    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+        """As ``write`` for each claim, many together; return the claims whose meters moved.
+
+        What is not as ``before`` says is left alone, and stands in nobody else's way.
+        """
+        ...
+
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         """Return what was written down of a month (consistent read); meters that run are beside it."""
         ...

@@ -122,10 +122,10 @@ def test_nodes_that_are_told_of_together_are_read_together() -> None:
     names = [world.node(f"nc-{number}").id for number in range(10)]
     counted = Counting(world.accounts, world.state.node_claims)
     assert KeepAccounts(counted, counted, world.store, world.clock).note([*names, *names]) == 10
-    assert counted.calls == {"get_many": 1, "meters_of": 1, "write": 10}
+    assert counted.calls == {"get_many": 1, "meters_of": 1, "write_many": 1}
 
 
-def test_the_end_of_a_day_is_one_write_a_node() -> None:
+def test_the_end_of_a_day_is_written_down_for_a_hundred_nodes_together() -> None:
     world = World()
     for number in range(150):
         world.node(f"nc-{number:03}")
@@ -133,7 +133,7 @@ def test_the_end_of_a_day_is_one_write_a_node() -> None:
     world.clock.advance(hours=24)
     counted = Counting(world.accounts, world.state.node_claims)
     assert KeepAccounts(counted, counted, world.store, world.clock).sweep() == 150
-    assert counted.calls == {"list_live": 1, "meters": 1, "get_many": 2, "write": 150}
+    assert counted.calls == {"list_live": 1, "meters": 1, "get_many": 2, "write_many": 2}
 
 
 class Counting:

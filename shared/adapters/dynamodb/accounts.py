@@ -4,7 +4,8 @@ A partition a month with a row an account, one of the meters that run, and one o
 once, however often somebody hears of it. Amounts are added by DynamoDB itself, in the transaction that moves the meter.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,12 +26,14 @@ from shared.adapters.dynamodb.table import (
     number,
     text,
     transact,
+    transact_what_holds,
     understood,
 )
 from shared.core.model.instance_type import CapacityType
 from shared.core.serialisation.json_codec import dumps, loads
-from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
+from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading, added_up
 from shared.names import KEY, SORT_KEY, TTL_ATTRIBUTE
+from shared.ports.state import COMMIT_ITEMS_MAX
 from shared.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -43,6 +46,25 @@ _ENDED_KEPT: Final = timedelta(days=14)
 _KEPT: Final = timedelta(days=800)  # two years and the month that is being looked at
 _SECONDS: Final = "seconds"
 _ATTO_USD: Final = "atto_usd"
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """A meter that goes on from ``before`` by what its reading says."""
+
+    claim_id: str
+    before: Meter | None
+    reading: MeterReading
+
+    @property
+    def looks_for_end(self) -> bool:
+        """Whether the mark of an end is written or must be absent; no meter that runs has one."""
+        return self.before is None or self.reading.meter is None
+
+    @property
+    def meter_rows(self) -> int:
+        """How many rows it touches beside the accounts."""
+        return 2 if self.looks_for_end else 1
 
 
 class DynamoDbAccounts:
@@ -74,13 +96,27 @@ class DynamoDbAccounts:
 
     def write(self, claim_id: str, before: Meter | None, reading: MeterReading) -> None:
         """Add the amounts to their accounts, and move the meter; raises ConflictError."""
-        writes = [self._moved(claim_id, before, reading.meter), self._not_ended(claim_id, ends=reading.meter is None)]
-        writes += [self._added(account, amount) for account, amount in reading.amounts.items()]
-        transact(self._client, writes)
+        transact(self._client, self._writes([_Move(claim_id, before, reading)]))
+
+    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+        """Add and move as many to a transaction as it holds; each account is added to once in it."""
+        moved: list[_Move] = []
+        for some in _fitting([_Move(key, before.get(key), reading) for key, reading in sorted(readings.items())]):
+            moved += transact_what_holds(self._client, lambda move: move.claim_id, some, self._writes)
+        return {move.claim_id for move in moved}
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         """Return what was written down of a month."""
         return dict(understood(self._read(month), _account))
+
+    def _writes(self, moves: Sequence[_Move]) -> Sequence[Write]:
+        writes: list[Write] = []
+        for move in moves:
+            writes.append(self._moved(move.claim_id, move.before, move.reading.meter))
+            if move.looks_for_end:
+                writes.append(self._not_ended(move.claim_id, ends=move.reading.meter is None))
+        amounts = added_up(move.reading.amounts for move in moves)
+        return writes + [self._added(account, amount) for account, amount in amounts.items()]
 
     def _moved(self, claim_id: str, before: Meter | None, after: Meter | None) -> Write:
         expression = Expression()
@@ -149,6 +185,21 @@ class DynamoDbAccounts:
         with map_client_errors():
             for page in pages:
                 yield from page["Items"]
+
+
+def _fitting(moves: Sequence[_Move]) -> Iterator[Sequence[_Move]]:
+    """Cut moves so that each part, with the accounts that it adds to, fits one transaction."""
+    part: list[_Move] = []
+    rows, accounts = 0, set[AccountLine]()
+    for move in moves:
+        if part and rows + move.meter_rows + len(accounts | move.reading.amounts.keys()) > COMMIT_ITEMS_MAX:
+            yield part
+            part, rows, accounts = [], 0, set()
+        part.append(move)
+        rows += move.meter_rows
+        accounts |= move.reading.amounts.keys()
+    if part:
+        yield part
 
 
 def _meter(row: Attributes) -> Meter:

@@ -1,7 +1,7 @@
 """NodeClaims in DynamoDB, and the transactions that move claims, leases and workload counts together."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,6 +28,7 @@ from shared.adapters.dynamodb.table import (
     readable,
     text,
     transact,
+    transact_what_holds,
     understood,
 )
 from shared.adapters.dynamodb.workloads import placed_write, record_write, returned_write, unchanged_check
@@ -180,23 +181,10 @@ class DynamoDbNodeClaimStore:
         saved: list[NodeClaim] = []
         for start in range(0, len(claims), COMMIT_ITEMS_MAX):
             some = claims[start : start + COMMIT_ITEMS_MAX]
-            saved += self._as_many_as_hold(some, lambda rest: [self._write(claim, claim.revision) for claim in rest])
+            saved += transact_what_holds(
+                self._client, _id, some, lambda rest: [self._write(claim, claim.revision) for claim in rest]
+            )
         return {claim.id: replace(claim, revision=claim.revision + 1) for claim in saved}
-
-    def _as_many_as_hold(
-        self, claims: Sequence[NodeClaim], writes: Callable[[Sequence[NodeClaim]], Sequence[Write]]
-    ) -> Sequence[NodeClaim]:
-        """Write claims together, again without those that moved on; none if anything else stands in the way."""
-        rest = list(claims)
-        while rest:
-            try:
-                transact(self._client, writes(rest))
-            except ConflictError as error:
-                kept = [claim for claim in rest if claim.id not in error.rows]
-                rest = kept if len(kept) < len(rest) else []
-            else:
-                break
-        return rest
 
     def settle(self, claim: NodeClaim, *, expected_revision: int) -> NodeClaim:
         """Record the launch's instance: state launched, lease settled at ``claim.launched_at``.
@@ -254,7 +242,7 @@ class DynamoDbNodeClaimStore:
         """As ``return_replicas``, as many to a transaction as it holds; a row that several touch is written once."""
         returned: list[NodeClaim] = []
         for some in _fitting(claims):
-            returned += self._as_many_as_hold(some, lambda rest: self._returns(rest, returned_at))
+            returned += transact_what_holds(self._client, _id, some, lambda rest: self._returns(rest, returned_at))
         return {claim.id: replace(_relieved(claim), revision=claim.revision + 1) for claim in returned}
 
     def _returns(self, claims: Sequence[NodeClaim], returned_at: datetime) -> Sequence[Write]:
@@ -299,6 +287,10 @@ def _planning_turn(row: Attributes | None) -> PlanningTurn:
     if row is None:
         return PlanningTurn()
     return PlanningTurn(number(row, REVISION), datetime.fromisoformat(text(row, _TAKEN_AT)))
+
+
+def _id(claim: NodeClaim) -> str:
+    return claim.id
 
 
 def _placed(claim: NodeClaim) -> Mapping[str, int]:

@@ -353,6 +353,28 @@ def transact(client: "DynamoDBClient", writes: Sequence[Write], *, recognise_rep
     raise ConflictError([write.row for write in writes])
 
 
+def transact_what_holds(
+    client: "DynamoDBClient",
+    row_of: Callable[[T], str],
+    some: Sequence[T],
+    writes: Callable[[Sequence[T]], Sequence[Write]],
+) -> Sequence[T]:
+    """Do the writes of some together, again without those whose own row moved on; return those whose writes were done.
+
+    None, if anything else stands in the way.
+    """
+    rest = list(some)
+    while rest:
+        try:
+            transact(client, writes(rest))
+        except ConflictError as error:
+            kept = [each for each in rest if row_of(each) not in error.rows]
+            rest = kept if len(kept) < len(rest) else []
+        else:
+            break
+    return rest
+
+
 def pause_with_jitter(attempt: int, sleep: Callable[[float], None] = time.sleep) -> None:
     """Wait a random part of an exponentially growing time (full jitter)."""
     sleep(random.uniform(0, _FIRST_PAUSE_S * 2**attempt))  # noqa: S311 # spreads retries, keeps no secret

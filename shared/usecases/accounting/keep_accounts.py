@@ -15,8 +15,8 @@ from shared.usecases.policy.policy_objects import policy_of
 
 # Two recorders hear of one node at once: one of them looks again.
 _TRIES: Final = 4
-# As many as BatchGetItem takes. When a day ends all nodes are written down, one write each: what was read for more of
-# them at once would be older.
+# As many as BatchGetItem takes. When a day ends all nodes are written down: what was read for more of them at once
+# would be older.
 _READ_TOGETHER: Final = 100
 
 
@@ -38,8 +38,7 @@ class KeepAccounts:
             return 0
         team_of = teams_of(self.policy)
         claims = self._claims(sorted(set(claim_ids)))
-        meters = self.accounts.meters_of(claims.keys())
-        return sum(self._note(key, team_of, claim, meters.get(key)) for key, claim in claims.items())
+        return self._note_together(claims, self.accounts.meters_of(claims.keys()), team_of)
 
     def sweep(self) -> int:
         """Read the meters of all nodes: events may be lost, and days end."""
@@ -48,13 +47,26 @@ class KeepAccounts:
         moved = {key for key, claim in live.items() if read(meters.get(key), claim, now, team_of) is not None}
         keys = sorted(moved | (meters.keys() - live.keys()))
         return sum(
-            self._note(key, team_of, claim, meters.get(key))
+            self._note_together(self._claims(keys[first : first + _READ_TOGETHER]), meters, team_of)
             for first in range(0, len(keys), _READ_TOGETHER)
-            for key, claim in self._claims(keys[first : first + _READ_TOGETHER]).items()
         )
 
+    def _note_together(self, claims: Mapping[str, NodeClaim], meters: Mapping[str, Meter], team_of: TeamOf) -> int:
+        """Write down what there is of some nodes; return of how many there was anything."""
+        now = self.clock.now()
+        found = {key: read(meters.get(key), claim, now, team_of) for key, claim in claims.items()}
+        readings = {key: reading for key, reading in found.items() if reading is not None}
+        moved = self.accounts.write_many(meters, readings)
+        noted = set(moved)
+        for key, reading in readings.items():
+            # Who lost a race looks again; and of an instance that nobody looked at for days there is more.
+            meter = reading.meter if key in moved else meters.get(key)
+            if (key not in moved or meter is not None) and self._note(key, team_of, claims[key], meter):
+                noted.add(key)
+        return len(noted)
+
     def _note(self, claim_id: str, team_of: TeamOf, claim: NodeClaim | None, meter: Meter | None) -> bool:
-        """Write down everything that there is of one node; whether there was anything.
+        """Write down everything that there is of one node, alone; whether there was anything.
 
         It goes on from what the caller has read: what is out of date by now loses the race, and is read again.
         """

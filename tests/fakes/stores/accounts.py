@@ -1,6 +1,7 @@
 """Accounts in memory."""
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from shared.core.sharing.accounts import AccountLine, Amount, Meter, MeterReading
 from shared.ports.state import ConflictError
@@ -33,6 +34,14 @@ class MemoryAccounts:
             self._ended.add(claim_id)
         else:
             self._running[claim_id] = reading.meter
+
+    def write_many(self, before: Mapping[str, Meter | None], readings: Mapping[str, MeterReading]) -> Collection[str]:
+        moved = set()
+        for claim_id, reading in readings.items():
+            with suppress(ConflictError):
+                self.write(claim_id, before.get(claim_id), reading)
+                moved.add(claim_id)
+        return moved
 
     def accounts(self, month: str) -> Mapping[AccountLine, Amount]:
         return {account: amount for account, amount in self._accounts.items() if account.day.startswith(month)}
