@@ -1,11 +1,12 @@
 """Play a seed from its beginning to its verdict."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from io import StringIO
-from typing import Final
+from typing import Any, Final
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import EphemeralMetrics
 
 from shared.runtime.observability import logger
 from simulation.aws.lambdas import Aim
@@ -20,7 +21,14 @@ Aims = frozenset[Aim]  # the calls at which functions die whatever chance says
 Mishap = tuple[str, int]  # its kind and number
 Point = tuple[str, str]  # a function and a call that it makes
 Killed = tuple[int, int, int]  # how often it was made, and was the last thing that did not, and that did happen
-_DISABLED: Final = "POWERTOOLS_METRICS_DISABLED"
+# What a process says of itself. Nobody reads it here, and it takes a twentieth of the time.
+_SAID: Final[tuple[tuple[type[Any], str], ...]] = (
+    (Logger, "info"),
+    (Logger, "append_keys"),
+    (Logger, "remove_keys"),
+    (Metrics, "add_metric"),
+    (EphemeralMetrics, "add_metric"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +104,17 @@ def _played(world: World, seed: int, steps: int, invariants: Sequence[type[Invar
 @contextmanager
 def hushed() -> Iterator[None]:
     """Keep the functions' own logs and metrics to themselves."""
-    level, disabled = logger.log_level, os.environ.get(_DISABLED, "")  # noqa: TID251 - Powertools asks there
+    level, said = logger.log_level, [getattr(kind, method) for kind, method in _SAID]
     logger.setLevel("CRITICAL")
-    os.environ[_DISABLED] = "true"  # noqa: TID251 - Powertools reads it there
+    for kind, method in _SAID:
+        setattr(kind, method, _say_nothing)
     try:
-        with redirect_stdout(StringIO()):  # what is counted is written a hundred at a time all the same
-            yield
+        yield
     finally:
+        for (kind, method), as_it_was in zip(_SAID, said, strict=True):
+            setattr(kind, method, as_it_was)
         logger.setLevel(level)
-        os.environ[_DISABLED] = disabled or "false"  # noqa: TID251 - Powertools reads it there
+
+
+def _say_nothing(*_arguments: Any, **_named: Any) -> None:
+    """Nobody listens."""

@@ -333,9 +333,9 @@ class World:
     def _sample(self, event: dict[str, Any]) -> None:
         self.sqs.put(self.queues[QueueName.HISTORY], json.dumps(event))
 
-    def _keep(self, event: str) -> None:
+    def _keep(self, event: Detail) -> None:
         if self.keeps_history:
-            self.sqs.put(self.queues[QueueName.HISTORY], event)
+            self.sqs.put(self.queues[QueueName.HISTORY], json.dumps(event))
 
     def _report(self, body: str, sender: str) -> None:
         self.sqs.put(self.queues[QueueName.REPORTS], body, sender=sender)

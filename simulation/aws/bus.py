@@ -61,7 +61,7 @@ class EventsOut:
     ``keep`` gets it as EventBridge delivers it, for the history.
     """
 
-    def __init__(self, kernel: Kernel, heard: Callable[[str, Detail], None], keep: Callable[[str], None]) -> None:
+    def __init__(self, kernel: Kernel, heard: Callable[[str, Detail], None], keep: Callable[[Detail], None]) -> None:
         self._kernel = kernel
         self._heard = heard
         self._keep = keep
@@ -80,6 +80,6 @@ class EventsOut:
                 "time": self._kernel.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "detail": detail,
             }
-            self._keep(json.dumps(told))
+            self._keep(told)
             self._heard(entry["DetailType"], detail)
         return {"FailedEntryCount": 0, "Entries": []}

@@ -27,6 +27,8 @@ HANDLERS: Final[Mapping[Function, Callable[[dict[str, Any], Any], Any]]] = {
     for function in Function
     if function is not Function.APPLY  # operators' changes of policy come from the world
 }
+for _module in ("improve", "lower_bound"):  # a plan loads them when it first needs them; here before workers are forked
+    import_module(f"shared.core.solver.column_generation.{_module}")
 # The SDK repeats what it got no answer to. The repeat of a conditional write then meets what the first has written.
 _CONDITIONAL: Final = frozenset(
     {

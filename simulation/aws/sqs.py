@@ -122,9 +122,11 @@ class Sqs:
     def take(self, queue: Queue, count: int) -> Sequence[Message]:
         """Deliver up to ``count`` visible messages; of a FIFO queue none of a group of which something is in flight."""
         now = self._kernel.now_us
-        flying = {message.group for message in queue.messages if message.in_flight and message.visible_us > now}
         visible = [message for message in queue.messages if message.visible_us <= now]
+        if not visible:
+            return ()
         if queue.fifo:
+            flying = {message.group for message in queue.messages if message.in_flight and message.visible_us > now}
             visible = [message for message in visible if message.group not in flying]
         if not queue.fifo:
             self._chance.stream("order").shuffle(visible)

@@ -17,13 +17,12 @@ class NothingIsAskedForTooLate(Invariant):
     """No launch begins a quarter of an hour after its plan, nor of a unit in a block whose drain has begun."""
 
     by_the_clock = True
+    points = frozenset({"launch_attempts.begin"})
     DEADLINE: Final = timedelta(minutes=15)
     # From a look at the clock to the record of what EC2 shall be asked for, in the slowest run there can be.
     SLACK: Final = timedelta(seconds=FUNCTIONS[Function.LAUNCH].timeout_s) + CLOCKS_APART
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point != "launch_attempts.begin":
-            return
         looked_at, target = self.world.kernel.now() - self.SLACK, answer.request.target
         for claim_id in answer.claim_ids:
             claim = self.world.state.claim_rows.get(claim_id)
@@ -38,6 +37,7 @@ class WhatWasShortRests(Invariant):
     """Once a launch has noted that EC2 has nothing of an offering, none that begins later asks for it at once again."""
 
     by_the_clock = True
+    points = frozenset({"ec2.launch", "launch_attempts.complete", "launch_attempts.begin"})
     RESTS_US: Final = 3 * MINUTE - 2 * int(CLOCKS_APART.total_seconds()) * SECOND
 
     def __init__(self, world: World) -> None:

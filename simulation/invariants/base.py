@@ -30,9 +30,16 @@ class Invariant:
 
     of_this_release = False  # it is about what the release before did not know, and wrote away
     by_the_clock = False  # it cannot hold where the clocks of functions are minutes apart
+    points: frozenset[str] | None = None  # the calls that it looks at; None: all
 
     def __init__(self, world: World) -> None:
         self.world = world
+
+    @classmethod
+    def concerns(cls, world: World) -> bool:
+        """Whether a world has what it is about."""
+        del world
+        return True
 
     @classmethod
     def name(cls) -> str:
@@ -66,6 +73,8 @@ class Invariant:
 
 class OfCommits(Invariant):
     """Looks at commits of plans, with what their pass could know: its listing of claims is older than its commit."""
+
+    points: frozenset[str] | None = frozenset({"node_claims.list_live", "node_claims.commit"})
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

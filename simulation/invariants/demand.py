@@ -42,6 +42,10 @@ class LimitsAreKept(OfCommits):
     late; then limits may be exceeded by as much as another process committed.
     """
 
+    @classmethod
+    def concerns(cls, world: World) -> bool:
+        return bool(world.limits)
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._committed_us = -1
@@ -56,7 +60,7 @@ class LimitsAreKept(OfCommits):
             self._made_by |= dict.fromkeys([claim.id for claim in commit.claims], environment.number)
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL and self.world.limits:
+        if isinstance(after, NodeClaim) and before is None and after.node_pool_name == POOL:
             if self._committed_us != self.world.kernel.now_us:
                 self._plan_ids.clear()
             self._written_us[key] = self._committed_us = self.world.kernel.now_us
@@ -64,7 +68,7 @@ class LimitsAreKept(OfCommits):
 
     def holds(self) -> None:
         now = self.world.kernel.now_us
-        if self.world.limits and self._committed_us == now:
+        if self._committed_us == now:
             shown_since_us = self.shown_since_us()
             for name, limit in self.world.limits.items():
                 used = 0
@@ -81,6 +85,8 @@ class LimitsAreKept(OfCommits):
 class NothingIsPlacedThatNobodyWants(Invariant):
     """No plan places more replicas than are wanted, or for a workload that has changed since it was read."""
 
+    points = frozenset({"node_claims.commit"})
+
     def row_written(self, key: str, before: Any, after: Any) -> None:
         if not isinstance(after, WorkloadRecord) or not isinstance(before, WorkloadRecord):
             return
@@ -90,8 +96,6 @@ class NothingIsPlacedThatNobodyWants(Invariant):
             )
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point != "node_claims.commit":
-            return
         commit, generations = self.world.state.committed
         for key in commit.placed_by_workload():
             if commit.generations.get(key, generations[key]) != generations[key]:

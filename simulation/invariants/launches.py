@@ -15,9 +15,9 @@ from simulation.world import World
 class NothingIsLaunchedTwice(Invariant):
     """A batch never has more instances alive than claims, and no instance belongs to two claims."""
 
+    points = frozenset({"ec2.launch"})
+
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point != "ec2.launch":
-            return
         alive = Counter(each.batch_id for each in self.world.ec2.live() if each.batch_id is not None)
         claims = Counter(claim.batch_id for claim in self.world.state.claim_rows.values())
         forgotten = {each.batch_id for each in self.world.ec2.live() if self.world.is_forgotten(each)} - claims.keys()

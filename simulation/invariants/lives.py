@@ -81,9 +81,9 @@ class WhatEndsByChoicePassesTheEnvelope(Invariant):
 class NothingIsTerminatedWithoutIntent(Invariant):
     """An instance that we terminate has no claim, or one that says so."""
 
+    points = frozenset({"ec2.terminate"})
+
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point != "ec2.terminate":
-            return
         for claim in self.world.state.claim_rows.values():
             if claim.instance_id in answer.accepted and claim.state in STEADY | {ClaimState.DRAINING}:
                 self.refute(f"{claim.instance_id} was terminated while {claim.id} is {claim.state}")

@@ -35,10 +35,9 @@ class EndingsStayWithinBounds(Invariant):
     """No hour sees more endings of a kind pass than its bound, but by somebody's leave."""
 
     by_the_clock = True
+    points = frozenset({"tallies.put"})
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point != "tallies.put":
-            return
         since = self.world.kernel.now() - WINDOW + CLOCKS_APART
         for kind, (tally, _) in self.world.tallies.rows.items():
             passed = [key for each in tally.passed if each.at > since and not each.lifted for key in each.ids]

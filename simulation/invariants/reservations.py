@@ -80,7 +80,8 @@ class UnitsThatWerePromisedAreThere(Invariant):
     """EC2 never refuses us a unit of a reservation that nobody else touched."""
 
     by_the_clock = True
+    points = frozenset({"ec2.launch"})
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
-        if point == "ec2.launch" and self.world.ec2.refused:
+        if self.world.ec2.refused:
             self.refute(self.world.ec2.refused[0])

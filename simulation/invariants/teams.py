@@ -21,6 +21,11 @@ class _OfTeams(OfCommits):
     """Looks at what a commit has brought about, once it is whole."""
 
     of_this_release = True
+    points = None  # what was written before another call than a commit is not of that commit
+
+    @classmethod
+    def concerns(cls, world: World) -> bool:
+        return bool(world.teams)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
@@ -31,7 +36,7 @@ class _OfTeams(OfCommits):
         self._written: list[str] = []
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
-        if not self._teams or not isinstance(after, NodeClaim):
+        if not isinstance(after, NodeClaim):
             return
         if before is None:
             self._new.append(after)
@@ -101,10 +106,10 @@ class LendingLimitsAreKept(_OfTeams):
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
         super().row_written(key, before, after)
-        if self._teams and isinstance(before, NodeClaim) and before.is_live:
+        if isinstance(before, NodeClaim) and before.is_live:
             for team in self._users(before):
                 self._used_until_us[team, key] = self.world.kernel.now_us
-        elif self._teams and isinstance(after, ReservationRecord):
+        elif isinstance(after, ReservationRecord):
             # Not those after the write: a restore puts rows there that nobody writes.
             rows = {**self.world.state.reservation_rows, key: before}
             self._free.append((self.world.kernel.now_us, _free_units(rows.values())))

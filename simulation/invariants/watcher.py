@@ -97,12 +97,15 @@ class Watcher:
         self._all = [
             invariant(world)
             for invariant in invariants
-            if not (is_mixed and invariant.of_this_release) and not (is_wrong and invariant.by_the_clock)
+            if invariant.concerns(world)
+            and not (is_mixed and invariant.of_this_release)
+            and not (is_wrong and invariant.by_the_clock)
         ]
         self._by_hook = {
             hook: [each for each in self._all if getattr(type(each), hook) is not getattr(Invariant, hook)]
             for hook in ("row_written", "called", "heard", "ended", "holds")
         }
+        self._by_point: dict[str, list[Invariant]] = {}
         self._changed = False
 
     def row_written(self, key: str, before: Any, after: Any) -> None:
@@ -113,7 +116,11 @@ class Watcher:
 
     def called(self, environment: Environment, point: str, answer: Any) -> None:
         """Pass on."""
-        for each in self._by_hook["called"]:
+        looking = self._by_point.get(point)
+        if looking is None:
+            looking = [each for each in self._by_hook["called"] if each.points is None or point in each.points]
+            self._by_point[point] = looking
+        for each in looking:
             each.called(environment, point, answer)
 
     def heard(self, detail_type: str, detail: Detail) -> None:

@@ -25,14 +25,22 @@ from shared.ports.state import PlannedCommit, ReservationRecord
 from simulation.aws.lambdas import Run
 from simulation.invariants import demand, launches, lives, operations, promises, reservations, teams
 from simulation.invariants.base import Invariant, Violation
-from simulation.invariants.watcher import INVARIANTS
+from simulation.invariants.watcher import INVARIANTS, Watcher
 from simulation.kernel import HOUR, MINUTE, SECOND, START
 from simulation.people.users import POOL
+from simulation.play import play
 from simulation.world import World
 from tests.fakes.values import node_claim, reservation, workload_record
 
 CLAIM: NodeClaim = node_claim("nc-1")
 REPLICAS = (PlacedReplicas("research/train", 1),)
+LIMITS_AND_TEAMS = {
+    demand.LimitsAreKept,
+    teams.BorrowingLimitsAreKept,
+    teams.LendingLimitsAreKept,
+    teams.ResourceQuotasAreKept,
+    teams.TeamBudgetsAreKept,
+}
 
 
 class Scene:
@@ -460,3 +468,31 @@ def test_an_event_of_a_place_that_is_none(scene: Scene) -> None:
     placed = {"workload": {"name": "train"}, "nodes": [{"nodeClaim": "nc-9", "nodePool": "pool"}]}
     with pytest.raises(Violation, match="is said to be on nc-9"):
         scene.see(lives.EventsTellWhatIsSo).heard("Workload Placed", placed)
+
+
+@pytest.mark.parametrize("seed", [1, 5])
+def test_invariants_that_do_not_concern_a_world_find_nothing_there(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    left_out = {each for each in INVARIANTS if not each.concerns(World(seed))}
+    assert left_out
+    assert left_out <= LIMITS_AND_TEAMS
+    verdict = play(seed, 300)
+    for each in left_out:
+        monkeypatch.setattr(each, "concerns", lambda _world: True)
+    assert play(seed, 300) == verdict
+
+
+def test_an_invariant_hears_of_the_calls_that_it_looks_at() -> None:
+    heard: list[tuple[str, str]] = []
+
+    class OfAllCalls(Invariant):
+        def called(self, *call: Any) -> None:
+            heard.append((self.name(), call[1]))
+
+    class OfTerminations(OfAllCalls):
+        points = frozenset({"ec2.terminate"})
+
+    watcher: Any = Watcher(World(1), [OfTerminations, OfAllCalls])
+    for point in ("ec2.terminate", "ec2.launch", "ec2.terminate"):
+        watcher.called(None, point, None)
+    of_one, of_all = ("OfTerminations", "ec2.terminate"), ("OfAllCalls", "ec2.terminate")
+    assert heard == [of_one, of_all, ("OfAllCalls", "ec2.launch"), of_one, of_all]
