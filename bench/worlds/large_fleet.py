@@ -91,7 +91,7 @@ class Tables:
             self._lists.setdefault((table, "listing", row["listing"]["S"]), set()).add(key)
         for index, (of_table, attribute) in _REVISIONS.items():
             if of_table == table and attribute in row:
-                entry = {name: row[name] for name in ("id", attribute, "revision")}
+                entry = {name: row[name] for name in ("id", "revision")}  # what is asked for
                 self._revisions[index][key] = (row[attribute], json.dumps(entry).encode())
             elif of_table == table:
                 self._revisions[index].pop(key, None)

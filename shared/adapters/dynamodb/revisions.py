@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from shared.adapters.aws_errors import map_client_errors
-from shared.adapters.dynamodb.table import REVISION, DynamoDbTable, Expression, number, text
+from shared.adapters.dynamodb.table import REVISION, DynamoDbTable, Expression, number, projection, text
 from shared.names import KEY
 
 # An entry is some 60 bytes, so a page of 1 MB holds 16,000: up to that one request is enough. What takes more is read
@@ -84,6 +84,8 @@ class RevisionIndex:
             "TableName": self._table.name,
             "IndexName": self._index,
             "FilterExpression": expression.at(self._attribute, value),
+            # The attribute is the same in all that are asked for: a third of what would be parsed.
+            **projection(expression, (KEY, REVISION)),
             "ExpressionAttributeNames": expression.names,
             "ExpressionAttributeValues": expression.values,
             **part,

@@ -243,7 +243,7 @@ class DynamoDbTable:
     def get_batch(self, keys: Sequence[Attributes], names: Sequence[str] = ()) -> list[Attributes]:
         """Return the rows that exist, in no order, expired ones too; of BATCH_GET_MAX keys at most."""
         rows: list[Attributes] = []
-        request: Any = {"Keys": list(keys), "ConsistentRead": True, **_projection(Expression(), names)}
+        request: Any = {"Keys": list(keys), "ConsistentRead": True, **projection(Expression(), names)}
         for attempt in range(_ATTEMPTS_MAX):
             with map_client_errors():
                 answer = self.client.batch_get_item(RequestItems={self.name: request})
@@ -264,7 +264,7 @@ class DynamoDbTable:
             "TableName": self.name,
             "IndexName": index,
             "KeyConditionExpression": expression.at(key_name, key),
-            **_projection(expression, names),
+            **projection(expression, names),
             "ExpressionAttributeNames": expression.names,
             "ExpressionAttributeValues": expression.values,
         }
@@ -384,7 +384,7 @@ def _digest(items: Sequence[Any]) -> str:
     return hashlib.sha256(json.dumps(items, sort_keys=True).encode()).hexdigest()[:36]
 
 
-def _projection(expression: Expression, names: Sequence[str]) -> dict[str, Any]:
+def projection(expression: Expression, names: Sequence[str]) -> dict[str, Any]:
     """Return what asks for these attributes alone; of all, nothing."""
     if not names:
         return {}
