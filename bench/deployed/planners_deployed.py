@@ -58,7 +58,6 @@ def run(case: str) -> dict[str, object]:
                 world.send({"action": "submit", "workload": _workload(pool, number)})
         wanted = POOLS * WORKLOADS * REPLICAS
         world.until("every replica has a place", lambda _: _placed(world) >= wanted, real_time=True)
-        assert world.seen.over_count == []
         placed_s = (world.now() - sent_at).total_seconds()
         spent = spending.figures(Function.PROVISION, Function.LAUNCH, Function.INTAKE)
         passes = [line for line in _planned(world) if line["claim_count"] or line["placed_count"]]
@@ -68,6 +67,7 @@ def run(case: str) -> dict[str, object]:
             "placed_s": round(placed_s, 1),
             "replicas_per_s": round(wanted / placed_s),
             "passes": len(passes),
+            "over_commits": len(world.seen.over_count),  # reservations that were ever beyond their count
             "lost_races": sum(line["conflict_count"] for line in passes),
             "solve_s": round(sum(line["solve_s"] or 0 for line in passes), 1),
             **spent,
