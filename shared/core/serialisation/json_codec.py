@@ -98,8 +98,7 @@ def _leaf(text_of: Callable[[Any], str], decode: Callable[[Json], Any] = _same) 
     return _Codec(lambda value, text: text.append(text_of(value)), decode)
 
 
-def _anything(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+_anything = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode
 
 
 def _instant(value: datetime) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, S
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 from shared.core.capacity.boot_failure import BootFailures, without_suspected
@@ -62,12 +63,17 @@ class Gathered:
         return {key: record.correlation_id for key, record in self.records.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyReading:
     """Policy and reservations, which are being read."""
 
     objects: Future[tuple[PolicyObject, ...]]
     reservations: Future[tuple[ReservationRecord, ...]]
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What was read, once it is: a pass asks for it twice."""
+        return policy_of(self.objects.result())
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ class SnapshotGatherer:
 
     def planning_groups(self, reading: PolicyReading) -> PlanningGroups:
         """Return which NodePools have to do with each other."""
-        policy = policy_of(reading.objects.result())
+        policy = reading.policy
         return PlanningGroups(
             policy.node_pools,
             policy.node_classes,
@@ -145,7 +151,8 @@ class SnapshotGatherer:
                 break
             claims = self._live(recent)
             records = self._records(keys, claims, placed.result())
-        policy = policy_of([*objects, *self._unlisted_pools(objects, claims.values())])
+        unlisted = tuple(self._unlisted_pools(objects, claims.values()))
+        policy = policy_of([*objects, *unlisted]) if unlisted else reading.policy
         for key in [key for key, claim in claims.items() if _rests_on(claim, policy.unreadable)]:
             del claims[key]
         for key in self._on_unreadable(claims, reservations):
@@ -249,13 +256,9 @@ def _with_unreadable(policy: Policy) -> Iterator[NodeClass]:
 
 def _as_it_stands(node_class: NodeClass, rests: Mapping[Place, Unavailable], now: datetime) -> NodeClass:
     """Keep out of plans what could not be launched, and zones in which nothing would get an address."""
-    roomy = replace(node_class, status=with_full_zones(node_class.status, rests, now))
-    return _as_ready(_without_rest(_without_user_data(roomy), rests))
-
-
-def _without_user_data(node_class: NodeClass) -> NodeClass:
-    """Leave out what no plan asks for and what may hold secrets: snapshots are kept for replays."""
-    return replace(node_class, user_data=None)
+    status = with_full_zones(node_class.status, rests, now)
+    # No plan asks for user data, which may hold secrets: snapshots are kept for replays.
+    return _as_ready(_without_rest(replace(node_class, status=status, user_data=None), rests))
 
 
 def _without_rest(node_class: NodeClass, rests: Mapping[Place, Unavailable]) -> NodeClass:

@@ -55,10 +55,11 @@ class Consolidation:
 
 def consolidate(world: PassState, candidates: Sequence[Candidate], rule: PriceRule) -> Consolidation:
     """Consolidate ``candidates`` (in disruption order, already within budgets), as much as a pass may."""
+    if not candidates:
+        return Consolidation((), world, (), ())
     search = _Search(world, candidates, rule)
-    if candidates:
-        for reserved in (False, True):
-            search.run(reserved)
+    for reserved in (False, True):
+        search.run(reserved)
     gone = {candidate.id for candidate in search.removed}
     return Consolidation(
         tuple(search.commands),
