@@ -36,8 +36,8 @@ def _is_spot(bin_: Bin) -> bool:
 def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> None:
     """Do without nodes of crowded spot pools; who was on them is placed anew where pools have room, or waits.
 
-    Where that is on demand the total is lower, so the shares are looked at again. With each time that something goes
-    the bound is lower, so this ends.
+    Where that is on demand the total is lower, so the shares are looked at again. Each time less is beyond a bound that
+    only gets lower, so this ends.
     """
     state, policy = insertion.state, insertion.state.catalogue.policy
     if policy.spot_pool_share_percent >= 100:
@@ -49,7 +49,7 @@ def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> No
         most = _most(state, nodes)
         if all(count <= most for count in nodes.values()):
             return
-        bound = most if bound is None else min(most, bound - 1)
+        bound = most if bound is None else min(most, bound)
         state.commit()
         state.residual.bound_spot(bound, nodes)
         _do_without(state, nodes, bound)
