@@ -124,7 +124,7 @@ class Sqs:
         now = self._kernel.now_us
         visible = [message for message in queue.messages if message.visible_us <= now]
         if not visible:
-            return ()
+            return []
         if queue.fifo:
             flying = {message.group for message in queue.messages if message.in_flight and message.visible_us > now}
             visible = [message for message in visible if message.group not in flying]
