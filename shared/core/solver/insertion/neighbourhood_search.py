@@ -2,8 +2,8 @@
 
 The strategies never take anything back, so a replica may stay over although an exchange between two nodes would make
 room. Large neighbourhood search (Shaw 1998; Pisinger and Ropke 2010) destroys a part of the solution and repairs it.
-Here it goes first, then everybody from one node, from two, three, or (in a small world) from all, each to any node with
-room or to a new one. Nobody who had a place loses it. Effort is counted in evaluations, never in time.
+Here it goes first, then everybody from one node, from two or from three, each to any node with room or to a new one.
+Nobody who had a place loses it. Effort is counted in evaluations, never in time.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -24,8 +24,6 @@ _EVALUATIONS_MAX = 10_000
 _EVALUATIONS_A_TRIAL = 300
 _OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
 _NODES_A_TRIAL = 3
-# With so few replicas all nodes may be taken apart at once, without a bound on evaluations but the one above.
-_REPLICAS_OF_A_SMALL_WORLD = 12
 
 _Pins = tuple[tuple[str, str | None], ...]
 
@@ -93,20 +91,20 @@ class NeighbourhoodSearch:
         state, remaining = self._state, self._state.remaining[group.index]
         wanted = [_Replica(group, is_new=True)] * (remaining if group.workload.gang is not None else 1)
         evaluations_left = max(0, self._evaluations - evaluations_max)
-        for nodes, evaluations in self._neighbourhoods():
+        for nodes in self._neighbourhoods():
             if self._evaluations <= evaluations_left or state.is_out_of_time(group):
                 return False
             mark = state.mark()
-            if any(self._fits(replicas, evaluations) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
+            if any(self._fits(replicas) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
                 return True
             state.undo(mark)
         return False
 
-    def _fits(self, replicas: Sequence[_Replica], evaluations: int) -> bool:
+    def _fits(self, replicas: Sequence[_Replica]) -> bool:
         """Place all of the replicas, or none."""
         is_open = self._insertion.candidates.open_now(self._state.residual)
         self._evaluations -= 1 + len(is_open) // _OPTIONS_AN_EVALUATION
-        trial = _Trial(replicas, min(evaluations, self._evaluations), is_open)
+        trial = _Trial(replicas, min(_EVALUATIONS_A_TRIAL, self._evaluations), is_open)
         self._evaluations -= trial.evaluations
         is_placed = self._settle(trial)
         self._evaluations += trial.evaluations
@@ -121,9 +119,8 @@ class NeighbourhoodSearch:
             trial.evaluations -= len(known) // _OPTIONS_AN_EVALUATION
         return found
 
-    # Branches: comprehensions of a line each; few nodes first, then all.
-    def _neighbourhoods(self) -> Iterator[tuple[Sequence[Bin], int]]:
-        """Yield nodes to take apart together, few first, and how many evaluations to spend on them."""
+    def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
+        """Yield nodes to take apart together, few first."""
         loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._is_loose(bin_)]
         each = list(chain.from_iterable([bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in loose))
         known: set[object] = set()
@@ -132,10 +129,7 @@ class NeighbourhoodSearch:
                 alike = tuple(map(_likeness, nodes))
                 if alike not in known:
                     known.add(alike)
-                    yield nodes, _EVALUATIONS_A_TRIAL
-        placed = sum(bin_.count * sum(bin_.contents.values()) for bin_ in loose)
-        if placed <= _REPLICAS_OF_A_SMALL_WORLD:
-            yield list(chain.from_iterable([bin_] * bin_.count for bin_ in loose)), self._evaluations
+                    yield nodes
 
     def _is_loose(self, bin_: Bin) -> bool:
         """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""
