@@ -158,6 +158,9 @@ MECHANISMS: Final = {
     "node-elimination": Mechanism(
         lambda: _set("shared.core.scheduler", empty_paid_nodes=_nothing), ("insertion.node_elimination",)
     ),
+    "rightsizing": Mechanism(
+        lambda: _set("shared.core.scheduler", rightsize_paid_nodes=_nothing), ("insertion.rightsizing",)
+    ),
     "neighbourhood-search": Mechanism(
         lambda: _set("shared.core.scheduler", NeighbourhoodSearch=_NoSearch), ("insertion.neighbourhood_search",)
     ),
@@ -185,6 +188,8 @@ CONSTANTS: Final = (
     "packing.one_per_node:_SMALLER_FIRST",
     "packing.item_types:_SIZE_STEP",
     "insertion.node_elimination:_EVALUATIONS_MAX",
+    "insertion.rightsizing:_EVALUATIONS_MAX",
+    "insertion.rightsizing:_TYPES_MAX",
     "column_generation.improve:_SLOW_ROUNDS",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",

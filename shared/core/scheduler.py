@@ -20,6 +20,7 @@ from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.new_nodes import Strategy
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
+from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from shared.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
@@ -192,6 +193,7 @@ def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
             return short
     before = insertion.state.cost()
     empty_paid_nodes(insertion)
+    rightsize_paid_nodes(insertion)
     if insertion.state.cost() < before:
         # What is done without leaves its part of a limit to who is left over.
         _insert_leftovers(insertion, groups)

@@ -7,6 +7,7 @@ from shared.core.scheduling_terms.resources import Resources
 from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
+from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -63,6 +64,54 @@ def test_a_bought_node_whose_replicas_fit_elsewhere_is_not_bought() -> None:
     empty_paid_nodes(inserting(state))
 
     assert [dict(bin_.contents) for bin_ in state.bins] == [{group.index: 3}]
+
+
+def _rightsized(*nodes: tuple[str, dict[str, int]], apart: bool = False) -> list[tuple[str, dict[str, int]]]:
+    """Return nodes (type, CPU replicas by name) after rightsizing; a type is two or four CPUs of which 0.1 is kept."""
+    sizes = {"largest": 2600, "large": 2400, "middle": 1400, "small": 900}
+    rules = {"anti_affinity": (near(labels.HOSTNAME, app="small"),)} if apart else {}
+    demands = [
+        demand(workload(name, cpu, GIB, labels={"app": name}, **(rules if name == "small" else {})), count)
+        for name, cpu in sizes.items()
+        if (count := sum(held.get(name, 0) for _, held in nodes))
+    ]
+    state = undecided(with_demand(plain(fx_type("two", 2, 16, 10), FOUR), *demands))
+    groups = {group.workload.name: group for group in state.groups}
+    for kind, held in nodes:
+        option = next(item for item in state.catalogue.options if item.instance_type.name == kind)
+        bin_ = state.open_bin(option, 1)
+        for name, count in held.items():
+            state.place(bin_, groups[name].relaxed[0], count)
+
+    rightsize_paid_nodes(inserting(state))
+
+    names = {group.index: name for name, group in groups.items()}
+    return [
+        (bin_.option.instance_type.name, {names[index]: count for index, count in bin_.contents.items()})
+        for bin_ in state.bins
+        if bin_.option
+    ]
+
+
+def test_a_replica_goes_where_there_is_room_so_that_its_node_can_be_smaller() -> None:
+    """2.3 CPU are too much for two by 0.4; beside 2.6 there is room for the 0.9."""
+    found = _rightsized(("four", {"largest": 1}), ("four", {"middle": 1, "small": 1}))
+
+    assert found == [("four", {"largest": 1, "small": 1}), ("two", {"middle": 1})]
+
+
+def test_two_replicas_change_places_so_that_one_node_can_be_smaller() -> None:
+    """Room of 0.6 holds nobody else, but 1.4 instead of 0.9: then 1.8 is left, which fits two."""
+    found = _rightsized(("four", {"large": 1, "small": 1}), ("four", {"middle": 1, "small": 1}))
+
+    assert found == [("four", {"large": 1, "middle": 1}), ("two", {"small": 2})]
+
+
+def test_no_node_is_smaller_for_an_exchange_that_a_rule_forbids() -> None:
+    """As before, but two of the small ones must not share a node."""
+    nodes = (("four", {"large": 1, "small": 1}), ("four", {"middle": 1, "small": 1}))
+
+    assert _rightsized(*nodes, apart=True) == list(nodes)
 
 
 def test_replicas_that_seek_each_other_go_where_the_first_one_went() -> None:

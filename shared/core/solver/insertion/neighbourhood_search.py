@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import chain, combinations
 from operator import attrgetter
 
-from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.insert import ANYWHERE, Insertion
+from shared.core.solver.insertion.loose_nodes import LooseNodes
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group, RelaxedGroup
@@ -69,11 +69,7 @@ class NeighbourhoodSearch:
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
         self._evaluations = _EVALUATIONS_MAX
-        self._near = 0  # a mask of the terms that somebody wants to be near to
-        for group in self._state.groups:
-            for constraints in group.constraints:
-                for near in constraints.affinity:
-                    self._near |= 1 << near.term
+        self._loose = LooseNodes(self._state)
 
     def serve(self, groups: Sequence[Group]) -> None:
         """Find places for the groups' remaining replicas, until none of them can have one."""
@@ -121,7 +117,7 @@ class NeighbourhoodSearch:
 
     def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
         """Yield nodes to take apart together, few first."""
-        loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._is_loose(bin_)]
+        loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._loose.has(bin_)]
         each = list(chain.from_iterable([bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in loose))
         known: set[object] = set()
         for size in range(_NODES_A_TRIAL + 1):
@@ -130,16 +126,6 @@ class NeighbourhoodSearch:
                 if alike not in known:
                     known.add(alike)
                     yield nodes
-
-    def _is_loose(self, bin_: Bin) -> bool:
-        """Whether the node may be taken apart: no price cap was reckoned with it, nobody sought company on it."""
-        groups = [self._state.groups[index] for index in bin_.contents]
-        if bin_.is_paid and any(group.is_price_capped for group in groups):
-            return False
-        hosts = self._near & self._state.ledger.host_mask
-        return not any(group.matching & hosts for group in groups) and not any(
-            near.topology_key == HOSTNAME for group in groups for near in group.constraints[0].affinity
-        )
 
     def _taken_off(self, nodes: Iterable[Bin]) -> list[_Replica]:
         """Take the nodes apart; return who was on them."""
@@ -150,7 +136,7 @@ class NeighbourhoodSearch:
             found += [(relaxed.group, count, node) for relaxed, count in state.empty(node)]
             if node.option is not None:
                 state.close_bin(node)
-        followed = self._followed() if self._near else frozenset()
+        followed = self._followed() if self._loose.near else frozenset()
         replicas: list[_Replica] = []
         for group, count, node in found:
             is_served = node.option is not None and node.option.reservation is not None

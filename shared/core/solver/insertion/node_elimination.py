@@ -35,7 +35,7 @@ def _empty_some(insertion: Insertion) -> bool:
     state, found = insertion.state, False
     paid = [bin_ for bin_ in state.bins if bin_.is_paid]
     trials = max(_TRIALS_MIN, _EVALUATIONS_MAX // max(1, len(state.bins)))
-    for bin_ in sorted(paid, key=lambda item: (_fullness(item), item.uid))[:trials]:
+    for bin_ in sorted(paid, key=lambda item: (fullness(item), item.uid))[:trials]:
         while bin_.contents and not state.catalogue.policy.expired():
             mark = state.mark()
             if not _empty(insertion, state.split_bin(bin_, 1)):
@@ -47,7 +47,8 @@ def _empty_some(insertion: Insertion) -> bool:
     return found
 
 
-def _fullness(bin_: Bin) -> float:
+def fullness(bin_: Bin) -> float:
+    """Return the part of a planned node that is used of the resource that is used most."""
     assert bin_.option is not None
     size = bin_.option.allocatable
     return largest_share(map(sub, size, bin_.free), size)
