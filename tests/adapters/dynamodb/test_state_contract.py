@@ -374,10 +374,11 @@ def test_a_failed_launch_gives_its_unit_and_its_replicas_back_once(stores: Store
     assert counts(stores) == (0, 4, 0)
     assert stores.node_claims.list_live() == ()
     assert stores.node_claims.list_leased("cr-1") == ()
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError) as refused:
         stores.node_claims.return_replicas(
             failed, expected_revision=1, placements={"research/train": 1}, returned_at=NOW
         )
+    assert set(refused.value.rows) == {"nc-1", "research/train", "cr-1"}
     assert balance(stores) == Balance(4, 0)
     assert counts(stores) == (0, 4, 0)
 

@@ -313,24 +313,37 @@ class MemoryNodeClaims:
             return self._write(lease_settled(claim), expected_revision)
 
     def _write(self, claim: NodeClaim, expected_revision: int) -> NodeClaim:
-        stored = self._state.claim_rows.get(claim.id)
-        if stored is None or stored.revision != expected_revision:
+        if self._moved_on(claim, expected_revision):
             raise ConflictError([claim.id])
         self._state.wrote()
         written = replace(claim, revision=expected_revision + 1)
         self._state.claim_rows[claim.id] = written
         return written
 
+    def _moved_on(self, claim: NodeClaim, expected_revision: int) -> bool:
+        stored = self._state.claim_rows.get(claim.id)
+        return stored is None or stored.revision != expected_revision
+
     def return_replicas(
         self, claim: NodeClaim, *, expected_revision: int, placements: Mapping[str, int], returned_at: datetime
     ) -> NodeClaim:
         with self._state.lock:
-            was_open = holds_open_lease(claim)
-            written = self._write(relieved(claim, placements), expected_revision)
+            after = relieved(claim, placements)
+            gives_back = holds_open_lease(claim) and not holds_open_lease(after)
+            lost = [claim.id] if self._moved_on(claim, expected_revision) else []
+            records = self._state.workload_rows
+            lost += [
+                key for key, count in placements.items() if key not in records or records[key].placed_count < count
+            ]
+            stored = self._state.reservation_rows[claim.lease.reservation_id] if claim.lease is not None else None
+            if gives_back and stored is not None and stored.balance.outstanding_count < 1:
+                lost.append(stored.reservation.id)
+            if lost:
+                raise ConflictError(lost)
+            written = self._write(after, expected_revision)
             for key, count in sorted(placements.items()):
                 self._move_placed(key, -count, returned_at)
-            if was_open and not holds_open_lease(written) and claim.lease is not None:
-                stored = self._state.reservation_rows[claim.lease.reservation_id]
+            if gives_back and stored is not None:
                 balance = replace(stored.balance, outstanding_count=stored.balance.outstanding_count - 1)
                 self._state.reservations.rebalance(stored, balance, stored.observed_at)
             return written
@@ -351,8 +364,11 @@ class MemoryNodeClaims:
     ) -> NodeClaim:
         with self._state.lock:
             stored = self._state.workload_rows.get(record.key)
+            lost = [claim.id] if self._moved_on(claim, expected_revision) else []
             if stored is None or stored.revision != expected_record_revision:
-                raise ConflictError([record.key])
+                lost.append(record.key)
+            if lost:
+                raise ConflictError(lost)
             written = self._write(claim, expected_revision)
             self._state.workload_rows[record.key] = replace(record, revision=expected_record_revision + 1)
             return written
