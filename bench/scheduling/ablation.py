@@ -113,9 +113,11 @@ class _NoPricing:
 
 
 def _no_pricing_while_diving() -> None:
-    improve = _module("column_generation.improve")
-    whole = improve.rounded
-    _set("column_generation.improve", rounded=lambda master, _pricing, *rest: whole(master, _NoPricing(), *rest))
+    whole = _module("column_generation.ruin_and_recreate").rounded
+    _set(
+        "column_generation.ruin_and_recreate",
+        rounded=lambda master, _pricing, *rest: whole(master, _NoPricing(), *rest),
+    )
 
 
 class _NoSearch:
@@ -128,13 +130,15 @@ class _NoSearch:
 
 _IMPROVE: Final = "column_generation.improve"
 _DIVING: Final = "column_generation.diving"
+_RUIN: Final = "column_generation.ruin_and_recreate"
 _MASTER: Final = "column_generation.restricted_master"
 MECHANISMS: Final = {
     "column-generation": Mechanism(
         lambda: _set(_IMPROVE, improved=_nothing),
-        (_IMPROVE, _MASTER, _DIVING, "column_generation.pricing_problem", "column_generation.pricing"),
+        (_IMPROVE, _MASTER, _DIVING, _RUIN, "column_generation.pricing_problem", "column_generation.pricing"),
     ),
     "dives": Mechanism(lambda: _set(_DIVING, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
+    "ruin-and-recreate": Mechanism(lambda: _set(_RUIN, _TURNS=0), (_RUIN,)),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
     "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
@@ -197,6 +201,10 @@ CONSTANTS: Final = (
     "column_generation.pricing_problem:_PROMISING",
     "column_generation.diving:_DIVES",
     "column_generation.diving:_ROUNDED_UP",
+    "column_generation.ruin_and_recreate:_TURNS",
+    "column_generation.ruin_and_recreate:_NEAR",
+    "column_generation.ruin_and_recreate:_LOSS",
+    "column_generation.ruin_and_recreate:_OTHERS",
 )
 
 

@@ -2,14 +2,14 @@
 
 The restricted master says how often to use which pattern; its dual prices say what a replica and a unit are worth; the
 pricing problem finds patterns worth more than they cost at these prices; they become columns. At the end diving makes
-whole numbers of it.
+whole numbers of it, of the whole and then of what the best packing so far does badly.
 """
 
 from collections.abc import Sequence
 
-from shared.core.solver.column_generation.diving import rounded
 from shared.core.solver.column_generation.pricing_problem import PricingProblem, promising
 from shared.core.solver.column_generation.restricted_master import RestrictedMaster
+from shared.core.solver.column_generation.ruin_and_recreate import rebuilt
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 
@@ -31,7 +31,7 @@ def improved(base: Packing, greedy: Packing, values: Sequence[float], bin_types:
     pricing = PricingProblem(master, base, [*promising(base, values, bin_types.paid), *bin_types.reserved])
     if not _solved_in_fractions(master, pricing, base):
         return None
-    return rounded(master, pricing, base, values, bin_types)
+    return rebuilt(master, pricing, base, values, bin_types)
 
 
 def _solved_in_fractions(master: RestrictedMaster, pricing: PricingProblem, base: Packing) -> bool:

@@ -4,7 +4,7 @@ Gilmore and Gomory (1961): a linear program with a row for what each item needs 
 units of reservations and limits of pools are rows too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from shared.core.solver.column_generation.linear_program import INFINITY, LinearProgram
 from shared.core.solver.packing.item_types import BinType
@@ -55,6 +55,11 @@ class RestrictedMaster:
         self.program.add(bin_type.price, [*entries, *self.row_entries(bin_type)])
         self.patterns.append((bin_type, pattern))
         return True
+
+    def reduced_cost(self, duals: Sequence[float], bin_type: BinType, pattern: Pattern) -> float:
+        """Return what a use of the pattern costs beyond what it is worth at these prices of the rows."""
+        worth = sum(duals[index] * count for index, count in pattern)
+        return bin_type.price - worth - sum(duals[row] * amount for row, amount in self.row_entries(bin_type))
 
     def counts(self) -> list[float]:
         """Return how often each pattern is used in the last solution."""
