@@ -60,7 +60,10 @@ def run(case: str) -> dict[str, object]:
         world.until("every replica has a place", lambda _: _placed(world) >= wanted, real_time=True)
         placed_s = (world.now() - sent_at).total_seconds()
         spent = spending.figures(Function.PROVISION, Function.LAUNCH, Function.INTAKE)
-        passes = [line for line in _planned(world) if line["claim_count"] or line["placed_count"]]
+        # A pass says what it did after its launches are on their way, so later than the last replica has its place.
+        said = "every pass has said what it placed"
+        world.until(said, lambda _: sum(line["placed_count"] for line in _planned(world)) >= wanted, real_time=True)
+        passes = [line for line in _planned(world) if line["placed_count"]]
         return {
             "groups": count,
             "replicas": wanted,
