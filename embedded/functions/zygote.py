@@ -127,25 +127,27 @@ class Zygote:
         self._ours.close()
 
     def _listen(self) -> None:
-        with self._ours.makefile("rb") as lines:
+        # A process that is killed with an order unread resets the connection instead of closing it.
+        with self._ours.makefile("rb") as lines, contextlib.suppress(ConnectionResetError):
             for line in lines:
-                message = json.loads(line)
-                if "ended" in message:
-                    child = self._children.pop(message["ended"])
-                    child.status = message["status"]
-                    child.ended.set()
-                    continue
-                if "refused" in message:
-                    self._answers.put(message["refused"])
-                else:
-                    child = self._children[message["pid"]] = _Forked(message["pid"])
-                    self._answers.put(child)
+                self._hear(json.loads(line))
         if not self._closing:
             logger.error("the prepared process has ended by itself; environments are started without it from now on")
         self._answers.put(None)
         for child in self._children.values():  # nobody can tell; they end when their prepared process does
             child.status = -signal.SIGKILL
             child.ended.set()
+
+    def _hear(self, message: JsonObject) -> None:
+        if "ended" in message:
+            child = self._children.pop(message["ended"])
+            child.status = message["status"]
+            child.ended.set()
+        elif "refused" in message:
+            self._answers.put(message["refused"])
+        else:
+            child = self._children[message["pid"]] = _Forked(message["pid"])
+            self._answers.put(child)
 
 
 def _send(connection: socket.socket, order: JsonObject, descriptors: Sequence[int]) -> None:
