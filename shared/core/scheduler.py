@@ -219,6 +219,7 @@ def _decide_priority(
     _insert_leftovers(insertion, waiting)
     if insertion.strategy.is_thorough:
         NeighbourhoodSearch(insertion).serve(waiting)
+        _insert_leftovers(insertion, waiting)  # its effort is bounded, and what it moved may have made room
     return set()
 
 

@@ -1,9 +1,16 @@
 """The ablation names parts of the solver: one that is renamed must not be measured as if it bought nothing."""
 
+from collections.abc import Callable
+
 import pytest
 
 from bench.harness import fresh
-from bench.scheduling.ablation import CONSTANTS, MECHANISMS, cases, lines
+from bench.scheduling.ablation import CONSTANTS, MECHANISMS, WORLDS, cases, lines
+from bench.worlds.common import NOW
+from shared.core.checker import check
+from shared.core.model.policy import SchedulingPolicy
+from shared.core.model.snapshot import Snapshot
+from shared.core.scheduler import solve
 
 
 def test_each_mechanism_can_be_taken_out_and_each_constant_halved() -> None:
@@ -24,3 +31,10 @@ def test_cases_are_named_after_what_is_changed() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_lines_are_counted_of_code_that_exists(name: str) -> None:
     assert (lines(name) > 0) is bool(MECHANISMS[name].code)
+
+
+@pytest.mark.parametrize("make", WORLDS["tight"])
+def test_nobody_is_left_over_who_fits_into_what_limits_leave(make: Callable[[], Snapshot]) -> None:
+    snapshot, policy = make(), SchedulingPolicy()
+
+    assert check(snapshot, solve(snapshot, now=NOW, policy=policy), now=NOW, policy=policy) == ()
