@@ -24,13 +24,7 @@ from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from shared.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
-from shared.core.solver.problem.components import (
-    Component,
-    assignable_components,
-    connected_components,
-    inserted_groups,
-    together,
-)
+from shared.core.solver.problem.components import Component, assignable_components, connected_components, together
 from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.vectors import copies_that_fit
@@ -185,10 +179,8 @@ def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
     """Place everything, heavier priorities first; return the groups that were assigned to domains without room."""
     groups = insertion.state.groups
     components = connected_components(groups) if insertion.strategy.packs else []
-    everyone = {group.index for group in groups}
-    inserted = inserted_groups(components, one_by_one) if insertion.strategy.packs else everyone
     for priority in sorted({group.priority for group in groups}, reverse=True):
-        short = _decide_priority(insertion, components, inserted, priority)
+        short = _decide_priority(insertion, assignable_components(components, priority, one_by_one), priority)
         if short:
             return short
     before = insertion.state.cost()
@@ -202,14 +194,17 @@ def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
     return set()
 
 
-def _decide_priority(
-    insertion: Insertion, components: Sequence[Component], inserted: Set[int], priority: int
-) -> set[int]:
-    """Place the groups of one priority, and who gains by that; return those that were assigned without room."""
+# Branches: comprehensions of a line each, around one question about time.
+def _decide_priority(insertion: Insertion, components: Sequence[Component], priority: int) -> set[int]:
+    """Place the groups of one priority, and who gains by that; return those that were assigned without room.
+
+    Those of the components are counted, the others are inserted before them.
+    """
     state = insertion.state
     level = [group for group in state.groups if group.priority == priority]
-    _insert(insertion, [group for group in level if group.index in inserted])
-    packed = pack(insertion, assignable_components(components, priority, inserted))
+    counted = {group.index for component in components for group in component.groups}
+    _insert(insertion, [group for group in level if group.index not in counted])
+    packed = pack(insertion, components)
     if packed.short:
         if not state.is_out_of_time():
             return packed.short
@@ -241,7 +236,7 @@ def _certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
         bounds = import_module("shared.core.solver.column_generation.lower_bound")
     except ModuleNotFoundError as error:
         return replace(plan, notes=(*plan.notes, f"no certificate: {error.name} is not installed"))
-    standing = (node for node in facts.ordered() if not node.deleting and facts.takes_replicas(node))
+    standing = (node for node in facts.ordered if not node.deleting and facts.takes_replicas(node))
     existing = [(facts.requirement_sets(node, facts.taints(node)), tuple(facts.free(node))) for node in standing]
     bound: int | None = bounds.lower_bound_atto_usd(state, existing)
     if bound is None:

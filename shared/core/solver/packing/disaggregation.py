@@ -10,7 +10,7 @@ from shared.core.solver.packing.item_types import ItemType
 from shared.core.solver.packing.packing import PatternUse
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.groups import EquivalenceClass
-from shared.core.solver.problem.runs import Supply, in_step
+from shared.core.solver.problem.supply import Supply, dealt
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -128,8 +128,8 @@ class Disaggregation:
         return self._state.open_bin(use.bin_type.option, count)
 
     def _write_runs(self, use: PatternUse, items: Sequence[tuple[int, int]]) -> None:
-        streams = [self._stocks[index].buckets[_FREE].runs(count, use.count) for index, count in items]
-        for nodes, found in in_step(streams, use.count):
+        supplies = [(self._stocks[index].buckets[_FREE], count) for index, count in items]
+        for nodes, found in dealt(supplies, use.count):
             together: dict[int, int] = {}
             for index, per_node in chain.from_iterable(found):
                 together[index] = together.get(index, 0) + per_node

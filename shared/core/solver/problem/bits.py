@@ -1,6 +1,6 @@
 """Sets of small numbers as integers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 def iter_bits(mask: int) -> Iterator[int]:
@@ -9,3 +9,11 @@ def iter_bits(mask: int) -> Iterator[int]:
         bit = mask & -mask
         yield bit.bit_length() - 1
         mask ^= bit
+
+
+def mask_of(positions: Iterable[int]) -> int:
+    """Return the integer in which the bits at these positions are set."""
+    mask = 0
+    for position in positions:
+        mask |= 1 << position
+    return mask

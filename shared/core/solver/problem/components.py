@@ -5,7 +5,7 @@ component does not matter to the others.
 """
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
@@ -18,8 +18,16 @@ class Component:
     """Groups that rules connect, in the order of the queue; or with no ``terms`` some that no rule concerns."""
 
     groups: list[Group]
-    terms: int  # a mask
-    classes: list[EquivalenceClass] = field(default_factory=list)
+
+    @property
+    def classes(self) -> list[EquivalenceClass]:
+        """The kinds of the groups."""
+        return list(dict.fromkeys([group.equivalence_class for group in self.groups]))
+
+    @property
+    def terms(self) -> int:
+        """The mask of the terms that the groups carry or match."""
+        return reduce(or_, (class_.terms for class_ in self.classes))
 
 
 def connected_components(groups: Sequence[Group]) -> list[Component]:
@@ -32,16 +40,13 @@ def connected_components(groups: Sequence[Group]) -> list[Component]:
         terms = group.equivalence_class.terms
         component = tied.get(component_of[terms]) if terms else free
         if component is None:
-            component = Component([], 0)
+            component = Component([])
             components.append(component)
             if terms:
                 tied[component_of[terms]], free = component, None
             else:
                 free = component
         component.groups.append(group)
-    for component in components:
-        component.classes.extend(dict.fromkeys([group.equivalence_class for group in component.groups]))
-        component.terms = reduce(or_, (class_.terms for class_ in component.classes))
     return components
 
 
@@ -69,33 +74,23 @@ def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
     found: dict[int, frozenset[int]] = {}
     for component in connected_components(groups):
         whole = frozenset(group.index for group in component.groups)
-        found.update({index: whole if component.terms else frozenset((index,)) for index in whole})
+        is_tied = bool(component.terms)
+        found.update({index: whole if is_tied else frozenset((index,)) for index in whole})
     return found
 
 
-# Branches: comprehensions of a line each; only one question decides.
-def inserted_groups(components: Iterable[Component], one_by_one: Set[int]) -> set[int]:
-    """Return the groups that must are inserted one by one from the start, with all who are tied to them by terms.
+def assignable_components(components: Iterable[Component], priority: int, one_by_one: Set[int]) -> list[Component]:
+    """Return what can be packed of the components: not gangs, price caps, ``one_by_one``, and other priorities.
 
-    Those are gangs, price caps, and ``one_by_one``: what could not be assigned.
-    """
-    found: set[int] = set()
-    for component in components:
-        alone = [group.index for group in component.groups if group.is_alone or group.index in one_by_one]
-        # Terms that reach over priorities would have to be kept between two packings.
-        mixed = component.terms and len({group.priority for group in component.groups}) > 1
-        found.update([group.index for group in component.groups] if mixed or (alone and component.terms) else alone)
-    return found
-
-
-def assignable_components(components: Iterable[Component], priority: int, inserted: Set[int]) -> list[Component]:
-    """Return what is left of the components without the ``general`` groups and those of other priorities.
-
-    Where there are terms, that is all of a component or nothing.
+    Where there are terms, that is all of a component or nothing: they would have to be kept between two placements.
     """
     found = []
     for component in components:
-        groups = [group for group in component.groups if group.priority == priority and group.index not in inserted]
-        if groups:
-            found.append(Component(groups, component.terms, component.classes))
+        groups = [
+            group
+            for group in component.groups
+            if group.priority == priority and not group.is_alone and group.index not in one_by_one
+        ]
+        if groups and (len(groups) == len(component.groups) or not component.terms):
+            found.append(Component(groups))
     return found

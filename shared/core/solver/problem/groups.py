@@ -105,25 +105,22 @@ def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolic
     taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
     soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
     team_of = _team_names(snapshot)
-    pending = [demand for demand in snapshot.demands if demand.pending_count > 0]
-    dimensions = Dimensions(demand.workload.requests for demand in pending)
     memo: dict[object, tuple[Level, ...]] = {}
-    # Demands by number: those that look alike to topology rules have one.
-    numbers: dict[object, int] = {}
-    looks: list[tuple[Workload, tuple[Level, ...]]] = []
-    numbered: list[int] = []
-    for demand in pending:
-        workload = demand.workload
-        found = _levels(demand, now, preference_policy, soft_taints, team_of(workload.namespace), memo)
-        # ``levels`` are shared through a memo, so their identity stands for their value (cheaper than hashing it).
-        number = numbers.setdefault((id(found), workload.namespace, tuple(workload.labels.items())), len(looks))
-        if number == len(looks):
-            looks.append((workload, found))
-        numbered.append(number)
-    terms = _terms(looks, snapshot)
-    classes = _classes(looks, terms)
-    groups = _grouped(pending, [classes[number] for number in numbered], dimensions, now)
-    return Demands(groups, list(dict.fromkeys(classes)), terms, dimensions, _numbered_requirement_sets(groups))
+    pending = [
+        (demand, _levels(demand, now, preference_policy, soft_taints, team_of(demand.workload.namespace), memo))
+        for demand in snapshot.demands
+        if demand.pending_count > 0
+    ]
+    terms = _terms([(demand.workload, found) for demand, found in pending], snapshot)
+    dimensions = Dimensions(demand.workload.requests for demand, _ in pending)
+    classes: dict[object, EquivalenceClass] = {}
+    groups: dict[object, Group] = {}
+    for demand, found in pending:
+        group = _group(demand, _class(demand.workload, found, terms, classes), dimensions, now, groups)
+        group.members.append((demand.workload.key, demand.pending_count, demand.pending_since))
+        group.count += demand.pending_count
+    ordered = _in_queue_order(groups.values())
+    return Demands(ordered, list(classes.values()), terms, dimensions, _numbered_requirement_sets(ordered))
 
 
 def _team_names(snapshot: Snapshot) -> Callable[[str], str | None]:
@@ -157,19 +154,19 @@ def _has_terms(workload: Workload) -> bool:
     return bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
 
 
-def _classes(looks: Sequence[tuple[Workload, tuple[Level, ...]]], terms: Terms) -> list[EquivalenceClass]:
-    """Return the kind of each look."""
-    by_key: dict[object, EquivalenceClass] = {}
-    found = []
-    for workload, level_of in looks:
-        matching = terms.matching(workload)
-        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
-        own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
-        class_ = by_key.get((id(level_of), matching, own))
-        if class_ is None:
-            class_ = by_key[id(level_of), matching, own] = EquivalenceClass(workload, level_of, matching)
-        found.append(class_)
-    return found
+def _class(
+    workload: Workload, found: tuple[Level, ...], terms: Terms, classes: dict[object, EquivalenceClass]
+) -> EquivalenceClass:
+    """Return the class of a workload, and add it to the others if it is new."""
+    matching = terms.matching(workload)
+    # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+    own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
+    # Levels are shared through a memo, so their identity stands for their value (cheaper than hashing it).
+    key = (id(found), matching, own)
+    class_ = classes.get(key)
+    if class_ is None:
+        class_ = classes[key] = EquivalenceClass(workload, found, matching)
+    return class_
 
 
 def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
@@ -247,26 +244,22 @@ def _withheld(demand: Demand, now: datetime) -> tuple[Withheld, ...]:
     return tuple(replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld)
 
 
-def _grouped(
-    pending: Sequence[Demand], classes: Sequence[EquivalenceClass], dimensions: Dimensions, now: datetime
-) -> list[Group]:
-    by_key: dict[object, Group] = {}
-    for demand, class_ in zip(pending, classes, strict=True):
-        workload = demand.workload
-        request = dimensions.request(workload.requests)
-        budget = demand.budget_atto_usd_per_hour
-        is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
-        is_alone = workload.gang is not None or is_capped
-        key = (request, id(class_), workload.priority, workload.key if is_alone else "", demand.withheld)
-        group = by_key.get(key)
-        if group is None:
-            group = by_key[key] = Group(
-                0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
-            )
-            group.team_budget, group.withheld = budget, _withheld(demand, now)
-        group.members.append((workload.key, demand.pending_count, demand.pending_since))
-        group.count += demand.pending_count
-    return _in_queue_order(by_key.values())
+def _group(
+    demand: Demand, class_: EquivalenceClass, dimensions: Dimensions, now: datetime, groups: dict[object, Group]
+) -> Group:
+    """Return the group that the demand belongs to, and add it to the others if it is new."""
+    workload, budget = demand.workload, demand.budget_atto_usd_per_hour
+    request = dimensions.request(workload.requests)
+    is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
+    is_alone = workload.gang is not None or is_capped
+    key = (request, id(class_), workload.priority, workload.key if is_alone else "", demand.withheld)
+    group = groups.get(key)
+    if group is None:
+        group = groups[key] = Group(
+            0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
+        )
+        group.team_budget, group.withheld = budget, _withheld(demand, now)
+    return group
 
 
 def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
@@ -276,27 +269,17 @@ def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
 
 def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
     """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
-    # Groups are many, sizes few, and mostly those of a size come by age: sorting them apart takes few comparisons.
-    queues: dict[tuple[int, int, int], list[Group]] = {}
     for group in groups:
-        if len(group.members) > 1:
-            group.members.sort(key=_age)
-        queues.setdefault((-group.priority, -group.request[0], -group.request[1]), []).append(group)
-    ordered: list[Group] = []
-    for size in sorted(queues):
-        ordered += sorted(queues[size], key=_oldest)
+        group.members.sort(key=lambda member: (member[2], member[0]))
+    ordered = sorted(groups, key=_order)
     for index, group in enumerate(ordered):
         group.index = index
     return ordered
 
 
-def _age(member: tuple[str, int, datetime]) -> tuple[datetime, str]:
-    return member[2], member[0]
-
-
-def _oldest(group: Group) -> tuple[datetime, str]:
+def _order(group: Group) -> tuple[int, int, int, datetime, str]:
     name, _, pending_since = group.members[0]
-    return pending_since, name
+    return -group.priority, -group.request[0], -group.request[1], pending_since, name
 
 
 def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:

@@ -1,16 +1,18 @@
 """Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
+from functools import cached_property
 from operator import sub
 
-from shared.core.model.snapshot import Node, Snapshot
+from shared.core.model.snapshot import Node
 from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
+from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
 from shared.core.solver.problem.groups import Demands, running_level
 from shared.core.solver.problem.topology import near_key
-from shared.core.solver.problem.vectors import PODS_INDEX, Vector
+from shared.core.solver.problem.vectors import PODS_INDEX
 
 
 def fill_order(node: Node) -> tuple[bool, int, str]:
@@ -27,28 +29,23 @@ class NodeFacts:
     """What a solve must know of the nodes of its snapshot."""
 
     def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
-        snapshot: Snapshot = catalogue.snapshot
         self._catalogue = catalogue
         self._demands = demands
-        self._nodes = snapshot.nodes
-        self._startup = {pool.name: pool.startup_taints for pool in snapshot.node_pools}
-        self._workloads: dict[str, Workload] = {
-            **{demand.workload.key: demand.workload for demand in snapshot.demands},
-            **snapshot.workloads,
-        }
+        self._nodes = catalogue.snapshot.nodes
+        self._startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
+        self._asked = sorted({key for each in demands.requirement_sets for key in each.requirements})
         self._masks: dict[object, int] = {}
-        self._asked = sorted(
-            {key for requirement_set in demands.requirement_sets for key in requirement_set.requirements}
-        )
-        self._resident: dict[str, tuple[int, int]] = {}
-        self._free: dict[str, tuple[Node, Vector]] = {}
-        self._ordered: Sequence[Node] = ()
+        self._terms: dict[str, tuple[int, int]] = {}
 
+    @cached_property
     def ordered(self) -> Sequence[Node]:
-        """Return the nodes in the order in which they are filled."""
-        if not self._ordered:
-            self._ordered = sorted(self._nodes, key=fill_order)
-        return self._ordered
+        """The nodes in the order in which they are filled."""
+        return sorted(self._nodes, key=fill_order)
+
+    @cached_property
+    def _workloads(self) -> Mapping[str, Workload]:
+        snapshot = self._catalogue.snapshot
+        return {**{demand.workload.key: demand.workload for demand in snapshot.demands}, **snapshot.workloads}
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
@@ -56,14 +53,10 @@ class NodeFacts:
 
     def free(self, node: Node) -> list[int]:
         """Return what is left on the node. Its pods count even where ``used`` does not list them."""
-        known = self._free.get(node.claim_id)  # of this very node: a pass of disruption changes some of them
-        if known is None or known[0] is not node:
-            dimensions = self._demands.dimensions
-            capacity = dimensions.capacity(node.allocatable)
-            used = node.used.amounts(dimensions.names)
-            used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
-            known = self._free[node.claim_id] = (node, tuple(map(sub, capacity, used)))
-        return list(known[1])
+        dimensions = self._demands.dimensions
+        used = node.used.amounts(dimensions.names)
+        used[PODS_INDEX] = max(used[PODS_INDEX], sum([placed.count for placed in node.placements]))
+        return list(map(sub, dimensions.capacity(node.allocatable), used))
 
     def taints(self, node: Node) -> tuple[Taint, ...]:
         """Return the taints that count on the node."""
@@ -78,20 +71,16 @@ class NodeFacts:
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
         known = self._masks.get(memo_key)
         if known is None:
-            known = 0
-            for bit, requirement_set in enumerate(self._demands.requirement_sets):
-                if tolerates_all(taints, requirement_set.selection.tolerations) is None and self._meets(
-                    node, requirement_set
-                ):
-                    known |= 1 << bit
-            self._masks[memo_key] = known
+            each = enumerate(self._demands.requirement_sets)
+            known = self._masks[memo_key] = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
         return known
 
-    def _meets(self, node: Node, requirement_set: RequirementSet) -> bool:
+    def _meets(self, node: Node, taints: tuple[Taint, ...], requirement_set: RequirementSet) -> bool:
         selection = requirement_set.selection
         drain_at = None if node.drain_at is None else node.drain_at - timedelta(seconds=selection.notice_s)
         return (
-            node.capacity_type in selection.capacity_types
+            tolerates_all(taints, selection.tolerations) is None
+            and node.capacity_type in selection.capacity_types
             and self._catalogue.is_in_time(drain_at, selection)
             and accepts(node.labels, requirement_set.requirements.values())
         )
@@ -100,12 +89,8 @@ class NodeFacts:
         """Return (matching, anti mask, count) of what runs on the node, as far as any term cares."""
         if not self._demands.terms.keys:
             return ()
-        found = []
-        for placed in node.placements:
-            matching, anti_mask = self._of_workload(placed.workload_key)
-            if matching or anti_mask:
-                found.append((matching, anti_mask, placed.count))
-        return tuple(found)
+        found = [(*self._of_workload(placed.workload_key), placed.count) for placed in node.placements]
+        return tuple([resident for resident in found if any(resident[:2])])
 
     def running_cost(self, keys: Set[str]) -> dict[str, int]:
         """Return what the nodes under running replicas of these workloads cost an hour, in atto-USD.
@@ -122,18 +107,14 @@ class NodeFacts:
         return costs
 
     def _of_workload(self, key: str) -> tuple[int, int]:
-        known = self._resident.get(key)
+        """Return the terms that a running workload matches, and those by which it keeps others away."""
+        known = self._terms.get(key)
         if known is None:
-            workload = self._workloads.get(key)
+            workload, terms = self._workloads.get(key), self._demands.terms
             if workload is None:
                 known = (0, 0)
             else:
-                terms = self._demands.terms
-                anti_mask = 0
-                for term in running_level(workload).anti_affinity:
-                    number = terms.keys.get(near_key(term, workload))
-                    if number is not None:
-                        anti_mask |= 1 << number
-                known = (terms.matching(workload), anti_mask)
-            self._resident[key] = known
+                anti = [near_key(term, workload) for term in running_level(workload).anti_affinity]
+                known = (terms.matching(workload), mask_of(terms.keys[term] for term in anti if term in terms.keys))
+            self._terms[key] = known
         return known

@@ -31,7 +31,7 @@ class PartialPlan:
         self._journal: list[Callable[[], None]] = []
         self._next_uid = 0
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
-        for node in facts.ordered():
+        for node in facts.ordered:
             if node.deleting:
                 continue  # its replicas are demand again; they hold no domain
             residents, taints = facts.residents(node), facts.taints(node)

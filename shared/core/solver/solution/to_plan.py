@@ -7,7 +7,7 @@ from shared.core.model.plan import ExistingPlacement, Plan, PlannedNodes, Unplac
 from shared.core.model.snapshot import PlacedReplicas
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import overhead_atto_usd
-from shared.core.solver.problem.runs import Supply, in_step
+from shared.core.solver.problem.supply import Supply, dealt
 from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -25,11 +25,8 @@ class _Placements:
 
     def on(self, bin_: Bin) -> Iterator[tuple[int, tuple[PlacedReplicas, ...]]]:
         """Yield (number of equal nodes, what is on each)."""
-        if bin_.count == 1:
-            yield 1, self._placed([self.members[index].take(count) for index, count in bin_.contents.items()])
-            return
-        streams = [self.members[index].runs(count, bin_.count) for index, count in bin_.contents.items()]
-        for nodes, found in in_step(streams, bin_.count):
+        supplies = [(self.members[index], count) for index, count in bin_.contents.items()]
+        for nodes, found in dealt(supplies, bin_.count):
             yield nodes, self._placed(found)
 
     def _placed(self, found: Sequence[Sequence[tuple[str, int]]]) -> tuple[PlacedReplicas, ...]:

@@ -1,0 +1,38 @@
+"""Replicas to be handed out, and what of several supplies is on each of some equal nodes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Generic, TypeVar
+
+_Whose = TypeVar("_Whose")
+
+
+class Supply(Generic[_Whose]):
+    """Replicas to be handed out: ``left`` has (whose, how many), the first at the end."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, last_first: Iterable[tuple[_Whose, int]]) -> None:
+        self.left = list(last_first)
+
+    def take(self, count: int) -> tuple[tuple[_Whose, int], ...]:
+        """Return whose the next ``count`` replicas are, as far as they reach."""
+        found: list[tuple[_Whose, int]] = []
+        while count and self.left:
+            whose, left = self.left.pop()
+            if left >= count:  # mostly
+                if left > count:
+                    self.left.append((whose, left - count))
+                return (*found, (whose, count)) if found else ((whose, count),)
+            count -= left
+            found.append((whose, left))
+        return tuple(found)
+
+
+def dealt(
+    supplies: Sequence[tuple[Supply[_Whose], int]], nodes: int
+) -> Iterator[tuple[int, list[tuple[tuple[_Whose, int], ...]]]]:
+    """Deal so many of each supply to one node after the other; yield (number of equal nodes, what is on each)."""
+    each = ([supply.take(count) for supply, count in supplies] for _ in range(nodes))
+    for found, equal in groupby(each):
+        yield sum(1 for _ in equal), found
