@@ -82,7 +82,7 @@ def _set(module: str, **parts: object) -> None:
         setattr(owner, name, value)
 
 
-def _nothing(*_: object) -> None:
+def _nothing(*_: object, **_named: object) -> None:
     """Stand for a step that is left out."""
 
 
@@ -97,14 +97,6 @@ def _one_exponent() -> None:
     _set("packing.knapsack", _FEW=few._replace(exponents=(0.2,)))
 
 
-def _biases(*chosen: int, exponent: float | None = None) -> None:
-    biases = _module("packing.reserved_units")._PRICE_BIASES
-    _set(
-        "packing.reserved_units",
-        _PRICE_BIASES=tuple(biases[index] if exponent is None else exponent for index in chosen),
-    )
-
-
 class _NoPricing:
     """Stands for the pricing problem while diving: it finds nothing."""
 
@@ -116,7 +108,7 @@ def _no_pricing_while_diving() -> None:
     whole = _module("column_generation.ruin_and_recreate").rounded
     _set(
         "column_generation.ruin_and_recreate",
-        rounded=lambda master, _pricing, *rest: whole(master, _NoPricing(), *rest),
+        rounded=lambda master, _pricing, *rest, **named: whole(master, _NoPricing(), *rest, **named),
     )
 
 
@@ -137,7 +129,7 @@ MECHANISMS: Final = {
         lambda: _set(_IMPROVE, improved=_nothing),
         (_IMPROVE, _MASTER, _DIVING, _RUIN, "column_generation.pricing_problem", "column_generation.pricing"),
     ),
-    "dives": Mechanism(lambda: _set(_DIVING, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
+    "dives": Mechanism(lambda: _set(_RUIN, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_RUIN, _TURNS=0), (_RUIN,)),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
     "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),
@@ -146,8 +138,9 @@ MECHANISMS: Final = {
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
         ("packing.item_types:_thinned",),
     ),
-    "several-price-biases": Mechanism(partial(_biases, 0), ()),
-    "price-bias": Mechanism(partial(_biases, 0, exponent=0.0), ("packing.reserved_units:_preferring",)),
+    "price-bias": Mechanism(
+        lambda: _set("packing.reserved_units", _PRICE_BIAS=0.0), ("packing.reserved_units:_preferring",)
+    ),
     "reserved-units-for-one-per-node": Mechanism(
         lambda: _set("packing.reserved_units", has_one_per_node=lambda _packing: False),
         ("packing.one_per_node:reserve_one_per_node",),
@@ -191,15 +184,18 @@ CONSTANTS: Final = (
     "packing.one_per_node:_STEP",
     "packing.one_per_node:_SMALLER_FIRST",
     "packing.item_types:_SIZE_STEP",
+    "packing.reserved_units:_PRICE_BIAS",
     "insertion.node_elimination:_EVALUATIONS_MAX",
     "insertion.rightsizing:_EVALUATIONS_MAX",
     "insertion.rightsizing:_TYPES_MAX",
     "column_generation.improve:_SLOW_ROUNDS",
+    "column_generation.improve:_QUICK_ROUNDS",
+    "column_generation.improve:_QUICK_DIVES",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",
     "column_generation.pricing_problem:_PROMISING_MAX",
     "column_generation.pricing_problem:_PROMISING",
-    "column_generation.diving:_DIVES",
+    "column_generation.ruin_and_recreate:_DIVES",
     "column_generation.diving:_ROUNDED_UP",
     "column_generation.ruin_and_recreate:_TURNS",
     "column_generation.ruin_and_recreate:_NEAR",

@@ -5,6 +5,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 from bench.harness import Figures, fresh, medians, peak_rss_mib
@@ -66,6 +67,7 @@ def prepare_mix(replicas: str, shapes: str, path: str) -> Figures:
 
 def ours(path: str, preferences: str, form: str) -> Figures:
     """Parse, solve, check and write one snapshot, without the collector of cyclic garbage, as the planner does."""
+    import_module("shared.core.solver.column_generation.improve")  # as a warm planner has
     text = Path(path).read_text()
     with collection_paused():
         return _pass(text, preferences, is_polished=form == "polished")

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from importlib import import_module
+from operator import or_
 
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.packing.buying import buy_rest
@@ -65,9 +67,10 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
     fill_existing(base, room)
     best = _greedy(base, values, bin_types)
-    if policy.with_certificate and not policy.expired():
+    if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
-        polished = _polished(base, best, values, bin_types, is_last=is_last)
+        is_quick = not policy.with_certificate
+        polished = _polished(base, best, values, bin_types, is_last=is_last, is_quick=is_quick)
         best = best if polished is None else min(best, polished, key=Packing.quality)
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
@@ -105,8 +108,16 @@ def _greedy(base: Packing, values: Sequence[float], bin_types: BinTypes) -> Pack
     return min(variants, key=Packing.quality)
 
 
+def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
+    """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
+    fitting = bin_types.eligibility.fitting
+    reached = reduce(or_, (item.eligible & fitting(item.option.allocatable) for item in bin_types.reserved), 0)
+    bought = (use for use in greedy.uses if use.bin_type is not None and use.bin_type.option.reservation is None)
+    return any(reached >> index & 1 for use in bought for index in use.pattern)
+
+
 def _polished(
-    base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes, *, is_last: bool
+    base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes, *, is_last: bool, is_quick: bool
 ) -> Packing | None:
     """Return the packing that a linear program makes of the greedy one, if HiGHS is there and finds one.
 
@@ -124,5 +135,5 @@ def _polished(
         column_generation = import_module("shared.core.solver.column_generation.improve")
     except ModuleNotFoundError:
         return None  # the plan says by its missing certificate that it was not polished
-    packing: Packing | None = column_generation.improved(base, greedy, values, bin_types)
+    packing: Packing | None = column_generation.improved(base, greedy, values, bin_types, is_quick=is_quick)
     return packing

@@ -7,6 +7,7 @@ from shared.core.solver.column_generation import linear_program
 from shared.core.solver.column_generation.improve import improved
 from shared.core.solver.column_generation.pricing import Knapsacks
 from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.reserved_units import use_reserved
 from tests.core.scheduler.world import (
     GIB,
     ON_DEMAND,
@@ -15,6 +16,7 @@ from tests.core.scheduler.world import (
     fx_type,
     plain,
     planned,
+    reservation,
     with_demand,
     workload,
 )
@@ -35,11 +37,30 @@ def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     base = greedy.packing.fork(greedy.values)
     buy_rest(greedy.packing, greedy.types)
 
-    polished = improved(base, greedy.packing, greedy.values, greedy.types)
+    polished = improved(base, greedy.packing, greedy.values, greedy.types, is_quick=False)
 
     assert polished is not None
     assert sum(count for _, _, count in uses(polished)) == 4
     assert sum(count for _, _, count in uses(greedy.packing)) >= 4
+
+
+def test_a_first_plan_asks_the_program_who_gets_units_that_are_short() -> None:
+    """Two rolls are reserved. Greed fills them so that the rest takes three more, where two would do."""
+    reserved = with_demand(
+        plain(fx_type("roll", 10, 400, 50, offered=BOUGHT), reservations=(reservation("cr-1", "roll", 2),)),
+        demand(workload("large", 3800, GIB), 5),
+        demand(workload("middling", 3300, GIB), 2),
+        demand(workload("small", 2600, GIB), 4),
+    )
+    world = unpacked(reserved)
+    greedy = use_reserved(world.packing, world.types.reserved, world.values)
+    buy_rest(greedy, world.types)
+
+    plan = planned(reserved)
+
+    assert sum(count for _, _, count in uses(greedy)) == 5
+    assert sum(launch.count for launch in plan.launches) == 4
+    assert plan.lower_bound_atto_usd_per_hour is None
 
 
 def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_costs() -> None:

@@ -15,20 +15,24 @@ from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
 
-_FINISHING = (0.3,)  # several biases here gain nothing
-_DIVES = 6
 _FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
 _WHOLE = 1e-6
 _ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
 
 
 def rounded(
-    master: RestrictedMaster, pricing: PricingProblem, base: Packing, values: Sequence[float], bin_types: BinTypes
+    master: RestrictedMaster,
+    pricing: PricingProblem,
+    base: Packing,
+    values: Sequence[float],
+    bin_types: BinTypes,
+    *,
+    dives_max: int,
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
     packing = base.fork(values)
     best: Packing | None = None
-    for dive in range(_DIVES):
+    for dive in range(dives_max):
         master.keep(packing)
         if not packing.active or packing.expired() or not master.program.solve():
             break
@@ -46,7 +50,7 @@ def _finished(packing: Packing, values: Sequence[float], bin_types: BinTypes) ->
     packing = packing.fork(values)
     top_up(packing)
     if bin_types.reserved and packing.active:
-        packing = use_reserved(packing, bin_types.reserved, values, _FINISHING)
+        packing = use_reserved(packing, bin_types.reserved, values)
     buy_rest(packing, bin_types)
     return packing
 

@@ -163,7 +163,3 @@ class Packing:
     def quality(self) -> tuple[int, float]:
         """Sort packings: the least left over, then the cheapest."""
         return (sum(self.left), self.cost())
-
-    def left_value(self, values: Sequence[float]) -> float:
-        """About what it will cost to place the rest."""
-        return sum(value * left for value, left in zip(values, self.left, strict=True))
