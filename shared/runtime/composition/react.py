@@ -1,5 +1,7 @@
 """The react function."""
 
+from dataclasses import replace
+
 from shared.ports.messaging import Redelivery
 from shared.runtime.adapters import Adapters
 from shared.runtime.composition.parts.draining import draining_from
@@ -7,6 +9,7 @@ from shared.runtime.composition.parts.node_life import block_drains_from, node_l
 from shared.runtime.composition.parts.outside import adapters, once
 from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.observe_reservation import ReservationObserver
+from shared.usecases.draining.termination_batcher import TerminationBatcher
 from shared.usecases.node_life.react import React
 
 
@@ -18,14 +21,17 @@ def react() -> React:
 
 def react_from(outside: Adapters) -> React:
     """Wire the reaction to AWS's events."""
+    terminations = TerminationBatcher(outside.instances)
+    draining = replace(draining_from(outside), terminator=terminations)
     return React(
         claims=outside.node_claims,
         reservations=outside.reservations,
         offerings=outside.offerings,
         instances=outside.instances,
-        life=node_life_from(outside),
-        draining=draining_from(outside),
-        blocks=block_drains_from(outside),
+        life=node_life_from(outside, draining),
+        draining=draining,
+        blocks=block_drains_from(outside, draining),
+        terminations=terminations,
         freed=FreedUnits(
             reader=outside.reservation_reader,
             reservations=outside.reservations,

@@ -28,6 +28,7 @@ from shared.usecases.discovery.freed_units import FreedUnits
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
 from shared.usecases.draining.draining import Draining, DrainWish, Moves
+from shared.usecases.draining.termination_batcher import TerminationBatcher
 from shared.usecases.node_life.node_life import NodeLife
 
 # A warning that arrives this late is about a machine that has long been dealt with; EC2 itself gives two minutes.
@@ -78,7 +79,7 @@ class _Warned:
 
 @dataclass(frozen=True, slots=True)
 class React:
-    """The reaction use case."""
+    """The reaction use case. Whatever in it ends nodes asks through ``terminations``."""
 
     claims: NodeClaimStore
     reservations: ReservationStore
@@ -87,6 +88,7 @@ class React:
     life: NodeLife
     draining: Draining
     blocks: BlockDrains
+    terminations: TerminationBatcher
     freed: FreedUnits
     starts: ReservationStarts
     publisher: EventPublisher
@@ -95,7 +97,7 @@ class React:
     instance_status: InstanceStatusPolicy = InstanceStatusPolicy.REPLACE
 
     def run(self, notices: Sequence[Notice]) -> ReactReport:
-        """Handle a batch of notices with one reading of their claims and one of their instances."""
+        """Handle a batch of notices: one reading of their claims, one of their instances, one call that ends nodes."""
         report = ReactReport(by_kind=Counter(notice.kind for notice in notices))
         now = self.clock.now()
         instance_ids = {instance_id for notice in notices for instance_id in notice.instance_ids}
@@ -103,10 +105,12 @@ class React:
         known, lost = self._claims_of(instance_ids, shown)
         report.foreign_count = len(instance_ids - known.keys() - lost)
         report.correlation_ids = sorted({each for claim in known.values() for each in claim.correlation_ids.values()})
-        if known:
-            self._react_to_instances(notices, known, {key: shown[key] for key in known if key in shown}, now, report)
-        if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
-            self._react_to_reservations(notices, now)
+        with self.terminations.batch():
+            if known:
+                ours = {key: shown[key] for key in known if key in shown}
+                self._react_to_instances(notices, known, ours, now, report)
+            if any(notice.kind is NoticeKind.RESERVATION_CHANGED for notice in notices):
+                self._react_to_reservations(notices, now)
         due = {key for it in notices if it.kind is NoticeKind.RESERVATION_DUE for key in it.reservation_ids}
         if due:
             self._look_for_starts(due, report, now)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -298,6 +299,49 @@ def test_stopped_and_stuck_nodes_of_a_batch_are_terminated_in_one_call(world: Wo
     assert [now_of(world, claim).failure for claim in (stopped, stuck)] == ["InstanceStopped", "InstanceNeverStarted"]
     assert len(world.ec2.terminate_calls) == 1
     assert world.ec2.live() == []
+
+
+def several_that_go(world: World) -> tuple[list[NodeClaim], list[Notice]]:
+    """Return nodes that are gone, stopped, and in maintenance at once, with the notices about them."""
+    gone, stopped, due = claims = [c for n in range(3) for c in world.running(1, spot("m5.large"), batch_id=f"b-{n}")]
+    world.ec2.change(gone.instance_id or "", state="terminated")
+    world.ec2.change(stopped.instance_id or "", state="stopped")
+    notices = [about(world, claim, NoticeKind.STATE_CHANGED) for claim in (gone, stopped)]
+    return claims, [*notices, about(world, due, NoticeKind.SCHEDULED_CHANGE, world.clock.now())]
+
+
+def test_a_batch_ends_stopped_nodes_and_drains_that_are_over_in_one_call(world: World) -> None:
+    (gone, stopped, due), notices = several_that_go(world)
+    react = world.react()
+    assert react.run(notices).drained_count == 1
+    assert now_of(world, gone).state is ClaimState.TERMINATED
+    assert [now_of(world, claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
+    assert world.ec2.terminate_calls == [tuple(sorted([stopped.instance_id or "", due.instance_id or ""]))]
+    react.run(notices)
+    assert len(world.ec2.terminate_calls) == 1, "they are on their way"
+
+
+def test_a_batch_that_fails_half_way_ends_what_it_committed_and_nothing_else(world: World) -> None:
+    (_, stopped, due), notices = several_that_go(world)
+    react = world.react()
+
+    def throttled(*_: Any) -> NoReturn:
+        raise ThrottledError("ThrottlingException", "GetItem")
+
+    policy: Any = SimpleNamespace(node_pool=throttled)  # what drains are begun with
+    with pytest.raises(ThrottledError):
+        replace(react, draining=replace(react.draining, policy=policy)).run(notices)
+    assert [now_of(world, it).state for it in (stopped, due)] == [ClaimState.TERMINATING, ClaimState.RUNNING]
+    react.run(notices)
+    assert world.ec2.terminate_calls == [(stopped.instance_id,), (due.instance_id,)]
+
+
+def test_what_ec2_refuses_to_end_for_a_batch_the_sweep_asks_for_and_reports(world: World) -> None:
+    (_, stopped, due), notices = several_that_go(world)
+    world.ec2.protected.add(stopped.instance_id or "")
+    world.react().run(notices)
+    assert [now_of(world, claim).state for claim in (stopped, due)] == [ClaimState.TERMINATING] * 2
+    assert world.expire().run().refused == {stopped.instance_id: "OperationNotPermitted"}
 
 
 def test_a_second_warning_shortens_the_drain_and_keeps_its_id(world: World) -> None:

@@ -246,7 +246,7 @@ class World:
         return envelope_from(self.outside())
 
     def life(self) -> NodeLife:
-        return node_life_from(self.outside())
+        return node_life_from(self.outside(), self.draining())
 
     def react(
         self,

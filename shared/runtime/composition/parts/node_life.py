@@ -2,10 +2,10 @@
 
 from shared.ports.messaging import StartTimers
 from shared.runtime.adapters import Adapters
-from shared.runtime.composition.parts.draining import draining_from
 from shared.usecases.discovery.observe_reservation import ReservationObserver
 from shared.usecases.discovery.reservation_starts import ReservationStarts
 from shared.usecases.draining.block_drains import BlockDrains
+from shared.usecases.draining.draining import Draining
 from shared.usecases.node_life.broken_capacity import BrokenCapacity
 from shared.usecases.node_life.early_ends import EarlyEnds
 from shared.usecases.node_life.node_life import NodeLife
@@ -16,7 +16,7 @@ def broken_capacity_from(outside: Adapters) -> BrokenCapacity:
     return BrokenCapacity(outside.boot_failures, outside.capacity_blocks, outside.reservations, outside.publisher)
 
 
-def block_drains_from(outside: Adapters) -> BlockDrains:
+def block_drains_from(outside: Adapters, draining: Draining) -> BlockDrains:
     """Return the watch over the ends of Capacity Blocks."""
     return BlockDrains(
         claims=outside.node_claims,
@@ -24,7 +24,7 @@ def block_drains_from(outside: Adapters) -> BlockDrains:
         reservations=outside.reservations,
         reader=outside.reservation_reader,
         timers=outside.timers,
-        draining=draining_from(outside),
+        draining=draining,
     )
 
 
@@ -39,7 +39,7 @@ def reservation_starts_from(outside: Adapters, timers: StartTimers) -> Reservati
     )
 
 
-def node_life_from(outside: Adapters) -> NodeLife:
+def node_life_from(outside: Adapters, draining: Draining) -> NodeLife:
     """Return what makes claims follow their instances."""
     broken = broken_capacity_from(outside)
     return NodeLife(
@@ -47,7 +47,7 @@ def node_life_from(outside: Adapters) -> NodeLife:
         reservations=outside.reservations,
         offerings=outside.offerings,
         policy=outside.launch_policy,
-        draining=draining_from(outside),
+        draining=draining,
         early_ends=EarlyEnds(outside.shortage_history, outside.offerings, broken, outside.publisher),
         publisher=outside.publisher,
     )
