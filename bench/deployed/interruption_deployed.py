@@ -75,7 +75,6 @@ class InterruptionStorm:
         self.sqs, self.ec2, self.lambda_ = (self.aws.client(service) for service in ("sqs", "ec2", "lambda"))
         (mapping,) = self.lambda_.list_event_source_mappings(FunctionName=self.name)["EventSourceMappings"]
         self.mapping_id = mapping["UUID"]
-        self.aws.clock.govern(governed=False)  # how long the work takes is what is measured
         self.aws.clock.pause()
         self.clock = StoppedClock(self.aws.clock.now())
 
@@ -83,7 +82,10 @@ class InterruptionStorm:
         self.lambda_.invoke(FunctionName=self.name, Payload=b'{"Records": []}')
 
     def prepare(self, count: int) -> list[Warned]:
-        """Make nodes and fill the queue, which nobody reads; return the nodes."""
+        """Make nodes and fill the queue, which nobody reads; return the nodes.
+
+        The clock waits for the sweeps that it fires on the way: one that met the claims would do what the messages ask.
+        """
         self._poll(enabled=False)
         nodes = list(mix(count))
         instance_ids = self._instances(nodes)
@@ -96,6 +98,7 @@ class InterruptionStorm:
         with ThreadPoolExecutor(_POLLERS) as pool:  # cold starts are measured elsewhere
             list(pool.map(self._warm, range(_POLLERS)))
         nodes = self.prepare(count)
+        self.aws.clock.govern(governed=False)  # how long the work takes is what is measured
         self.aws.clear_requests()
         before, used_s = self._handled(), self._used_s()
         began_at, started = datetime.now(tz=UTC), time.perf_counter()
