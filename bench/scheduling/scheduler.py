@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from bench.harness import Figures, fresh, medians, peak_rss_mib
+from bench.harness import Figures, fresh, medians, peak_rss_mib, tell
 from bench.karpenter.port import Outcome, provision
-from bench.scheduling.ladder_bound import bound_usd_per_hour
+from bench.scheduling import catalogue_bound, ladder_bound
 from bench.worlds.cases import WORLDS
 from bench.worlds.catalogue import ec2_catalogue
 from bench.worlds.common import NOW
@@ -29,6 +29,7 @@ POLISHING_S = 10.0  # the deadline of one pass; of processor time, so that a bus
 _USD_ATTO = 10**18
 _REPLICAS = (1000, 10_000, 100_000)
 _SHAPES = (100, 300, 1000)
+_BOUNDS = {"ladder": ladder_bound.bound_usd_per_hour, "catalogue": catalogue_bound.bound_usd_per_hour}
 
 
 def cases() -> Sequence[str]:
@@ -44,9 +45,9 @@ def run(case: str) -> Figures:
         return _scaling()
     world = WORLDS[case]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        if world.seeds == 1:
-            return _one(case, 0, folder, RUNS)
-        return _over_seeds([_one(case, seed, folder, 1) for seed in range(world.seeds)])
+        if len(world.seeds) == 1:
+            return _one(case, world.seeds[0], folder, RUNS)
+        return _over_seeds([_told(seed, _one(case, seed, folder, 1)) for seed in world.seeds])
 
 
 # -- what runs in processes of its own
@@ -126,9 +127,9 @@ def port(path: str, case: str, form: str) -> Figures:
     }
 
 
-def ladder_bound(path: str) -> Figures:
-    """Bound the ladder's cost by its patterns."""
-    return {"bound_usd_per_hour": bound_usd_per_hour(loads(Snapshot, Path(path).read_text()))}
+def bound(path: str, name: str) -> Figures:
+    """Bound the cost of one snapshot by patterns of whole nodes."""
+    return {"bound_usd_per_hour": _BOUNDS[name](loads(Snapshot, Path(path).read_text()))}
 
 
 # -- putting it together
@@ -157,10 +158,10 @@ def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
     renamed = {"plan_s": "first_plan_s", "plan_cpu_s": "first_plan_cpu_s"}
     renamed |= {"solve_s": "first_solve_s", "solve_cpu_s": "first_solve_cpu_s"}
     figures |= {renamed.get(name, name): value for name, value in first.items() if name != "bound_usd_per_hour"}
-    bound = _number(first["bound_usd_per_hour"])
+    least = _number(first["bound_usd_per_hour"])
     if world.is_polished:
         polished = fresh("bench.scheduling.scheduler:ours", path, world.preferences, "polished")
-        bound = _number(polished["bound_usd_per_hour"])
+        least = _number(polished["bound_usd_per_hour"])
         figures |= {
             "polished_plan_s": polished["plan_s"],
             "polished_plan_cpu_s": polished["plan_cpu_s"],
@@ -169,33 +170,38 @@ def _one(case: str, seed: int, folder: str, runs: int) -> Figures:
             "polished_peak_rss_mib": polished["peak_rss_mib"],
             "polished_violations": polished["violations"],
         }
-    if world.is_on_ladder:
-        bound = _number(fresh("bench.scheduling.scheduler:ladder_bound", path)["bound_usd_per_hour"])
-    figures["bound_usd_per_hour"] = bound
+    if world.bound != "certificate":
+        found = _number(fresh("bench.scheduling.scheduler:bound", path, world.bound)["bound_usd_per_hour"])
+        figures |= {} if least is None else {"certificate_usd_per_hour": least}
+        least = max(found or 0.0, least or 0.0)  # few whole nodes for accelerated work can count for more than patterns
+    figures["bound_usd_per_hour"] = least
     for form in ("default", "tuned") if world.tuned() else ("default",):
         prefix = "port" if form == "default" else "port_tuned"
         peer = fresh("bench.scheduling.scheduler:port", path, case, form)
         figures |= {f"{prefix}_{name}": value for name, value in peer.items()}
-    return _rounded(figures | _ratios(figures, bound))
+    return _rounded(figures | _ratios(figures))
 
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _ratios(figures: Figures, bound: float | None) -> Figures:
-    """Return each cost over the bound, and the port's over ours."""
+def _told(seed: int, figures: Figures) -> Figures:
+    """Say how one seed went; the case's figures are of all."""
+    told = {name: value for name, value in figures.items() if name.endswith(("cost_over_bound", "_over_certificate"))}
+    tell(f"seed {seed}: {', '.join(f'{name} {value}' for name, value in told.items())}")
+    return figures
+
+
+def _ratios(figures: Figures) -> Figures:
+    """Return each cost over the bound, ours over the certificate where that is another, and the port's over ours."""
     found: Figures = {}
-    names = {
-        "cost_usd_per_hour": "cost_over_bound",
-        "polished_cost_usd_per_hour": "polished_cost_over_bound",
-        "port_cost_usd_per_hour": "port_cost_over_bound",
-        "port_tuned_cost_usd_per_hour": "port_tuned_cost_over_bound",
-    }
-    for name, ratio in names.items():
-        cost = _number(figures.get(name))
-        if cost is not None and bound:
-            found[ratio] = cost / bound
+    for below in ("bound", "certificate"):
+        least = _number(figures.get(f"{below}_usd_per_hour"))
+        for prefix in ("", "polished_", "port_", "port_tuned_") if below == "bound" else ("", "polished_"):
+            cost = _number(figures.get(f"{prefix}cost_usd_per_hour"))
+            if cost is not None and least:
+                found[f"{prefix}cost_over_{below}"] = cost / least
     ours_cost = _number(figures["cost_usd_per_hour"])
     for prefix in ("port", "port_tuned"):
         cost = _number(figures.get(f"{prefix}_cost_usd_per_hour"))
@@ -217,7 +223,7 @@ def _over_seeds(runs: Sequence[Figures]) -> Figures:
             found[name] = next((run[name] for run in runs if run.get(name)), None)
             continue
         found[name] = statistics.median(values)
-        if name.endswith(("_s", "_mib", "_over_bound", "violations", "unplaced")):
+        if name.endswith(("_s", "_mib", "_over_bound", "_over_certificate", "violations", "unplaced")):
             found[f"{name}_worst"] = max(values)
         if len(values) < len(runs):
             found[f"{name}_seeds"] = len(values)
