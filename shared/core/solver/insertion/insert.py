@@ -58,6 +58,22 @@ class Insertion:
             self._fill_bin(bin_, relaxed, stop_at, scope)
         self._open_bins(relaxed, stop_at, scope)
 
+    def put(self, relaxed: RelaxedGroup, place: Bin | LaunchOption, *, is_assigned: bool = False) -> Bin | None:
+        """Put one replica on a node of the bin, or on a new node of the option; return it, None if a rule forbids."""
+        state, mark = self.state, self.state.mark()
+        if isinstance(place, LaunchOption):
+            if not self.new_nodes.copies(place, relaxed, 1):
+                return None
+            place = state.open_bin(place, 1)
+        is_open = self.is_open(place, relaxed.group)
+        room = min(1, state.admission.room(place, relaxed, is_assigned=is_assigned)) if is_open else 0
+        if not self.candidates.min_values.allowed(state, place, relaxed, room):
+            state.undo(mark)
+            return None
+        node = state.split_bin(place, 1)
+        state.place(node, relaxed, 1)
+        return node
+
     # Branches: asked for each node and group: the cheap refusals first, in one loop.
     def _fill_bins(self, relaxed: RelaxedGroup, stop_at: int, scope: Scope) -> list[Bin]:
         """Fill what room there is; return the nodes with room that must wait until reserved units are in use."""
@@ -85,7 +101,7 @@ class Insertion:
                 return
 
     @staticmethod
-    def is_open(bin_: Bin, group: Group, scope: Scope) -> bool:
+    def is_open(bin_: Bin, group: Group, scope: Scope = ANYWHERE) -> bool:
         """Whether the group may share the bin's nodes, room apart."""
         if scope.admits is not None and not scope.admits(bin_):
             return False

@@ -7,21 +7,21 @@ Nobody who had a place loses it. Effort is counted in evaluations, never in time
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, combinations
 from operator import attrgetter
 
-from shared.core.solver.insertion.insert import ANYWHERE, Insertion
+from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.loose_nodes import LooseNodes
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.groups import Group, RelaxedGroup
+from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.priority_inversion import has_inversion
 
-# One evaluation is one replica tried on one place, some 15 microseconds.
-_EVALUATIONS_MAX = 10_000
-_EVALUATIONS_A_TRIAL = 300
+# One evaluation is one replica tried on one place, some 6 microseconds.
+_EVALUATIONS_MAX = 20_000
+_EVALUATIONS_A_TRIAL = 1000
 _OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
 _NODES_A_TRIAL = 3
 
@@ -51,16 +51,13 @@ class _Replica:
         return bool(self.group.constraints[-1].affinity)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Trial:
-    """Replicas that look for a place, what they were given so far, and what is known not to lead anywhere."""
+    """One attempt to place some replicas."""
 
-    replicas: Sequence[_Replica]
-    evaluations: int
     is_open: bytearray  # by option index, whether there was a unit, and limits left one, when the trial began
-    options: dict[int, list[LaunchOption]] = field(default_factory=dict)  # by group, what is open to it
-    nodes: list[Bin] = field(default_factory=list)
-    seen: set[object] = field(default_factory=set)
+    evaluations_left: int  # to the search, when the trial ends
+    served: Set[int]  # the groups that had reserved units
 
 
 class NeighbourhoodSearch:
@@ -100,32 +97,15 @@ class NeighbourhoodSearch:
         """Place all of the replicas, or none."""
         is_open = self._insertion.candidates.open_now(self._state.residual)
         self._evaluations -= 1 + len(is_open) // _OPTIONS_AN_EVALUATION
-        trial = _Trial(replicas, min(_EVALUATIONS_A_TRIAL, self._evaluations), is_open)
-        self._evaluations -= trial.evaluations
-        is_placed = self._settle(trial)
-        self._evaluations += trial.evaluations
-        return is_placed
-
-    def _options(self, trial: _Trial, group: Group) -> list[LaunchOption]:
-        """Return what could be launched for the group."""
-        found = trial.options.get(group.index)
-        if found is None:
-            known = self._insertion.candidates.pareto_optimal(group)
-            found = trial.options[group.index] = [option for option in known if trial.is_open[option.index]]
-            trial.evaluations -= len(known) // _OPTIONS_AN_EVALUATION
-        return found
+        served = {replica.group.index for replica in replicas if replica.is_served}
+        return self._settle(_Trial(is_open, max(0, self._evaluations - _EVALUATIONS_A_TRIAL), served), replicas)
 
     def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
         """Yield nodes to take apart together, few first."""
         loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._loose.has(bin_)]
         each = list(chain.from_iterable([bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in loose))
-        known: set[object] = set()
         for size in range(_NODES_A_TRIAL + 1):
-            for nodes in combinations(each, size):
-                alike = tuple(map(_likeness, nodes))
-                if alike not in known:
-                    known.add(alike)
-                    yield nodes
+            yield from combinations(each, size)
 
     def _taken_off(self, nodes: Iterable[Bin]) -> list[_Replica]:
         """Take the nodes apart; return who was on them."""
@@ -160,67 +140,38 @@ class NeighbourhoodSearch:
             (key, home) for term, key, home in homes if group.matching >> term & 1 and (term, home) in followed
         )
 
-    def _settle(self, trial: _Trial) -> bool:
-        """Place all replicas of a trial that have no place yet, going back where one has none."""
+    def _settle(self, trial: _Trial, replicas: Sequence[_Replica]) -> bool:
+        """Place all of the replicas, going back where one has none; if that is not possible, leave all as it is."""
         state = self._state
-        if len(trial.nodes) == len(trial.replicas):
-            return self._keeps_rules(trial)
+        if not replicas:
+            return self._keeps_rules(trial.served)
         if state.catalogue.policy.expired():
             return False
-        replica = trial.replicas[len(trial.nodes)]
-        places: list[Bin | LaunchOption] = [*state.bins, *self._options(trial, replica.group)]
+        replica, *others = replicas
+        known = self._insertion.candidates.pareto_optimal(replica.group)
+        self._evaluations -= len(known) // _OPTIONS_AN_EVALUATION
+        places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if trial.is_open[option.index])]
         for place in places:
-            if trial.evaluations <= 0:
+            if self._evaluations <= trial.evaluations_left:
                 return False
             mark = state.mark()
-            node = self._put(trial, replica, place)
-            if node is not None:
-                trial.nodes.append(node)
-                reached = tuple(sorted(_likeness(bin_) for bin_ in {item.uid: item for item in trial.nodes}.values()))
-                if reached not in trial.seen:
-                    trial.seen.add(reached)
-                    if self._settle(trial):
-                        return True
-                trial.nodes.pop()
+            if self._put(replica, place) and self._settle(trial, others):
+                return True
             state.undo(mark)
         return False
 
-    def _put(self, trial: _Trial, replica: _Replica, place: Bin | LaunchOption) -> Bin | None:
-        """Put one replica on a node or on a new node, with as few preferences given up as that takes."""
-        state, group = self._state, replica.group
+    def _put(self, replica: _Replica, place: Bin | LaunchOption) -> bool:
+        """Put a replica on a node or on a new node, with as few preferences given up as that takes."""
+        group = replica.group
         if not place.requirement_sets & group.requirement_sets[-1]:
-            return None
-        if isinstance(place, LaunchOption):
-            if state.residual.nodes_left(place) < 1:
-                return None
-        elif place.free[0] < group.request[0] or place.free[1] < group.request[1]:
-            return None
-        trial.evaluations -= 1
-        labels = state.labels_at(place)
+            return False
+        if isinstance(place, Bin) and (place.free[0] < group.request[0] or place.free[1] < group.request[1]):
+            return False
+        self._evaluations -= 1
+        labels = self._state.labels_at(place)
         if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
-            return None
-        for relaxed in group.relaxed:
-            node = self._node(relaxed, place)
-            if node is not None:
-                state.place(node, relaxed, 1)
-                return node
-        return None
-
-    def _node(self, relaxed: RelaxedGroup, place: Bin | LaunchOption) -> Bin | None:
-        """Return a node of the place that takes a replica at this level of relaxation, or None."""
-        state = self._state
-        if isinstance(place, LaunchOption):
-            if not self._insertion.new_nodes.copies(place, relaxed, 1):
-                return None
-            place = state.open_bin(place, 1)
-            if state.admission.room(place, relaxed):
-                return place
-            state.close_bin(place)
-            return None
-        if not self._insertion.is_open(place, relaxed.group, ANYWHERE) or not state.admission.room(place, relaxed):
-            return None
-        is_allowed = self._insertion.candidates.min_values.allowed(state, place, relaxed, 1)
-        return state.split_bin(place, 1) if is_allowed else None
+            return False
+        return any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)
 
     def _home(self, group: Group) -> _Pins:
         """Return the domain that a gang is in already, if it must be in one."""
@@ -233,7 +184,7 @@ class NeighbourhoodSearch:
                 return ((key, bin_.labels.get(key)),)
         return ()
 
-    def _keeps_rules(self, trial: _Trial) -> bool:
+    def _keeps_rules(self, served: Set[int]) -> bool:
         """Whether what only shows in the end holds: even spreads, and no reserved unit for the less important."""
         if not self._state.ledger.is_even():
             return False
@@ -241,8 +192,7 @@ class NeighbourhoodSearch:
             return True
         # What will be done without in the end may hand a unit to the less important.
         empty_paid_nodes(self._insertion)
-        moved = {replica.group.index for replica in trial.replicas if replica.is_served}
-        return not has_inversion(self._state, moved)
+        return not has_inversion(self._state, served)
 
 
 def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
@@ -255,9 +205,3 @@ def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
     first = sorted(usual, key=lambda replica: not replica.seeks_company)
     if first != usual:
         yield first
-
-
-def _likeness(bin_: Bin) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Return what is equal for planned nodes that are interchangeable; existing nodes are all different."""
-    option = bin_.option
-    return (-bin_.uid if option is None else option.index, tuple(sorted(bin_.contents.items())))

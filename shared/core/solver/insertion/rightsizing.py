@@ -8,7 +8,7 @@ node be the next smaller type. Nobody changes domain, and no other node has to g
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, le, sub
 
-from shared.core.solver.insertion.insert import ANYWHERE, Insertion
+from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.loose_nodes import LooseNodes
 from shared.core.solver.insertion.node_elimination import fullness
 from shared.core.solver.problem.catalogue import LaunchOption
@@ -116,13 +116,7 @@ class _Exchanges:
         kept = state.pinned_labels.of(relaxed.group, relaxed.level)
         if any(bin_.labels.get(key) != left.labels.get(key) for key in kept):
             return False
-        if not self._insertion.is_open(bin_, relaxed.group, ANYWHERE):
-            return False
-        room = min(1, state.admission.room(bin_, relaxed, is_assigned=True))
-        if not self._min_values.allowed(state, bin_, relaxed, room):
-            return False
-        state.place(bin_, relaxed, 1)
-        return True
+        return self._insertion.put(relaxed, bin_, is_assigned=True) is not None
 
 
 class _CheaperTypes:
