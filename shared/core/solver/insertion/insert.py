@@ -11,11 +11,11 @@ from shared.core.solver.insertion.new_nodes import NewNodes, Scope, Strategy
 from shared.core.solver.insertion.reserved_floor import ReservedFloor
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group, RelaxedGroup
+from shared.core.solver.problem.vectors import UNLIMITED
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
-from shared.core.solver.solution.residual_capacity import UNLIMITED
 
 ANYWHERE = Scope()
 
@@ -126,9 +126,9 @@ class Insertion:
     def _is_by_host(self, relaxed: RelaxedGroup) -> bool:
         """Whether equal nodes can be filled at once, without looking at topology again in between."""
         constraints = relaxed.constraints
-        if any(relaxed.group.matching >> term & 1 for term in self.state.ledger.carried):
+        if any(relaxed.group.matching >> spread.term & 1 for spread in self.state.ledger.carried):
             return False  # others insist on a spread that counts these replicas too
-        return not constraints.affinity and all(key == HOSTNAME for key in constraints.topology_keys())
+        return not constraints.affinity and all(term.topology_key == HOSTNAME for term in constraints)
 
     def _open_one(self, relaxed: RelaxedGroup, scope: Scope, stop_at: int) -> bool:
         """Open the best new node (or several equal ones) for the group; False when there is none."""

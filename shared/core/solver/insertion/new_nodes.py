@@ -8,10 +8,10 @@ from shared.core.solver.insertion.reserved_floor import ReservedFloor
 from shared.core.solver.problem.catalogue import LaunchOption, counted
 from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.option_order import OrderKey, is_tiny, paid_key, reserved_key
+from shared.core.solver.problem.vectors import UNLIMITED
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.candidates import Candidates, Places
 from shared.core.solver.solution.partial_plan import PartialPlan
-from shared.core.solver.solution.residual_capacity import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

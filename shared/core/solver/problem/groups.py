@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import reduce
-from operator import attrgetter, or_
+from operator import attrgetter
 
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
 from shared.core.model.workload import Demand, Withheld, Workload
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
+from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import Entry, OptionCatalogue, RequirementSet, usable_pools
 from shared.core.solver.problem.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
 from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of, term_keys
@@ -95,7 +95,7 @@ class Demands:
         for class_ in self.classes:
             about = class_.workload, self.terms, domains, class_.matching
             class_.constraints = tuple([constraints_of(level, *about) for level in class_.levels])
-            class_.terms = reduce(or_, (constraints.terms() for constraints in class_.constraints), class_.matching)
+            class_.terms = class_.matching | mask_of(term.term for found in class_.constraints for term in found)
         for group in self.groups:
             group.constraints = group.equivalence_class.constraints
 
@@ -183,7 +183,7 @@ def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
 def _requirement_sets(level: Level, requirement_sets: dict[RequirementSet, int]) -> int:
     """Return the mask of a level's requirement sets, and number those that are new."""
     sets = (RequirementSet(requirements, level.selection) for requirements in level.selection.terms)
-    return reduce(or_, (1 << requirement_sets.setdefault(each, len(requirement_sets)) for each in sets), 0)
+    return mask_of(requirement_sets.setdefault(each, len(requirement_sets)) for each in sets)
 
 
 def running_level(workload: Workload) -> Level:

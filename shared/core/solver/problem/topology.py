@@ -4,18 +4,18 @@ A *term* is a selector over a topology key. Whether a group of replicas matches 
 anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import or_
 
 from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
-from shared.core.solver.problem.bits import iter_bits
+from shared.core.solver.problem.bits import iter_bits, mask_of
 from shared.core.solver.problem.catalogue import accepts
 from shared.core.solver.problem.selection import Level, Selection
+from shared.core.solver.problem.vectors import UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,12 @@ class SpreadTerm:
             lowest = 0
         return matched.get(domain, 0) - self.max_skew - lowest
 
+    def room(self, excess: int) -> int:
+        """Return how many of the carrier's replicas a domain takes that holds so many too many."""
+        if self.matches_self:
+            return max(0, -excess)
+        return UNLIMITED if excess <= 0 else 0
+
 
 @dataclass(frozen=True, slots=True)
 class NearTerm:
@@ -95,16 +101,11 @@ class Constraints:
     anti: tuple[NearTerm, ...] = ()
     anti_mask: int = 0
 
-    def topology_keys(self) -> Iterator[str]:
-        """Yield the topology key of every term."""
-        yield from (each.topology_key for each in self._all())
-
-    def terms(self) -> int:
-        """Return the mask of all terms."""
-        return reduce(or_, (1 << each.term for each in self._all()), 0)
-
-    def _all(self) -> tuple[SpreadTerm | NearTerm, ...]:
-        return (*self.spread, *self.affinity, *self.anti)
+    def __iter__(self) -> Iterator["SpreadTerm | NearTerm"]:
+        """Yield every term."""
+        yield from self.spread
+        yield from self.affinity
+        yield from self.anti
 
     @property
     def is_free(self) -> bool:
@@ -130,11 +131,11 @@ class Terms:
         memo_key = (workload.namespace, frozenset(workload.labels.items()))
         known = self._memo.get(memo_key)
         if known is None:
-            known = 0
-            for key, term in self.keys.items():
-                if workload.namespace in key.namespaces and key.selector.matches(workload.labels):
-                    known |= 1 << term
-            self._memo[memo_key] = known
+            known = self._memo[memo_key] = mask_of(
+                term
+                for key, term in self.keys.items()
+                if workload.namespace in key.namespaces and key.selector.matches(workload.labels)
+            )
         return known
 
 
@@ -144,9 +145,8 @@ def spread_key(constraint: TopologySpreadConstraint, workload: Workload, level: 
     chosen = tuple((key, workload.labels[key]) for key in sorted(constraint.match_label_keys) if key in workload.labels)
     if chosen:
         selector = LabelSelector(tuple(sorted({*selector.match_labels, *chosen})), selector.match_expressions)
-    return TermKey(
-        constraint.topology_key, selector, frozenset({workload.namespace}), _counted_nodes(constraint, level)
-    )
+    nodes = _counted_nodes(constraint, level)
+    return TermKey(constraint.topology_key, selector, frozenset({workload.namespace}), nodes)
 
 
 def _counted_nodes(constraint: TopologySpreadConstraint, level: Level) -> CountedNodes | None:
@@ -181,8 +181,8 @@ class DomainCounts:
 
     topology_key: str
     nodes: CountedNodes | None
-    matched: dict[str, int] = field(default_factory=dict)
-    owners: dict[str, int] = field(default_factory=dict)
+    matched: Counter[str] = field(default_factory=Counter)
+    owners: Counter[str] = field(default_factory=Counter)
 
 
 class DomainLedger:
@@ -197,8 +197,8 @@ class DomainLedger:
             else:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
         # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
-        self.carried: dict[int, dict[SpreadTerm, dict[str, int]]] = {}
-        self.populated_hosts: dict[int, int] = {}  # host term -> matching replicas on all nodes together
+        self.carried: dict[SpreadTerm, Counter[str]] = {}
+        self.populated_hosts = Counter[int]()  # host term -> matching replicas on all nodes together
 
     def add(
         self, labels: Mapping[str, str], taints: Iterable[Taint], matching: int, anti_mask: int, count: int
@@ -210,40 +210,34 @@ class DomainLedger:
             if domain is None:
                 continue
             if anti_mask >> term & 1:
-                counts.owners[domain] = counts.owners.get(domain, 0) + count
+                counts.owners[domain] += count
             if matching >> term & 1 and (counts.nodes is None or counts.nodes.has(labels, taints)):
-                counts.matched[domain] = counts.matched.get(domain, 0) + count
+                counts.matched[domain] += count
         for term in iter_bits(matching & self.host_mask):
-            self.populated_hosts[term] = self.populated_hosts.get(term, 0) + count
+            self.populated_hosts[term] += count
 
     def carry(self, labels: Mapping[str, str], constraints: Constraints, count: int) -> None:
         """Record that ``count`` replicas with these spread constraints are on a node with these labels."""
         for spread in constraints.spread:
             domain = labels.get(spread.topology_key)
             if spread.topology_key != HOSTNAME and domain is not None:
-                where = self.carried.setdefault(spread.term, {}).setdefault(spread, {})
-                where[domain] = where.get(domain, 0) + count
+                self.carried.setdefault(spread, Counter())[domain] += count
 
     def carried_room(self, labels: Mapping[str, str], matching: int) -> int:
         """How many replicas with these matches the spread constraints of those already placed allow here."""
-        room = _UNLIMITED
-        for term, carriers in self.carried.items():
-            if not matching >> term & 1:
-                continue
-            for spread, where in carriers.items():
-                domain = labels.get(spread.topology_key)
-                if domain is not None and where.get(domain, 0) > 0:
-                    room = min(room, max(0, -self._excess(spread, domain)))
+        room = UNLIMITED
+        for spread, where in self.carried.items():
+            domain = labels.get(spread.topology_key)
+            if matching >> spread.term & 1 and domain is not None and where[domain] > 0:
+                room = min(room, max(0, -self._excess(spread, domain)))
         return room
 
     def is_even(self) -> bool:
         """Whether the spread constraints of all who are placed hold; they may not once replicas left a domain."""
         return all(
-            self._excess(spread, domain) <= 0
-            for carriers in self.carried.values()
-            for spread, where in carriers.items()
+            count <= 0 or self._excess(spread, domain) <= 0
+            for spread, where in self.carried.items()
             for domain, count in where.items()
-            if count > 0
         )
 
     def _excess(self, spread: SpreadTerm, domain: str) -> int:
@@ -252,47 +246,35 @@ class DomainLedger:
     def inverse_blocked(self, labels: Mapping[str, str], matching: int) -> bool:
         """Whether some replica already there keeps replicas with these matches out of the node's domain."""
         for term, counts in self.by_term.items():
-            if matching >> term & 1 and counts.owners:
-                domain = labels.get(counts.topology_key)
-                if domain is not None and counts.owners.get(domain, 0) > 0:
-                    return True
+            domain = labels.get(counts.topology_key) if matching >> term & 1 else None
+            if domain is not None and counts.owners[domain] > 0:
+                return True
         return False
 
     def spread_room(self, spread: SpreadTerm, domain: str | None) -> int:
         """How many more replicas the constraint allows in the domain (R-60, R-61)."""
         if domain is None or domain not in spread.domains:
             return 0
-        room = -self._excess(spread, domain)
-        if spread.matches_self:
-            return max(0, room)
-        return _UNLIMITED if room >= 0 else 0
+        return spread.room(self._excess(spread, domain))
 
     # Branches: anti-affinity, then affinity: the same three questions of each term.
     def near_room(self, constraints: Constraints, labels: Mapping[str, str]) -> int:
         """How many replicas affinity and anti-affinity over non-host keys allow in the node's domains."""
-        room = _UNLIMITED
+        room = UNLIMITED
         for near in constraints.anti:
-            if near.topology_key == HOSTNAME:
-                continue
             domain = labels.get(near.topology_key)
-            if domain is None:
-                continue
-            if self.by_term[near.term].matched.get(domain, 0) > 0:
-                return 0
-            if near.matches_self:
-                room = 1
+            if near.topology_key != HOSTNAME and domain is not None:
+                if self.by_term[near.term].matched[domain] > 0:
+                    return 0
+                room = 1 if near.matches_self else room
         for near in constraints.affinity:
-            if near.topology_key == HOSTNAME:
-                continue
-            domain = labels.get(near.topology_key)
-            matched = self.by_term[near.term].matched
-            may_open = near.matches_self and not any(count > 0 for count in matched.values())
-            if domain is None or not (matched.get(domain, 0) > 0 or may_open):
-                return 0
+            if near.topology_key != HOSTNAME:
+                domain = labels.get(near.topology_key)
+                matched = self.by_term[near.term].matched
+                may_open = near.matches_self and not any(count > 0 for count in matched.values())
+                if domain is None or not (matched[domain] > 0 or may_open):
+                    return 0
         return room
-
-
-_UNLIMITED = 1 << 30
 
 
 # By topology key: every known domain, with the taints of each kind of node that is or could be there.
@@ -320,9 +302,8 @@ def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Doma
     affinity = _near(level.affinity, workload, terms, matching)
     anti = _near(level.anti_affinity, workload, terms, matching)
     # Only required terms keep others away (R-64).
-    required = [near for wanted, near in zip(level.anti_affinity, anti, strict=True) if wanted.weight is None]
-    anti_mask = reduce(or_, (1 << near.term for near in required), 0)
-    return Constraints(tuple(spread), affinity, anti, anti_mask)
+    required = [near.term for wanted, near in zip(level.anti_affinity, anti, strict=True) if wanted.weight is None]
+    return Constraints(tuple(spread), affinity, anti, mask_of(required))
 
 
 def _near(wanted: Sequence[AffinityTerm], workload: Workload, terms: Terms, matching: int) -> tuple[NearTerm, ...]:

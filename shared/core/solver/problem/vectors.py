@@ -7,9 +7,7 @@ from shared.core.scheduling_terms.resources import CPU, MEMORY, PODS, Resources
 
 Vector = tuple[int, ...]
 PODS_INDEX: Final = 2  # of every vector
-
-# How often a replica that asks for nothing would fit.
-_MANY: Final = 1 << 30
+UNLIMITED: Final = 1 << 30  # replicas or nodes: more than there ever are
 
 
 class Dimensions:
@@ -47,7 +45,7 @@ def largest_share(load: Iterable[int], size: Iterable[int]) -> float:
 
 def copies_that_fit(request: Vector, free: Iterable[int]) -> int:
     """How many times ``request`` fits into ``free``; a resource that is not asked for never limits."""
-    fitting = _MANY
+    fitting = UNLIMITED
     for asked, available in zip(request, free, strict=True):
         if asked > 0:
             copies = available // asked

@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.problem.groups import Group, RelaxedGroup
 from shared.core.solver.problem.topology import Constraints, DomainLedger
-from shared.core.solver.problem.vectors import copies_that_fit
+from shared.core.solver.problem.vectors import UNLIMITED, copies_that_fit
 from shared.core.solver.solution.bins import Bin
-from shared.core.solver.solution.residual_capacity import UNLIMITED
 
 
 class NodeAdmission:
@@ -48,32 +47,29 @@ class NodeAdmission:
                 room = min(room, ledger.spread_room(spread, labels.get(spread.topology_key)))
         return room
 
-    # Branches: one rule about hosts after the other, each of which lowers the room.
     def host_room(self, relaxed: RelaxedGroup, bin_: Bin | None) -> int:
         """How many replicas the rules over hosts allow on one node (``bin_`` None: a fresh one)."""
         group, constraints = relaxed.group, relaxed.constraints
-        room = self._host_spread_room(constraints, bin_)
-        for near in constraints.anti:
-            if near.topology_key == HOSTNAME:
-                if self._matched_on(bin_, near.term):
-                    return 0
-                if near.matches_self:
-                    room = 1
-        for near in constraints.affinity:
-            if near.topology_key == HOSTNAME and not self._matched_on(bin_, near.term):
-                populated = self._ledger.populated_hosts.get(near.term, 0) > 0
-                if populated or not near.matches_self:
-                    return 0
+        room = self._host_near_room(constraints, bin_)
+        for spread in constraints.spread:
+            if spread.topology_key == HOSTNAME:
+                room = min(room, spread.room(self._matched_on(bin_, spread.term) - spread.max_skew))
         if bin_ is not None and group.matching & self._ledger.host_mask:
             room = min(room, self._inverse_host_room(bin_, group))
         return room
 
-    def _host_spread_room(self, constraints: Constraints, bin_: Bin | None) -> int:
+    def _host_near_room(self, constraints: Constraints, bin_: Bin | None) -> int:
         room = UNLIMITED
-        for spread in constraints.spread:
-            if spread.topology_key == HOSTNAME:
-                allowed = spread.max_skew - self._matched_on(bin_, spread.term)
-                room = min(room, max(0, allowed) if spread.matches_self else (UNLIMITED if allowed >= 0 else 0))
+        for near in constraints.anti:
+            if near.topology_key == HOSTNAME:
+                if self._matched_on(bin_, near.term):
+                    return 0
+                room = 1 if near.matches_self else room
+        for near in constraints.affinity:
+            if near.topology_key == HOSTNAME and not self._matched_on(bin_, near.term):
+                may_open = near.matches_self and self._ledger.populated_hosts[near.term] <= 0
+                if not may_open:
+                    return 0
         return room
 
     def _inverse_host_room(self, bin_: Bin, group: Group) -> int:

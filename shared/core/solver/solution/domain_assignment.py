@@ -5,21 +5,22 @@ domains beforehand, by water filling, so that every spread is even and every aff
 components are inserted replica by replica.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
-from operator import attrgetter, ge, le
+from operator import attrgetter, le
 
 from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
-from shared.core.solver.problem.bits import iter_bits
+from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import EquivalenceClass, Group, RelaxedGroup
+from shared.core.solver.problem.topology import SpreadTerm
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
-_term, _topology_key = attrgetter("term"), attrgetter("topology_key")
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
@@ -47,23 +48,26 @@ def assign_domains(
                 for group in component.groups
                 if level < len(group.levels) and state.remaining[group.index]
             )
-            continue
-        assigned = _assign_component(state, component, domains) if level == 0 else []
-        if assigned is None:
-            inserted.extend(component.groups)
-        else:
-            batches.extend(assigned)
-    return batches, sorted(inserted, key=lambda group: group.index)
+        elif level == 0:
+            assigned = _assign_component(state, component, domains)
+            if assigned is None:
+                inserted.extend(component.groups)
+            else:
+                batches.extend(assigned)
+    return batches, sorted(inserted, key=attrgetter("index"))
 
 
 class DomainCosts:
-    """Where a group can be bought at all, and for how much a replica; plus what was assigned to each domain so far."""
+    """Where a group can be bought at all, and for how much a replica; plus what was assigned to each domain so far.
+
+    ``loads`` is by topology key and domain.
+    """
 
     def __init__(self, state: PartialPlan) -> None:
         self._state = state
         self._tables: dict[str, dict[tuple[int, str], _Offers]] = {}
         self._memo: dict[tuple[int, tuple[int, ...], str], dict[str, float]] = {}
-        self.loads: dict[str, dict[str, float]] = {}  # by topology key and domain
+        self.loads: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
 
     def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
         """Return the price of a replica by domain; only domains where it can be bought without limit."""
@@ -84,123 +88,91 @@ class DomainCosts:
             for option in self._state.catalogue.options:
                 if option.reservation is None:
                     sizes = prices.setdefault((option.requirement_sets, option.place_labels[topology_key]), {})
-                    known = sizes.get(option.allocatable)
-                    if known is None or option.price < known:
-                        sizes[option.allocatable] = option.price
-            table = self._tables[topology_key] = {}
-            alike: dict[object, _Offers] = {}  # where prices are on demand, they are mostly the same in all zones
-            for where, sizes in prices.items():
-                about = tuple(sizes.items())
-                table[where] = alike.get(about) or alike.setdefault(about, _Offers(sizes))
+                    sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
+            table = self._tables[topology_key] = {where: _Offers.of(sizes) for where, sizes in prices.items()}
         return table
 
 
+@dataclass(frozen=True, slots=True)
 class _Offers:
-    """The offers of one domain that the same requirement sets accept: cheapest rates, and the largest sizes."""
+    """The offers of one domain that the same requirement sets accept: cheapest rates, and sizes, largest first."""
 
-    __slots__ = ("_rates", "_sizes")
+    rates: Sequence[float]
+    sizes: Sequence[Vector]
 
-    def __init__(self, prices: Mapping[Vector, int]) -> None:
+    @classmethod
+    def of(cls, prices: Mapping[Vector, int]) -> "_Offers":
+        """Return them by the cheapest price of each size."""
         rates = [[price / amount if amount else inf for amount in size] for size, price in prices.items()]
-        self._rates: list[float] = list(map(min, zip(*rates, strict=True)))
-        self._sizes: list[Vector] = []
-        for size in sorted(prices, reverse=True):  # whoever is no larger than another comes after it
-            if not any(all(map(ge, known, size)) for known in self._sizes):
-                self._sizes.append(size)
+        return cls(list(map(min, zip(*rates, strict=True))), sorted(prices, reverse=True))
 
     def price(self, request: Vector) -> float | None:
         """Return about what one replica costs here (never more than it will), or None when nothing can hold it."""
-        if not any(all(map(le, request, size)) for size in self._sizes):
+        if not any(all(map(le, request, size)) for size in self.sizes):
             return None
-        return max(asked * rate for asked, rate in zip(request, self._rates, strict=True) if asked)
+        return max(asked * rate for asked, rate in zip(request, self.rates, strict=True) if asked)
 
 
+# Branches: each condition is a mixture of rules that cannot be assigned beforehand.
 def _assign_component(state: PartialPlan, component: Component, domains: DomainCosts) -> list[DomainBatch] | None:
     """Return the batches of a component with terms, or None when it must be inserted one by one."""
-    classes = component.classes
-    if any(len(class_.levels) > 1 for class_ in classes) or _has_residents(state, component):
+    groups, classes = component.groups, component.classes
+    if any(len(class_.levels) > 1 for class_ in classes) or _has_residents(state, component.terms):
         return None
-    item_type = _ComponentRules.of(classes)
-    if item_type is None or not item_type.host_terms_are_simple(classes) or not _are_counted_everywhere(classes):
+    rules = [class_.constraints[0] for class_ in classes]
+    spreads = {spread for each in rules for spread in each.spread if spread.topology_key != HOSTNAME}
+    followed = {near.term: near.topology_key for each in rules for near in each.affinity}
+    keys = {*followed.values(), *(spread.topology_key for spread in spreads)}
+    if len(keys) > 1 or not keys <= _PLACE_KEYS or len(followed) > (0 if spreads else 1):
         return None
-    if item_type.key is None:
-        return [DomainBatch(group.relaxed[0], None, state.remaining[group.index]) for group in component.groups]
-    if item_type.affinity_term is not None:
-        return _one_domain(state, component.groups, item_type.key, item_type.affinity_term, domains)
-    return _even(state, component, item_type.key, item_type.spread_terms, domains)
+    if not (_hosts_are_simple(classes) and _are_counted_alike(classes, spreads)):
+        return None
+    if not keys:
+        return [DomainBatch(group.relaxed[0], None, state.remaining[group.index]) for group in groups]
+    (key,) = keys
+    if spreads:
+        return _even(state, groups, key, spreads, domains)
+    (term,) = followed
+    return _one_domain(state, groups, key, term, domains) if _lead_themselves(classes, term) else None
 
 
-def _has_residents(state: PartialPlan, component: Component) -> bool:
-    """Whether a running replica's anti-affinity is about the component: packing does not look at those."""
-    for term in iter_bits(component.terms):
-        counts = state.ledger.by_term.get(term)
-        if counts is not None and any(counts.owners.values()):
-            return True
-    return any(anti & component.terms for bin_ in state.bins for _, anti, _ in bin_.residents)
+def _has_residents(state: PartialPlan, terms: int) -> bool:
+    """Whether a running replica's anti-affinity is about these terms: packing does not look at those."""
+    owners = [counts.owners for term, counts in state.ledger.by_term.items() if terms >> term & 1]
+    return any(any(each.values()) for each in owners) or any(
+        anti & terms for bin_ in state.bins for _, anti, _ in bin_.residents
+    )
 
 
-@dataclass(slots=True)
-class _ComponentRules:
-    """What kinds of terms a component has."""
-
-    key: str | None  # the one topology key other than the host
-    affinity_term: int | None
-    spread_terms: set[int]
-
-    # Branches: each condition is a mixture of rules that cannot be assigned beforehand.
-    @classmethod
-    def of(cls, classes: Sequence[EquivalenceClass]) -> "_ComponentRules | None":
-        """Return the rules of a component, or None when it mixes what cannot be assigned beforehand."""
-        spread, affinity, keys = set[int](), set[int](), set[str]()
-        for rules in (class_.constraints[0] for class_ in classes):
-            if any(term.topology_key != HOSTNAME for term in rules.anti):
-                return None
-            apart = [term for term in rules.spread if term.topology_key != HOSTNAME]
-            spread.update(map(_term, apart))
-            affinity.update(map(_term, rules.affinity))
-            keys.update(map(_topology_key, (*apart, *rules.affinity)))
-        if len(keys) > 1 or not keys <= _PLACE_KEYS or len(affinity) > (0 if spread else 1):
-            return None
-        found = cls(next(iter(keys), None), next(iter(affinity), None), spread)
-        return found if found.decide_alone(classes) else None
-
-    def decide_alone(self, classes: Iterable[EquivalenceClass]) -> bool:
-        """Whether one spread at most counts each class, and each goes where its own affinity has it go."""
-        mask = sum(1 << term for term in self.spread_terms)
-        if any((class_.matching & mask).bit_count() > 1 for class_ in classes):
-            return False
-        followed = self.affinity_term
-        return followed is None or all(_leads_itself(class_, followed) for class_ in classes)
-
-    @staticmethod
-    def host_terms_are_simple(classes: Iterable[EquivalenceClass]) -> bool:
-        """Whether host anti-affinity is only of groups against themselves (carriers and matches are the same)."""
-        for class_ in classes:
-            for near in class_.constraints[0].anti:
-                bit = 1 << near.term
-                for other in classes:
-                    carries = bool(other.constraints[0].anti_mask & bit)
-                    if carries != bool(other.matching & bit):
-                        return False
-        return True
+def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
+    """Whether anti-affinity is about hosts, and only of classes against themselves (carriers and matches are one)."""
+    terms = [near for class_ in classes for near in class_.constraints[0].anti]
+    mask = mask_of(near.term for near in terms)
+    return all(near.topology_key == HOSTNAME for near in terms) and not any(
+        (class_.constraints[0].anti_mask ^ class_.matching) & mask for class_ in classes
+    )
 
 
-def _are_counted_everywhere(classes: Iterable[EquivalenceClass]) -> bool:
-    """Whether each spread counts whoever it counts on every node that may be chosen for them.
+def _are_counted_alike(classes: Iterable[EquivalenceClass], spreads: Set[SpreadTerm]) -> bool:
+    """Whether one spread at most counts each class, and that on every node that may be chosen for it.
 
     Those that honour affinity or taints count only on nodes that their carriers accept.
     """
-    choosy = {spread for class_ in classes for spread in class_.constraints[0].spread if spread.nodes is not None}
-    return all(
+    mask = mask_of(spread.term for spread in spreads)
+    return all((class_.matching & mask).bit_count() <= 1 for class_ in classes) and all(
         spread.nodes is None or spread.nodes.covers(class_.levels[0].selection, spread.topology_key)
-        for spread in choosy
+        for spread in spreads
         for class_ in classes
         if class_.matching >> spread.term & 1
     )
 
 
-def _leads_itself(class_: EquivalenceClass, term: int) -> bool:
-    return bool(class_.matching >> term & 1) and any(near.term == term for near in class_.constraints[0].affinity)
+def _lead_themselves(classes: Iterable[EquivalenceClass], term: int) -> bool:
+    """Whether each class carries the affinity term and matches it."""
+    return all(
+        class_.matching >> term & 1 and any(near.term == term for near in class_.constraints[0].affinity)
+        for class_ in classes
+    )
 
 
 def _one_domain(
@@ -215,15 +187,14 @@ def _one_domain(
     if not allowed:
         return None
 
-    loads = domains.loads.setdefault(key, {})
+    loads = domains.loads[key]
 
     def order(domain: str) -> tuple[float, float, str]:
         price = sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
-        return (round(price, 9), loads.get(domain, 0.0), domain)
+        return (round(price, 9), loads[domain], domain)
 
-    chosen = min(sorted(allowed), key=order)
-    weight = sum(_weight(group) * state.remaining[group.index] for group in groups)
-    loads[chosen] = loads.get(chosen, 0.0) + weight
+    chosen = min(allowed, key=order)
+    loads[chosen] += sum(_weight(group) * state.remaining[group.index] for group in groups)
     return [DomainBatch(group.relaxed[0], (key, chosen), state.remaining[group.index]) for group in groups]
 
 
@@ -234,51 +205,33 @@ def _weight(group: Group) -> float:
 
 # Branches: comprehensions of a line each around one loop over groups.
 def _even(
-    state: PartialPlan, component: Component, key: str, terms: set[int], domains: DomainCosts
+    state: PartialPlan, groups: Sequence[Group], key: str, spreads: Set[SpreadTerm], domains: DomainCosts
 ) -> list[DomainBatch] | None:
-    """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold."""
-    carried = {spread for class_ in component.classes for spread in class_.constraints[0].spread}
-    spreads = [spread for spread in carried if spread.topology_key == key]
+    """Deal every replica that some spread counts to the emptiest domain; None when a constraint would not hold.
+
+    Those go first that can be bought in the fewest domains.
+    """
     universe = sorted({domain for spread in spreads for domain in spread.domains})
-    counts = {term: {**dict.fromkeys(universe, 0), **state.ledger.by_term[term].matched} for term in terms}
-    loads = domains.loads.setdefault(key, {})
-    for domain in universe:
-        loads.setdefault(domain, 0.0)
+    matched = {spread.term: state.ledger.by_term[spread.term].matched for spread in spreads}
+    counts = {term: {**dict.fromkeys(universe, 0), **found} for term, found in matched.items()}
+    loads = domains.loads[key]
     batches: list[DomainBatch] = []
-    mask = sum(1 << term for term in terms)
-    for group, (_, allowed, weight) in _choosiest_first(component.groups, key, universe, domains):
+    mask = mask_of(counts)
+    for group in sorted(groups, key=lambda group: len(domains.of(group, key))):
         remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
             batches.append(DomainBatch(group.relaxed[0], None, remaining))
             continue
+        offered = domains.of(group, key)
+        allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
         for domain, count in _water_filled(counts[counting.bit_length() - 1], loads, allowed, remaining):
             batches.append(DomainBatch(group.relaxed[0], (key, domain), count))
-            loads[domain] += count * weight
+            loads[domain] += count * _weight(group)
     # Every constraint must hold in every domain, so carriers that do not count themselves may land anywhere.
     is_even = all(spread.excess(counts[spread.term], domain) <= 0 for spread in spreads for domain in spread.domains)
     return batches if is_even else None
-
-
-def _choosiest_first(
-    groups: Iterable[Group], key: str, universe: Sequence[str], domains: DomainCosts
-) -> list[tuple[Group, tuple[int, list[str], float]]]:
-    """Return the groups, those first that can be bought in the fewest domains, as queued among equals.
-
-    With each: the number of those domains, which of them the spreads know, and the weight of a replica.
-    """
-    known: dict[tuple[int, Vector], tuple[int, list[str], float]] = {}  # groups are many, what they ask for is not
-    found = []
-    for group in groups:
-        about = (group.requirement_sets[0], group.request)
-        offer = known.get(about)
-        if offer is None:
-            offered = domains.of(group, key)
-            allowed = [domain for domain in universe if domain in offered]
-            offer = known[about] = (len(offered), allowed, _weight(group))
-        found.append((group, offer))
-    return sorted(found, key=lambda item: item[1][0])
 
 
 def _water_filled(

@@ -28,6 +28,6 @@ class PinnedLabels:
         if known is None:
             terms = self._ledger.by_term.items()
             keys = {counts.topology_key for term, counts in terms if group.matching >> term & 1}
-            keys.update(group.constraints[level].topology_keys(), () if single is None else (single,))
+            keys.update([term.topology_key for term in group.constraints[level]], () if single is None else (single,))
             known = self._known[memo_key] = frozenset(keys - {HOSTNAME})
         return known

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
-
-UNLIMITED = 1 << 30
+from shared.core.solver.problem.vectors import UNLIMITED
 
 
 class ResidualCapacity:
