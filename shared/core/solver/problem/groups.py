@@ -270,7 +270,8 @@ def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
 def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
     """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
     for group in groups:
-        group.members.sort(key=lambda member: (member[2], member[0]))
+        if len(group.members) > 1:  # groups are many, and mostly of one workload
+            group.members.sort(key=lambda member: (member[2], member[0]))
     ordered = sorted(groups, key=_order)
     for index, group in enumerate(ordered):
         group.index = index

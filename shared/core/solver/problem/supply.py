@@ -33,6 +33,9 @@ def dealt(
     supplies: Sequence[tuple[Supply[_Whose], int]], nodes: int
 ) -> Iterator[tuple[int, list[tuple[tuple[_Whose, int], ...]]]]:
     """Deal so many of each supply to one node after the other; yield (number of equal nodes, what is on each)."""
+    if nodes == 1:  # mostly
+        yield 1, [supply.take(count) for supply, count in supplies]
+        return
     each = ([supply.take(count) for supply, count in supplies] for _ in range(nodes))
     for found, equal in groupby(each):
         yield sum(1 for _ in equal), found

@@ -4,7 +4,7 @@ A *term* is a selector over a topology key. Whether a group of replicas matches 
 anti-affinity, are bit masks, so that a node's occupants can be tested with one operation.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -197,7 +197,7 @@ class DomainLedger:
             else:
                 self.by_term[term] = DomainCounts(key.topology_key, key.nodes)
         # Who insists on which spread where: newcomers must keep it true in the final state, not only at admission.
-        self.carried: dict[SpreadTerm, Counter[str]] = {}
+        self.carried = defaultdict[SpreadTerm, Counter[str]](Counter)
         self.populated_hosts = Counter[int]()  # host term -> matching replicas on all nodes together
 
     def add(
@@ -221,14 +221,14 @@ class DomainLedger:
         for spread in constraints.spread:
             domain = labels.get(spread.topology_key)
             if spread.topology_key != HOSTNAME and domain is not None:
-                self.carried.setdefault(spread, Counter())[domain] += count
+                self.carried[spread][domain] += count
 
     def carried_room(self, labels: Mapping[str, str], matching: int) -> int:
         """How many replicas with these matches the spread constraints of those already placed allow here."""
         room = UNLIMITED
         for spread, where in self.carried.items():
             domain = labels.get(spread.topology_key)
-            if matching >> spread.term & 1 and domain is not None and where[domain] > 0:
+            if matching >> spread.term & 1 and domain is not None and where.get(domain, 0) > 0:
                 room = min(room, max(0, -self._excess(spread, domain)))
         return room
 
@@ -247,7 +247,7 @@ class DomainLedger:
         """Whether some replica already there keeps replicas with these matches out of the node's domain."""
         for term, counts in self.by_term.items():
             domain = labels.get(counts.topology_key) if matching >> term & 1 else None
-            if domain is not None and counts.owners[domain] > 0:
+            if domain is not None and counts.owners.get(domain, 0) > 0:
                 return True
         return False
 
@@ -264,7 +264,7 @@ class DomainLedger:
         for near in constraints.anti:
             domain = labels.get(near.topology_key)
             if near.topology_key != HOSTNAME and domain is not None:
-                if self.by_term[near.term].matched[domain] > 0:
+                if self.by_term[near.term].matched.get(domain, 0) > 0:
                     return 0
                 room = 1 if near.matches_self else room
         for near in constraints.affinity:
@@ -272,7 +272,7 @@ class DomainLedger:
                 domain = labels.get(near.topology_key)
                 matched = self.by_term[near.term].matched
                 may_open = near.matches_self and not any(count > 0 for count in matched.values())
-                if domain is None or not (matched[domain] > 0 or may_open):
+                if domain is None or not (matched.get(domain, 0) > 0 or may_open):
                     return 0
         return room
 

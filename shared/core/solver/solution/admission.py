@@ -67,7 +67,7 @@ class NodeAdmission:
                 room = 1 if near.matches_self else room
         for near in constraints.affinity:
             if near.topology_key == HOSTNAME and not self._matched_on(bin_, near.term):
-                may_open = near.matches_self and self._ledger.populated_hosts[near.term] <= 0
+                may_open = near.matches_self and self._ledger.populated_hosts.get(near.term, 0) <= 0
                 if not may_open:
                     return 0
         return room

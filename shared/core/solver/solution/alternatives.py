@@ -1,12 +1,13 @@
 """Which other offerings could hold the same replicas: what CreateFleet may fall back to."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice, takewhile
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.node_pool import min_values
 from shared.core.model.plan import OfferingKey
 from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Insistence, Substitutes
@@ -61,20 +62,19 @@ class Alternatives:
             return ()
         insistence = Insistence.of(self._state, bin_.levels)
         # Whatever is as large as the option holds any content of it, so those are found once for all contents.
-        known = self._memo.get((option.index, insistence))
-        if known is None:
-            known = self._memo[option.index, insistence] = self._first(option, option.allocatable, insistence)
-        if len(known) < self._most or option.entry.index in self._choosy:
-            load = self._load(bin_)
-            known = self._memo.get((option.index, insistence, load))
-            if known is None:
-                known = self._memo[option.index, insistence, load] = self._first(option, load, insistence)
-        return known
+        found = self._first(option, option.allocatable, insistence)
+        if len(found) < self._most or option.entry.index in self._choosy:
+            found = self._first(option, self._load(bin_), insistence)
+        return found
 
-    def _first(self, option: LaunchOption, load: Sequence[int], insistence: Insistence) -> tuple[LaunchOption, ...]:
+    def _first(self, option: LaunchOption, load: Vector, insistence: Insistence) -> tuple[LaunchOption, ...]:
         """Return as many of the others on the same market as the policy lets a plan list."""
-        others = self._substitutes.of(option, load, insistence, option.key.capacity_type, option.price)
-        return tuple(islice(others, self._most))
+        key = (option.index, load, insistence)
+        known = self._memo.get(key)
+        if known is None:
+            others = self._substitutes.of(option, load, insistence, option.key.capacity_type, option.price)
+            known = self._memo[key] = tuple(islice(others, self._most))
+        return known
 
     def _on_demand(self, bin_: Bin, from_price: int) -> Iterator[LaunchOption]:
         """Yield on-demand options that could hold the same replicas, from cheap to dear."""
@@ -83,5 +83,5 @@ class Alternatives:
         insistence = Insistence.of(self._state, bin_.levels)
         return self._substitutes.of(option, self._load(bin_), insistence, CapacityType.ON_DEMAND, from_price)
 
-    def _load(self, bin_: Bin) -> tuple[int, ...]:
+    def _load(self, bin_: Bin) -> Vector:
         return tuple(total_load(self._state.groups, bin_.contents, len(bin_.free)))

@@ -217,12 +217,12 @@ def _even(
     loads = domains.loads[key]
     batches: list[DomainBatch] = []
     mask = mask_of(counts)
-    for group in sorted(groups, key=lambda group: len(domains.of(group, key))):
+    offers = [(domains.of(group, key), group) for group in groups]
+    for offered, group in sorted(offers, key=lambda offer: len(offer[0])):
         remaining, counting = state.remaining[group.index], group.matching & mask  # one term at most
         if not counting:
             batches.append(DomainBatch(group.relaxed[0], None, remaining))
             continue
-        offered = domains.of(group, key)
         allowed = [domain for domain in universe if domain in offered]
         if not allowed:
             return None
