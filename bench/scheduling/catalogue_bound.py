@@ -150,7 +150,8 @@ class _Program:
             return False
         self._known.add((row, pattern))
         unit = [(len(self._counts) + row, 1.0)] if row < len(self._units) else []
-        self._program.add(float(self._prices[row]), [*((index, float(count)) for index, count in pattern), *unit])
+        entries = [*((index, float(count)) for index, count in pattern), *unit]
+        self._program.add([(float(self._prices[row]), INFINITY, entries)])
         return True
 
     def _is_worthwhile(self, row: int, pattern: Pattern) -> bool:

@@ -52,7 +52,7 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
     ]
     for index, item in enumerate(items):
         rungs = max(-(-(item[part] + _KEPT[part]) // _RUNG[part]) for part in range(3))
-        master.add(_cost(rungs), [(index, 1.0)])
+        master.add([(_cost(rungs), INFINITY, [(index, 1.0)])])
     bound = 0.0
     while master.solve():
         duals = [max(0.0, dual) for dual in master.duals()]
@@ -62,8 +62,7 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
         bound = max(bound, worth / (1 + too_much))
         if bound > (1 - _NEAR) * master.objective():
             break
-        for _, size, pattern in found:
-            master.add(_cost(size), pattern)
+        master.add([(_cost(size), INFINITY, pattern) for _, size, pattern in found])
     return bound
 
 

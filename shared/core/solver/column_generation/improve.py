@@ -29,10 +29,8 @@ def improved(
     if len(base.item_types) > _ITEM_TYPES_MAX:
         return None
     master = RestrictedMaster(base)
-    for use in greedy.uses:
-        if use.bin_type is not None:
-            master.add(use.bin_type, tuple(sorted(use.pattern.items())))
-    pricing = PricingProblem(master, base, [*promising(base, values, bin_types.paid), *bin_types.reserved])
+    master.add((use.bin_type, tuple(sorted(use.pattern.items()))) for use in greedy.uses if use.bin_type is not None)
+    pricing = PricingProblem(master, base, [*promising(base, bin_types.paid), *bin_types.reserved])
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None
     if is_quick:

@@ -38,11 +38,11 @@ class LinearProgram:
             self._highs.setOptionValue("presolve", "off")
         self._highs.passModel(_model(rows, columns))
 
-    def add(self, cost: float, entries: Sequence[tuple[int, float]]) -> None:
-        """Add one column with its entries (row, value)."""
-        rows = np.array([row for row, _ in entries], dtype=np.int32)
-        values = np.array([value for _, value in entries], dtype=float)
-        self._highs.addCol(cost, 0.0, INFINITY, len(entries), rows, values)
+    def add(self, columns: Sequence[Column]) -> None:
+        """Add columns; the next solve starts from the last solution."""
+        if columns:
+            costs, lower, upper, starts, rows, values = _arrays(columns)
+            self._highs.addCols(len(columns), costs, lower, upper, len(rows), starts, rows, values)
 
     def rebound(self, row: int, lower: float, upper: float) -> None:
         """Change the bounds of a row; the next solve starts from the last solution."""
@@ -84,14 +84,23 @@ class LinearProgram:
 def _model(rows: Sequence[tuple[float, float]], columns: Sequence[Column]) -> Any:
     model = highspy.HighsLp()
     model.num_col_, model.num_row_ = len(columns), len(rows)
-    model.col_cost_ = np.array([cost for cost, _, _ in columns], dtype=float)
-    model.col_lower_ = np.zeros(len(columns))
-    model.col_upper_ = np.array([upper for _, upper, _ in columns], dtype=float)
     model.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
     model.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kColwise
-    matrix.start_ = np.cumsum([0, *(len(entries) for _, _, entries in columns)]).astype(np.int32)
-    matrix.index_ = np.array([row for _, _, entries in columns for row, _ in entries], dtype=np.int32)
-    matrix.value_ = np.array([value for _, _, entries in columns for _, value in entries], dtype=float)
+    model.col_cost_, model.col_lower_, model.col_upper_, starts, matrix.index_, matrix.value_ = _arrays(columns)
+    matrix.start_ = np.append(starts, len(matrix.index_)).astype(np.int32)
     return model
+
+
+def _arrays(columns: Sequence[Column]) -> tuple[Any, ...]:
+    """Return costs, lower and upper bounds by column, where each column's entries start, and their rows and values."""
+    starts = np.cumsum([0, *(len(entries) for _, _, entries in columns[:-1])]) if columns else np.zeros(0)
+    return (
+        np.array([cost for cost, _, _ in columns], dtype=float),
+        np.zeros(len(columns)),
+        np.array([upper for _, upper, _ in columns], dtype=float),
+        starts.astype(np.int32),
+        np.array([row for _, _, entries in columns for row, _ in entries], dtype=np.int32),
+        np.array([value for _, _, entries in columns for _, value in entries], dtype=float),
+    )

@@ -21,7 +21,6 @@ class PricingProblem:
         self._floor = base.floor
         self._bin_types = bin_types
         self._knapsacks = Knapsacks(base.item_types, self._bin_types)
-        self._row_entries = [master.row_entries(bin_type) for bin_type in self._bin_types]
 
     def add(self, duals: Sequence[float], left: Sequence[int]) -> int:
         """Add patterns that are worthwhile at the program's prices; return how many were new.
@@ -36,13 +35,13 @@ class PricingProblem:
             and self._is_allowed(row, pattern)
         ]
         found.sort()
-        return sum(self._master.add(self._bin_types[row], pattern) for _, row, pattern in found)
+        return self._master.add((self._bin_types[row], pattern) for _, row, pattern in found)
 
     def _costs(self, duals: Sequence[float]) -> list[float]:
         """Return what a node of each bin type costs, with the dual price of what it uses up."""
         return [
-            bin_type.price + sum(amount * max(0.0, -duals[row]) for row, amount in uses)
-            for bin_type, uses in zip(self._bin_types, self._row_entries, strict=True)
+            bin_type.price + sum([amount * max(0.0, -duals[row]) for row, amount in self._master.row_entries(bin_type)])
+            for bin_type in self._bin_types
         ]
 
     def _is_allowed(self, row: int, pattern: Pattern) -> bool:
@@ -55,10 +54,9 @@ class PricingProblem:
         return self._knapsacks.share(row, pattern) * 100 >= self._floor.percent
 
 
-def promising(base: Packing, values: Sequence[float], paid: Sequence[BinType]) -> list[BinType]:
+def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
     """Return the few bin types for the same items that can hold the most value for their price."""
-    bounds = Knapsacks(base.item_types, paid).bounds(values)[0] if paid else ()
-    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
+    ratios = [(base.knapsack.bound(item.option.allocatable, item.eligible) / item.price, item) for item in paid]
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
     kept: dict[tuple[int, str], list[BinType]] = {}
     for ratio, item in ratios:

@@ -6,7 +6,7 @@ units of reservations and limits of pools are rows too.
 
 from collections.abc import Iterable, Sequence
 
-from shared.core.solver.column_generation.linear_program import INFINITY, LinearProgram
+from shared.core.solver.column_generation.linear_program import INFINITY, Column, LinearProgram
 from shared.core.solver.packing.item_types import BinType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.packing import Packing
@@ -28,33 +28,35 @@ class RestrictedMaster:
         self.program = LinearProgram(rows)
         self.patterns: list[tuple[BinType, Pattern]] = []
         self._seen: set[tuple[int, Pattern]] = set()
-        for index in range(len(base.left)):
-            self.program.add(_UNPLACED, [(index, 1.0)])
+        self._row_entries: dict[int, list[tuple[int, float]]] = {}  # by option
+        self.program.add([(_UNPLACED, INFINITY, [(index, 1.0)]) for index in range(len(base.left))])
         self._first = len(base.left)
 
     def row_entries(self, bin_type: BinType) -> list[tuple[int, float]]:
         """Return the rows, beside demand, in which a node of the bin type counts, with how much."""
         option = bin_type.option
-        found = []
-        if option.reservation is not None:
-            found.append((self._row_of["", option.unit_key], 1.0))
-        for (pool, name), row in self._row_of.items():
-            if pool == option.entry.pool.name:
-                needed = counted(option.instance_type.capacity, name)
-                if needed:
-                    found.append((row, float(needed)))
-        return found
+        known = self._row_entries.get(option.index)
+        if known is None:
+            known = self._row_entries[option.index] = []
+            if option.reservation is not None:
+                known.append((self._row_of["", option.unit_key], 1.0))
+            for (pool, name), row in self._row_of.items():
+                if pool == option.entry.pool.name and (needed := counted(option.instance_type.capacity, name)):
+                    known.append((row, float(needed)))
+        return known
 
-    def add(self, bin_type: BinType, pattern: Pattern) -> bool:
-        """Add a pattern; False when it is known."""
-        key = (bin_type.option.index, pattern)
-        if key in self._seen:
-            return False
-        self._seen.add(key)
-        entries = [(index, float(count)) for index, count in pattern]
-        self.program.add(bin_type.price, [*entries, *self.row_entries(bin_type)])
-        self.patterns.append((bin_type, pattern))
-        return True
+    def add(self, patterns: Iterable[tuple[BinType, Pattern]]) -> int:
+        """Add those patterns that are not known; return how many were new."""
+        columns: list[Column] = []
+        for bin_type, pattern in patterns:
+            key = (bin_type.option.index, pattern)
+            if key not in self._seen:
+                self._seen.add(key)
+                entries = [(index, float(count)) for index, count in pattern]
+                columns.append((bin_type.price, INFINITY, [*entries, *self.row_entries(bin_type)]))
+                self.patterns.append((bin_type, pattern))
+        self.program.add(columns)
+        return len(columns)
 
     def reduced_cost(self, duals: Sequence[float], bin_type: BinType, pattern: Pattern) -> float:
         """Return what a use of the pattern costs beyond what it is worth at these prices of the rows."""

@@ -37,13 +37,12 @@ def rebuilt(
 def _part(master: RestrictedMaster, duals: Sequence[float], base: Packing, best: Packing, turn: int) -> Packing:
     """Return the base with those nodes of the best packing that stay."""
     part = base.fork(base.knapsack.values)
+    launched = [(use.bin_type, tuple(sorted(use.pattern.items())), use.count) for use in best.uses if use.bin_type]
+    master.add((bin_type, pattern) for bin_type, pattern, _ in launched)
     losses = []
-    for use in best.uses:
-        if use.bin_type is not None:
-            pattern = tuple(sorted(use.pattern.items()))
-            master.add(use.bin_type, pattern)
-            loss = use.count * master.reduced_cost(duals, use.bin_type, pattern)
-            losses.append((-loss, use.bin_type.option.index, pattern, use.bin_type, use.count))
+    for bin_type, pattern, count in launched:
+        loss = count * master.reduced_cost(duals, bin_type, pattern)
+        losses.append((-loss, bin_type.option.index, pattern, bin_type, count))
     losses.sort(key=lambda item: item[:3])
     wanted = _LOSS * sum(loss for loss, *_ in losses)
     lost = 0.0
