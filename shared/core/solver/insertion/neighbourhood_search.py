@@ -188,8 +188,6 @@ class NeighbourhoodSearch:
         """Whether what only shows in the end holds: even spreads, and no reserved unit for the less important."""
         if not self._state.ledger.is_even():
             return False
-        if len({group.priority for group in self._state.groups}) < 2:
-            return True
         # What will be done without in the end may hand a unit to the less important.
         empty_paid_nodes(self._insertion)
         return not has_inversion(self._state, served)
@@ -199,9 +197,6 @@ def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
     """Yield orders to place replicas in. Who seeks company may go where others are, or decide where they are."""
     usual = sorted(replicas, key=attrgetter("order"))
     yield usual
-    last = sorted(usual, key=attrgetter("seeks_company"))
-    if last != usual:
-        yield last
-    first = sorted(usual, key=lambda replica: not replica.seeks_company)
-    if first != usual:
-        yield first
+    if any(replica.seeks_company for replica in usual):
+        yield sorted(usual, key=attrgetter("seeks_company"))
+        yield sorted(usual, key=lambda replica: not replica.seeks_company)
