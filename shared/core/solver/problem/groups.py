@@ -221,18 +221,12 @@ def _levels(
     capacity_types = reached_capacity_types(workload, demand.pending_since, now)
     for withheld in demand.withheld:
         capacity_types -= withheld.capacity_types
-    terms = _what_it_accepts(workload)
-    others = (workload.duration_s, workload.checkpoint_period_s, capacity_types, team_name)
-    # Workloads that were read together share equal terms; comparing those takes time.
-    identity = (*map(id, terms), *others)
-    known = memo.get(identity)
+    key = (*_what_it_accepts(workload), workload.duration_s, workload.checkpoint_period_s, capacity_types, team_name)
+    known = memo.get(key)
     if known is None:
-        known = memo.get((terms, others))
-        if known is None:
-            known = memo[terms, others] = levels(
-                workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
-            )
-        memo[identity] = known
+        known = memo[key] = levels(
+            workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
+        )
     return known
 
 
