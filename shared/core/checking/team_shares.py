@@ -102,8 +102,7 @@ class TeamShares:
         takers: dict[int, dict[str, set[str]]] = {}
         for host in self._facts.hosts:
             account = self._account_of.get(_reservation_of(host) or "")
-            name = self._user(host)
-            if host.node is None and account is not None and name is not None:
+            if host.node is None and account is not None and (name := self._user(host)) is not None:
                 keys = {key for key in host.placed if self.team_of(key) == name}
                 takers.setdefault(id(account), {}).setdefault(name, set()).update(keys)
         for account in self.accounts:
@@ -114,7 +113,7 @@ class TeamShares:
 
     def _pools(self) -> Iterator[Violation]:
         """Report replicas that the plan places in pools that their teams may not use."""
-        for host in self._facts.hosts:
+        for host in self._facts.hosts if self._teams else ():
             name = host.node.node_pool_name if host.node is not None else host.pool.name if host.pool else ""
             for key in sorted(host.placed):
                 if not self.may_use(key, name):

@@ -1,6 +1,6 @@
 """A set of requirements by label key, and the two questions asked of it: compatible? intersecting? (R-10 to R-13)."""
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Set, ValuesView
 from functools import lru_cache
 
 from shared.core.scheduling_terms.labels import closest
@@ -69,7 +69,9 @@ class Requirements(Mapping[str, Requirement]):
 
         Two requirements that are both content without the label never conflict (R-11).
         """
-        fewer, more = (self, other) if len(self) <= len(other) else (other, self)
+        fewer, more = self._by_key, other._by_key  # not through the methods: this is asked for each type of each pool
+        if len(fewer) > len(more):
+            fewer, more = more, fewer
         for key, requirement in fewer.items():
             counterpart = more.get(key)
             if counterpart is None or requirement.has_intersection(counterpart):
@@ -98,6 +100,10 @@ class Requirements(Mapping[str, Requirement]):
     def get(self, key: str, default: Requirement | None = None) -> Requirement | None:  # type: ignore[override] # no other default makes sense
         """Return what is required of ``key``, or ``default`` where the set does not define it."""
         return self._by_key.get(key, default)
+
+    def keys(self) -> KeysView[str]:
+        """Return the keys that the set defines."""
+        return self._by_key.keys()
 
     def items(self) -> ItemsView[str, Requirement]:
         """Return the keys with their requirements."""

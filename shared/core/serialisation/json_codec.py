@@ -265,11 +265,10 @@ def _many(member: _Codec, *, is_repeated: bool) -> _Codec:
 
 # Branches: comprehensions of a line each: tables that reading and writing share.
 def _dataclass(kind: type[Any]) -> _Codec:
-    hints = typing.get_type_hints(kind)
     keeper = next((field.name for field in dataclasses.fields(kind) if keeps_unknown(field.metadata)), None)
     named = [field for field in dataclasses.fields(kind) if field.init and field.name != keeper]
     fields = sorted(named, key=lambda field: field.name)
-    members = {field.name: _codec(hints[field.name]) for field in fields}
+    members = {field.name: _codec(field.type) for field in fields}
     writers = [(field.name, f'"{field.name}":', members[field.name].write, _default(field)) for field in fields]
     decoders = {name: member.decode for name, member in members.items()}
 

@@ -90,7 +90,10 @@ class _Exchanges:
                 if all(map(le, asked, free)):
                     yield other, gone, None
                 for come in arriving:
-                    moved = tuple(map(sub, asked, groups[come].request))
+                    theirs = groups[come].request
+                    if asked[0] - theirs[0] < cpu or asked[1] - theirs[1] < memory:
+                        continue
+                    moved = tuple(map(sub, asked, theirs))
                     if all(map(le, need, moved)) and all(map(le, moved, free)):
                         yield other, gone, come
 

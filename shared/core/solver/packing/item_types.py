@@ -28,7 +28,7 @@ class ItemType:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class BinType:
     """An option standing for all that look the same to items; ``eligible`` are those that may run on it, size apart."""
 
@@ -59,7 +59,7 @@ class Eligibility:
     def __init__(self, item_types: Sequence[ItemType]) -> None:
         self._item_types = item_types
         self._by_requirement_sets: dict[int, int] = {}
-        self._by_place: dict[tuple[str, str, str], int] = {}
+        self._by_place: dict[tuple[str | None, ...], int] = {}
         self._by_size: dict[Vector, int] = {}
         self._all = (1 << len(item_types)) - 1
         self.is_pinned = any(item_type.pin for item_type in item_types)
@@ -77,7 +77,7 @@ class Eligibility:
         return mask & self._at(labels) if self.is_pinned and mask else mask
 
     def _at(self, labels: Mapping[str, str]) -> int:
-        place = (labels.get(ZONE, ""), labels.get(ZONE_ID, ""), labels.get(CAPACITY_TYPE, ""))
+        place = tuple(map(labels.get, (ZONE, ZONE_ID, CAPACITY_TYPE)))
         mask = self._by_place.get(place)
         if mask is None:
             mask = sum(
@@ -176,10 +176,10 @@ _SIZE_STEP = 1.12
 
 
 def _thinned(bin_types: Sequence[BinType]) -> list[BinType]:
-    """Thin out finely graded families: sizes of one CPU to memory ratio at one price a unit, for the same items."""
+    """Thin out families, cheapest first: sizes of one CPU to memory ratio at one price a unit, for the same items."""
     last: dict[object, BinType] = {}
     kept: list[BinType] = []
-    for bin_type in sorted(bin_types, key=lambda item: (item.price, item.option.index)):
+    for bin_type in bin_types:
         size = bin_type.option.allocatable
         unit_price = bin_type.price / max(1, size[0])
         family = (

@@ -6,6 +6,7 @@ others can be, and how little of them is lost.
 
 from collections.abc import Sequence
 from math import inf
+from operator import mul
 
 from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType, price_alone
 from shared.core.solver.packing.knapsack import Pattern
@@ -55,7 +56,7 @@ class _Waiting:
         if weights is None:
             urgency = enumerate(self._packing.knapsack.urgency)
             weights = self._weights[eligible] = [each if eligible >> index & 1 else 0.0 for index, each in urgency]
-        return sum([weight * left for weight, left in zip(weights, self._packing.left, strict=True)])
+        return float(sum(map(mul, weights, self._packing.left)))
 
     def share_out(self, nodes: int) -> int:
         """Set the caps of inexact rules, given how many nodes will be opened; return the share of each node.

@@ -8,6 +8,7 @@ per option.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from shared.core.capacity.offerings import (
     OFFERING_LABELS,
@@ -17,7 +18,7 @@ from shared.core.capacity.offerings import (
     selected_reservations,
 )
 from shared.core.model.capacity_reservation import CapacityReservation
-from shared.core.model.instance_type import CapacityType, InstanceType, Offering
+from shared.core.model.instance_type import CapacityType, InstanceType
 from shared.core.model.node_class import NodeClass
 from shared.core.model.node_pool import NodePool
 from shared.core.model.plan import OfferingKey
@@ -43,6 +44,7 @@ from shared.core.solver.problem.unsettled_labels import variants
 from shared.core.solver.problem.vectors import Dimensions, Vector
 
 _OFFERING_KEYS = OFFERING_LABELS | RESERVATION_LABELS
+_place_order = attrgetter("zone_id", "capacity_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +82,7 @@ class LaunchOption:
     place_labels: Mapping[str, str]  # zone, market and reservation; one mapping per place
     reservation: CapacityReservation | None = None
     on_demand_micro_usd: int = 0
-    unit_key: str = field(init=False)  # of its reservation's units; empty for what is bought
-
-    def __post_init__(self) -> None:
-        """Name the units once: they are looked up for every bin."""
-        self.unit_key = "" if self.reservation is None else self.reservation.unit_key
+    unit_key: str = ""  # of its reservation's units; empty for what is bought
 
 
 def counted(capacity: Resources, name: str) -> int:
@@ -136,7 +134,7 @@ class OptionCatalogue:
     policy: SchedulingPolicy
     dimensions: Dimensions
     requirement_sets: Sequence[RequirementSet]
-    prices: ReservedPrices = field(init=False)
+    prices: ReservedPrices = field(init=False)  # asked for where there are reservations, and only there
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
     places: list[tuple[Entry, OfferedPlace]] = field(default_factory=list)  # also what is full or unavailable now
@@ -145,12 +143,14 @@ class OptionCatalogue:
     _type_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _labels: dict[int, Mapping[str, str]] = field(default_factory=dict)  # by option
     _places: dict[tuple[str, str, CapacityType], OfferedPlace] = field(default_factory=dict)
+    _reserved_places: dict[int, OfferedPlace] = field(default_factory=dict)  # by the reservation's identity
     _bits_of_team: dict[str | None, list[int]] = field(default_factory=dict)  # whose requirement sets are which
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
-        self.prices = ReservedPrices.of(self.snapshot.instance_types)
+        self.prices = ReservedPrices.of(self.snapshot.instance_types if self.snapshot.reservations else ())
         self._vectors = {item.name: self.dimensions.capacity(item.allocatable) for item in self.snapshot.instance_types}
+        self._reserved_places = {id(item): OfferedPlace.of(item) for item in self.snapshot.reservations}
         pools = usable_pools(self.snapshot)
         for bit, alternative in enumerate(self.requirement_sets):
             self._bits_of_team.setdefault(alternative.selection.team_name, []).append(bit)
@@ -174,27 +174,20 @@ class OptionCatalogue:
             self.entry_types[entry.index] = admitted
             self._add_options(entry, admitted)
 
-    # Branches: types times places, tens of thousands: each place is judged once, in one loop.
     def _add_options(self, entry: Entry, types: Sequence[InstanceType]) -> None:
         tolerating = self._tolerating(entry)
         by_type = self._meeting_types(entry, types, tolerating)
-        by_place: dict[OfferedPlace, tuple[int, Mapping[str, str]]] = {}
-        full_zones = entry.node_class.status.zones_full_until
-        zone_ids = frozenset(subnet.zone_id for subnet in entry.node_class.status.subnets)
+        by_place: dict[int, tuple[int, Mapping[str, str]]] = {}  # by identity: each place is made once
         reserved: dict[str, list[CapacityReservation]] = {}
         for reservation in selected_reservations(self.snapshot, entry.node_class):
             reserved.setdefault(reservation.instance_type, []).append(reservation)
         for instance_type, meeting in zip(types, by_type, strict=True):
             for place, price, is_available in self._offered(instance_type, reserved.get(instance_type.name, ())):
-                if zone_ids and place.zone_id not in zone_ids:
-                    continue
-                if place not in by_place:
+                if id(place) not in by_place:
                     found = place.labels()
-                    by_place[place] = self._meeting_place(entry, place, found), found
-                    if by_place[place][0] >= 0:
-                        self.places.append((entry, place))
-                mask, labels = by_place[place]
-                if mask >= 0 and is_available and meeting & mask and place.zone_id not in full_zones:
+                    by_place[id(place)] = self._meeting_place(entry, place, found), found
+                mask, labels = by_place[id(place)]
+                if is_available and meeting & mask:
                     self._add_option(entry, instance_type, place, price, meeting & mask, labels)
 
     def _offered(
@@ -202,7 +195,7 @@ class OptionCatalogue:
     ) -> Iterable[tuple[OfferedPlace, int, bool]]:
         for reservation in reservations:
             if reservation.is_active(self.now):
-                place = OfferedPlace.of(reservation)
+                place = self._reserved_places[id(reservation)]
                 yield place, self.prices.atto_usd_per_hour(instance_type), reservation.free_units > 0
         for offering in sorted(instance_type.offerings, key=_place_order):
             if offering.capacity_type is not CapacityType.RESERVED:
@@ -224,6 +217,7 @@ class OptionCatalogue:
         option = LaunchOption(index, entry, instance_type, key, price, self._vectors[name], mask, labels, reservation)
         if reservation is not None:
             option.on_demand_micro_usd = self.prices.on_demand_micro_usd(instance_type)
+            option.unit_key = reservation.unit_key
         self.options.append(option)
 
     def _tolerating(self, entry: Entry) -> int:
@@ -256,10 +250,15 @@ class OptionCatalogue:
         ]
 
     def _meeting_place(self, entry: Entry, place: OfferedPlace, labels: Mapping[str, str]) -> int:
-        """Return the requirement sets that a place meets, or -1 when the pool itself does not allow it."""
+        """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
         wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
-        if not accepts(labels, wanted):
-            return -1
+        status = entry.node_class.status
+        has_subnet = not status.subnets or any(subnet.zone_id == place.zone_id for subnet in status.subnets)
+        if not has_subnet or not accepts(labels, wanted):
+            return 0
+        self.places.append((entry, place))
+        if place.zone_id in status.zones_full_until:
+            return 0
         if place.team_name is None:
             return self._mask(lambda requirement_set: self._place_meets(labels, place, requirement_set))
         mask = 0
@@ -299,10 +298,6 @@ class OptionCatalogue:
         """Return one label of a new node."""
         placed = option.place_labels.get(key)
         return self.labels(option).get(key) if placed is None else placed
-
-
-def _place_order(offering: Offering) -> tuple[str, CapacityType]:
-    return (offering.zone_id, offering.capacity_type)
 
 
 def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:

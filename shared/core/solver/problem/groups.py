@@ -69,7 +69,7 @@ class Group:
         return self.workload.max_price_micro_usd_per_hour is not None or self.team_budget is not None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class RelaxedGroup:
     """A group whose replicas have given up their first ``level`` preferences, and what they still insist on."""
 

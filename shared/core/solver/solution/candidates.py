@@ -58,11 +58,11 @@ class Candidates:
         found = []
         for option in options:
             if option.requirement_sets & mask:
-                size = option.allocatable
-                if size not in held:
-                    held[size] = copies_that_fit(request, size)
-                if held[size]:
-                    found.append((option, held[size]))
+                fitting = held.get(option.allocatable)
+                if fitting is None:
+                    fitting = held[option.allocatable] = copies_that_fit(request, option.allocatable)
+                if fitting:
+                    found.append((option, fitting))
         return found
 
     def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
@@ -110,8 +110,7 @@ class Candidates:
 
     def _kind(self, option: LaunchOption) -> object:
         if option.index not in self._kinds:
-            labels = self.catalogue.labels(option) if self._keys else {}
-            domains = tuple(labels.get(key) for key in self._keys)
+            domains = tuple([self.catalogue.label(option, key) for key in self._keys])
             self._kinds[option.index] = (option.entry.index, option.unit_key, domains)
         return self._kinds[option.index]
 
