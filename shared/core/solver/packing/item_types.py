@@ -124,8 +124,12 @@ class BinTypes:
         self.paid: list[BinType] = []
         open_options: list[tuple[LaunchOption, int, int]] = []
         best_tier: dict[int, int] = {}  # per tier: the items that some paid option of it could hold
+        known: dict[tuple[int, int], int] = {}  # options are many, places and who meets them few
         for option in state.catalogue.options:
-            accepting = self.eligibility.accepting(option.requirement_sets, option.place_labels)
+            about = (option.requirement_sets, id(option.place_labels))
+            accepting = known.get(about)
+            if accepting is None:
+                accepting = known[about] = self.eligibility.accepting(option.requirement_sets, option.place_labels)
             holding = accepting & self.eligibility.fitting(option.allocatable)
             if not holding or min_values.concerns(option.entry) or residual.nodes_left(option) == 0:
                 continue  # under minValues, whether a node leaves enough to choose from is looked at replica by replica

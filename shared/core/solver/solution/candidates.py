@@ -4,6 +4,7 @@ Options of one kind differ in nothing that rules over domains, pool weights or l
 price. So of each kind only those matter that hold more than every cheaper one.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from math import inf
 from operator import ge
@@ -36,7 +37,8 @@ class Candidates:
         gangs = [group.workload.gang for group in demands.groups if group.workload.gang is not None]
         keys |= {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
         self._keys = tuple(sorted(keys - {HOSTNAME}))
-        self._kinds: dict[int, object] = {}
+        self._kinds: dict[int, int] = {}  # by option
+        self._numbers: dict[object, int] = {}  # of kinds
         self._candidates: dict[tuple[int, Vector], Places] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
         self._pareto_optimal: dict[tuple[int, Vector], list[LaunchOption]] = {}
@@ -69,11 +71,11 @@ class Candidates:
         """Return the candidates by kind, each reservation as one of its own; in the same order."""
         about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
         if about not in self._by_class:
-            kinds: dict[object, Places] = {}
+            kinds = defaultdict[int, Places](list)
             mask, request = about[:2]
             places = self._holding(mask, request, self.reserved) if only_reserved else self.of(relaxed)
-            for option, fitting in places:
-                kinds.setdefault(self._kind(option), []).append((option, fitting))
+            for place in places:
+                kinds[self._kind(place[0])].append(place)
             self._by_class[about] = list(kinds.values())
         return self._by_class[about]
 
@@ -108,11 +110,12 @@ class Candidates:
                 found[option.index] = 1
         return found
 
-    def _kind(self, option: LaunchOption) -> object:
-        if option.index not in self._kinds:
-            domains = tuple([self.catalogue.label(option, key) for key in self._keys])
-            self._kinds[option.index] = (option.entry.index, option.unit_key, domains)
-        return self._kinds[option.index]
+    def _kind(self, option: LaunchOption) -> int:
+        known = self._kinds.get(option.index)
+        if known is None:
+            about = (option.entry.index, option.unit_key, *[self.catalogue.label(option, key) for key in self._keys])
+            known = self._kinds[option.index] = self._numbers.setdefault(about, len(self._numbers))
+        return known
 
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
