@@ -56,7 +56,8 @@ class PricingProblem:
 
 def promising(base: Packing, paid: Sequence[BinType]) -> list[BinType]:
     """Return the few bin types for the same items that can hold the most value for their price."""
-    ratios = [(base.knapsack.bound(item.option.allocatable, item.eligible) / item.price, item) for item in paid]
+    bounds = Knapsacks(base.item_types, paid).bounds(base.knapsack.values)[0] if paid else ()
+    ratios = [(float(bound) / item.price, item) for item, bound in zip(paid, bounds, strict=True)]
     ratios.sort(key=lambda pair: (-pair[0], pair[1].option.index))
     kept: dict[tuple[int, str], list[BinType]] = {}
     for ratio, item in ratios:
