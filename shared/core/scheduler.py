@@ -109,7 +109,7 @@ def _solve(snapshot: Snapshot, now: datetime, policy: SchedulingPolicy) -> Plan:
     facts = NodeFacts(catalogue, demands)
     candidates = Candidates(catalogue, demands)
     best = _best(lambda: PartialPlan(catalogue, demands, facts), candidates)
-    plan = to_plan(best, Reasons(best).explain)
+    plan = to_plan(best, candidates.substitutes, Reasons(best).explain)
     return _certified(plan, best, facts) if policy.with_certificate else plan
 
 
@@ -189,7 +189,7 @@ def _decide(insertion: Insertion, one_by_one: Set[int]) -> set[int]:
     if insertion.state.cost() < before:
         # What is done without leaves its part of a limit to who is left over.
         _insert_leftovers(insertion, groups)
-    replace_dear_spot(insertion.state)
+    replace_dear_spot(insertion)
     spread_spot(insertion, partial(_insert_leftovers, insertion, groups))
     return set()
 

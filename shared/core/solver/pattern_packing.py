@@ -19,7 +19,7 @@ from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
-from shared.core.solver.solution.min_values import MinValues
+from shared.core.solver.solution.substitutes import Substitutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     bin_types = BinTypes(state, item_types, overhead_atto_usd(policy))
     values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
     add_slot_value(values, item_types, bin_types)
-    room, bought = _with_room(state.bins, bin_types, insertion.candidates.min_values)
+    room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
     fill_existing(base, room)
@@ -81,7 +81,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
 
 
 def _with_room(
-    bins: Iterable[Bin], bin_types: BinTypes, min_values: MinValues
+    bins: Iterable[Bin], bin_types: BinTypes, substitutes: Substitutes
 ) -> tuple[list[tuple[Bin, int]], list[tuple[Bin, int]]]:
     """Return the bins with whom they accept: those to fill at once, and those being bought, if units come first.
 
@@ -90,7 +90,7 @@ def _with_room(
     room, bought = list[tuple[Bin, int]](), list[tuple[Bin, int]]()
     for bin_ in bins:
         # Whether one more replica leaves enough types to choose from is looked at replica by replica.
-        if bin_.option is None or not min_values.concerns(bin_.option.entry):
+        if bin_.option is None or not substitutes.concerns(bin_.option.entry):
             eligible = bin_types.eligibility.accepting(bin_.requirement_sets, bin_.labels)
             if eligible:
                 (bought if bin_types.reserved and bin_.is_paid else room).append((bin_, eligible))

@@ -5,6 +5,7 @@ from datetime import timedelta
 from shared.core.explaining.reasons import Reasons
 from shared.core.model.plan import ReasonCode
 from shared.core.solver.insertion.insert import Insertion
+from shared.core.solver.solution.substitutes import Substitutes
 from shared.core.solver.solution.to_plan import to_plan
 from tests.core.scheduler.world import GIB, demand, fx_type, plain, pool, reservation, with_demand, workload
 from tests.core.solver.world import inserting, undecided
@@ -29,7 +30,7 @@ def test_the_oldest_workload_of_a_group_gets_the_places() -> None:
     option = state.catalogue.options[0]
     state.place(state.open_bin(option, 1), state.groups[0].relaxed[0], 2)
 
-    plan = to_plan(state, Reasons(state).explain)
+    plan = to_plan(state, Substitutes(state.catalogue), Reasons(state).explain)
 
     assert [(it.workload_key, it.count) for it in plan.launches[0].placements] == [("ns/old", 2)]
     assert [(item.workload_key, item.count) for item in plan.unplaced] == [("ns/young", 2)]
@@ -46,7 +47,7 @@ def test_the_reason_is_that_of_the_offering_that_came_furthest() -> None:
     )
     insert_all(inserting(state))
 
-    (unplaced,) = to_plan(state, Reasons(state).explain).unplaced
+    (unplaced,) = to_plan(state, Substitutes(state.catalogue), Reasons(state).explain).unplaced
 
     assert unplaced.code is ReasonCode.RESERVATION_FULL
     assert "no free unit (1 in all)" in unplaced.message

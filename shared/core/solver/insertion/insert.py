@@ -67,7 +67,7 @@ class Insertion:
             place = state.open_bin(place, 1)
         is_open = self.is_open(place, relaxed.group)
         room = min(1, state.admission.room(place, relaxed, is_assigned=is_assigned)) if is_open else 0
-        if not self.candidates.min_values.allowed(state, place, relaxed, room):
+        if not self.candidates.substitutes.allowed(state, place, relaxed, room):
             state.undo(mark)
             return None
         node = state.split_bin(place, 1)
@@ -113,7 +113,7 @@ class Insertion:
         state, is_assigned = self.state, scope.is_assigned
         while (wanted := state.remaining[relaxed.group.index] - stop_at) > 0:
             room = min(wanted, state.admission.room(bin_, relaxed, is_assigned=is_assigned))
-            room = self.candidates.min_values.allowed(state, bin_, relaxed, room)
+            room = self.candidates.substitutes.allowed(state, bin_, relaxed, room)
             if room == 0:
                 return
             nodes = min(bin_.count, wanted // room) if is_assigned or self._is_by_host(relaxed) else 1

@@ -105,8 +105,8 @@ class NewNodes:
         if self.nodes_left(option, group) == 0:
             return 0
         placed = {group.index: relaxed.level}
-        min_values = self._candidates.min_values
-        while copies and not min_values.holds(self._state, option, [it * copies for it in group.request], placed):
+        holds = self._candidates.substitutes.holds
+        while copies and not holds(self._state, option, [it * copies for it in group.request], placed):
             copies //= 2
         return 0 if copies and self._floor.keeps_off(option, relaxed, copies) else copies
 

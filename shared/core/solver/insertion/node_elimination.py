@@ -70,7 +70,7 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
     state = insertion.state
     # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
     # rules over domains hold again once all have moved.
-    kept = [(key, victim.labels.get(key)) for key in state.pinned_labels.under(victim.levels)]
+    kept = [(key, victim.labels.get(key)) for key in state.pinned_labels(victim.levels)]
 
     def admits(place: Bin | LaunchOption) -> bool:
         labels = state.labels_at(place)

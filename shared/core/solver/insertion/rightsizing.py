@@ -40,7 +40,7 @@ class _Exchanges:
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
-        self._min_values = insertion.candidates.min_values
+        self._substitutes = insertion.candidates.substitutes
         self._cheaper = _CheaperTypes(insertion.state)
         loose = LooseNodes(insertion.state)
         self.among = [bin_ for bin_ in insertion.state.bins if self._is_bought(bin_) and loose.has(bin_)]
@@ -49,7 +49,7 @@ class _Exchanges:
 
     def _is_bought(self, bin_: Bin) -> bool:
         """Whether the nodes are being bought; under minValues, what a node may be depends on all that it holds."""
-        return bin_.is_paid and bin_.option is not None and not self._min_values.concerns(bin_.option.entry)
+        return bin_.is_paid and bin_.option is not None and not self._substitutes.concerns(bin_.option.entry)
 
     def shrink(self, bin_: Bin) -> bool:
         """Let one of the bin's nodes be cheaper, if an exchange allows it; return whether one did."""
@@ -102,7 +102,7 @@ class _Exchanges:
     ) -> bool:
         """Have the replicas change places and the node be of the option; return whether every rule allows it."""
         state, before = self._state, node.labels
-        kept = state.pinned_labels.under(node.levels)
+        kept = state.pinned_labels(node.levels)
         state.place(node, gone, -1)
         state.change_option(node, option)
         if any(node.labels.get(key) != before.get(key) for key in kept):
@@ -116,7 +116,7 @@ class _Exchanges:
     def _joins(self, bin_: Bin, relaxed: RelaxedGroup, left: Bin) -> bool:
         """Put a replica that left another node on a node that admits it; return whether it does."""
         state = self._state
-        kept = state.pinned_labels.of(relaxed.group, relaxed.level)
+        kept = state.pinned_labels({relaxed.group.index: relaxed.level})
         if any(bin_.labels.get(key) != left.labels.get(key) for key in kept):
             return False
         return self._insertion.put(relaxed, bin_, is_assigned=True) is not None

@@ -12,20 +12,16 @@ from shared.core.model.plan import OfferingKey
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
 from shared.core.solver.problem.components import together
-from shared.core.solver.solution.alternatives import Alternatives
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 
-def replace_dear_spot(state: PartialPlan) -> None:
+def replace_dear_spot(insertion: Insertion) -> None:
     """Buy the cheapest on-demand offering instead, where there is one that costs less and holds the same."""
-    alternatives: Alternatives | None = None
+    state, substitutes = insertion.state, insertion.candidates.substitutes
     for bin_ in state.bins:
-        if _is_spot(bin_):
-            alternatives = alternatives or Alternatives(state)
-            cheaper = alternatives.cheaper_on_demand(bin_)
-            if cheaper is not None:
-                state.change_option(bin_, cheaper)  # which takes no more of any limit than what it replaces
+        if _is_spot(bin_) and (cheaper := substitutes.cheaper_on_demand(state, bin_)) is not None:
+            state.change_option(bin_, cheaper)  # which takes no more of any limit than what it replaces
 
 
 def _is_spot(bin_: Bin) -> bool:
@@ -44,7 +40,7 @@ def spread_spot(insertion: Insertion, place_leftovers: Callable[[], None]) -> No
         return
     bound: int | None = None
     while True:
-        replace_dear_spot(state)
+        replace_dear_spot(insertion)
         nodes = _spot_nodes(state)
         most = _most(state, nodes)
         if all(count <= most for count in nodes.values()):
@@ -110,5 +106,5 @@ def _whole(state: PartialPlan, bin_: Bin) -> list[int]:
     return [
         index
         for index, level in bin_.levels.items()
-        if state.groups[index].workload.gang is not None or state.pinned_labels.of(state.groups[index], level)
+        if state.groups[index].workload.gang is not None or state.pinned_labels({index: level})
     ]

@@ -10,9 +10,9 @@ from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.host_rules import HostRule, host_rules
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.domain_assignment import DomainBatch
-from shared.core.solver.solution.min_values import MinValues
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
+from shared.core.solver.solution.substitutes import Substitutes
 
 
 @dataclass(slots=True, eq=False)
@@ -118,7 +118,7 @@ class BinTypes:
 
     def __init__(self, state: PartialPlan, item_types: Sequence[ItemType], overhead: int) -> None:
         residual = state.residual
-        min_values = MinValues(state.catalogue)
+        substitutes = Substitutes(state.catalogue)
         self.eligibility = Eligibility(item_types)
         self.reserved: list[BinType] = []
         self.paid: list[BinType] = []
@@ -131,7 +131,7 @@ class BinTypes:
             if accepting is None:
                 accepting = known[about] = self.eligibility.accepting(option.requirement_sets, option.place_labels)
             holding = accepting & self.eligibility.fitting(option.allocatable)
-            if not holding or min_values.concerns(option.entry) or residual.nodes_left(option) == 0:
+            if not holding or substitutes.concerns(option.entry) or residual.nodes_left(option) == 0:
                 continue  # under minValues, whether a node leaves enough to choose from is looked at replica by replica
             if option.reservation is not None:
                 self.reserved.append(BinType(option, accepting, (option.price + overhead) / 1e18))

@@ -15,8 +15,8 @@ from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, 
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
-from shared.core.solver.solution.min_values import MinValues
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
+from shared.core.solver.solution.substitutes import Substitutes
 
 Places = list[tuple[LaunchOption, int]]  # options with how many replicas of a group one node holds
 
@@ -28,7 +28,7 @@ class Candidates:
         self.catalogue = catalogue
         self.reserved = [option for option in catalogue.options if option.reservation is not None]
         self.flexibility = _flexibility(self.reserved, demands.groups)
-        self.min_values = MinValues(catalogue)
+        self.substitutes = Substitutes(catalogue)
         self.overhead = overhead_atto_usd(catalogue.policy)
         bought = [option for option in catalogue.options if option.reservation is None]
         # Reserved ones first, in the market's order, then from cheap to dear.
@@ -103,7 +103,7 @@ class Candidates:
             kind, cpu = (self._kind(option), option.requirement_sets), option.allocatable[0]
             alike = kept.setdefault(kind, [])
             # From cheap to dear, sizes mostly grow: most need no comparison.
-            is_larger = cpu > most.get(kind, -1) or self.min_values.concerns(option.entry)
+            is_larger = cpu > most.get(kind, -1) or self.substitutes.concerns(option.entry)
             if is_larger or not any(_is_no_worse(other, option) for other in reversed(alike)):
                 alike.append(option)
                 most[kind] = max(cpu, most.get(kind, cpu))

@@ -1,8 +1,12 @@
 """What has been decided so far: nodes with what is on them, free units, remaining limits. Every step can be undone."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
+from itertools import count as numbers
 
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
@@ -10,7 +14,6 @@ from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin, total_load
-from shared.core.solver.solution.pinned_labels import PinnedLabels
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
@@ -24,12 +27,11 @@ class PartialPlan:
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
         self.admission = NodeAdmission(self.groups, self.ledger)
-        self.pinned_labels = PinnedLabels(self.groups, self.ledger)
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
-        self._journal: list[Callable[[], None]] = []
-        self._next_uid = 0
+        self._journal: list[Callable[[], object]] = []
+        self._uids = numbers()
         self._running_cost = facts.running_cost({g.workload.key for g in demands.groups if g.is_price_capped})
         for node in facts.ordered:
             if node.deleting:
@@ -40,7 +42,7 @@ class PartialPlan:
             if facts.takes_replicas(node):
                 self.bins.append(
                     Bin(
-                        uid=self._uid(),
+                        uid=next(self._uids),
                         labels=node.labels,
                         requirement_sets=facts.requirement_sets(node, taints),
                         free=facts.free(node),
@@ -49,10 +51,6 @@ class PartialPlan:
                         residents=residents,
                     )
                 )
-
-    def _uid(self) -> int:
-        self._next_uid += 1
-        return self._next_uid
 
     # -- undo
 
@@ -78,7 +76,7 @@ class PartialPlan:
     def open_bin(self, option: LaunchOption, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
         opened = Bin(
-            uid=self._uid(),
+            uid=next(self._uids),
             labels=self.catalogue.labels(option),
             requirement_sets=option.requirement_sets,
             free=list(option.allocatable),
@@ -86,38 +84,33 @@ class PartialPlan:
             option=option,
             count=count,
         )
-        self.bins.append(opened)
-        self.residual.take(option, count)
-
-        def close() -> None:
-            if self.bins[-1] is opened:
-                self.bins.pop()
-            else:
-                self.bins.remove(opened)
-            self.residual.take(option, -opened.count)
-
-        self._journal.append(close)
+        self._put_in(len(self.bins), opened)
+        self._journal.append(partial(self._take_out, opened))
         return opened
 
     def close_bin(self, bin_: Bin) -> None:
         """Do without an empty planned bin."""
+        self._journal.append(partial(self._put_in, self._take_out(bin_), bin_))
+
+    def _put_in(self, position: int, bin_: Bin) -> None:
         assert bin_.option is not None
-        option, position = bin_.option, self.bins.index(bin_)
+        self.bins.insert(position, bin_)
+        self.residual.take(bin_.option, bin_.count)
+
+    def _take_out(self, bin_: Bin) -> int:
+        """Return where the bin was."""
+        assert bin_.option is not None
+        position = self.bins.index(bin_)
         del self.bins[position]
-        self.residual.take(option, -bin_.count)
-
-        def reopen() -> None:
-            self.bins.insert(position, bin_)
-            self.residual.take(option, bin_.count)
-
-        self._journal.append(reopen)
+        self.residual.take(bin_.option, -bin_.count)
+        return position
 
     def change_option(self, bin_: Bin, option: LaunchOption) -> None:
         """Launch the bin's nodes as another option of the same pool, in the same counted domains."""
         before = bin_.option
         assert before is not None
         self._become(bin_, before, option)
-        self._journal.append(lambda: self._become(bin_, option, before))
+        self._journal.append(partial(self._become, bin_, option, before))
 
     def _become(self, bin_: Bin, before: LaunchOption, option: LaunchOption) -> None:
         self.residual.take(before, -bin_.count)
@@ -133,7 +126,7 @@ class PartialPlan:
         """Make ``count`` of a bin's nodes a bin of their own, right behind it."""
         if count == bin_.count:
             return bin_
-        other = bin_.split(self._uid(), count)
+        other = bin_.split(next(self._uids), count)
         self.bins.insert(self.bins.index(bin_) + 1, other)
 
         def join() -> None:
@@ -145,34 +138,20 @@ class PartialPlan:
 
     def place(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int) -> None:
         """Put ``per_node`` replicas on each node of the bin (negative: take them off)."""
-        index, level = relaxed.group.index, relaxed.level
-        before = bin_.levels.get(index)
-        self._move(bin_, relaxed, per_node)
-        if index in bin_.contents:
-            bin_.levels[index] = level if before is None else max(before, level)
-        else:
-            bin_.levels.pop(index, None)
-
-        def take_back() -> None:
-            if before is None:
-                bin_.levels.pop(index, None)
-            else:
-                bin_.levels[index] = before
-            self._move(bin_, relaxed, -per_node)
-
-        self._journal.append(take_back)
+        before = bin_.levels.get(relaxed.group.index, relaxed.level)
+        self._move(bin_, relaxed, per_node, max(before, relaxed.level))
+        self._journal.append(partial(self._move, bin_, relaxed, -per_node, before))
 
     def empty(self, bin_: Bin, groups: Set[int] | None = None) -> list[tuple[RelaxedGroup, int]]:
         """Take the groups (by index; everybody if none are given) off the bin; return who and how many a node."""
-        found = [(who, count) for who, count in self.placed_on(bin_) if groups is None or who.group.index in groups]
-        for who, count in found:
-            self.place(bin_, who, -count)
+        found = [
+            (self.groups[index].relaxed[bin_.levels[index]], per_node)
+            for index, per_node in bin_.contents.items()
+            if groups is None or index in groups
+        ]
+        for who, per_node in found:
+            self.place(bin_, who, -per_node)
         return found
-
-    def placed_on(self, bin_: Bin) -> Iterator[tuple[RelaxedGroup, int]]:
-        """Yield the plan's own replicas on each node of the bin: of which group, and how many."""
-        for index, count in bin_.contents.items():
-            yield self.groups[index].relaxed[bin_.levels[index]], count
 
     def settle(self, bin_: Bin, who: Mapping[int, int], level: int, room: Sequence[int] | None = None) -> None:
         """Put replicas by group on each node of the bin for good; the ledger is for the caller to tell.
@@ -192,15 +171,14 @@ class PartialPlan:
             room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
         bin_.free = list(room)
 
-    def _move(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int) -> None:
+    def _move(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int, level: int) -> None:
         free, group = bin_.free, relaxed.group
         for dimension, asked in enumerate(group.request):
             free[dimension] -= asked * per_node
-        left = bin_.contents.get(group.index, 0) + per_node
-        if left:
-            bin_.contents[group.index] = left
+        if left := bin_.contents.get(group.index, 0) + per_node:
+            bin_.contents[group.index], bin_.levels[group.index] = left, level
         else:
-            del bin_.contents[group.index]
+            del bin_.contents[group.index], bin_.levels[group.index]
         self.remaining[group.index] -= per_node * bin_.count
         anti_mask = relaxed.constraints.anti_mask
         self.ledger.add(bin_.labels, bin_.taints, group.matching, anti_mask, per_node * bin_.count)
@@ -215,6 +193,18 @@ class PartialPlan:
             return False
         self.unlooked.update(group.index for group in groups if self.remaining[group.index])
         return True
+
+    def pinned_labels(self, levels: Mapping[int, int]) -> tuple[str, ...]:
+        """Return those that must not change under groups (by index, at their levels): some rule counted on them."""
+        keys: set[str] = set()
+        for index, level in levels.items():
+            group = self.groups[index]
+            keys.update([term.topology_key for term in group.constraints[level]])
+            counted = iter_bits(group.matching & ~self.ledger.host_mask)
+            keys.update([self.ledger.by_term[term].topology_key for term in counted])
+            if group.workload.gang is not None and group.workload.gang.single_topology_key is not None:
+                keys.add(group.workload.gang.single_topology_key)
+        return tuple(sorted(keys - {HOSTNAME}))
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""

@@ -1,99 +1,167 @@
-"""Which other options could hold what a node holds, in price order; alternatives are chosen, and minValues counted, so.
+"""What else a planned node could be: other options of its pool that hold the same, in price order.
 
-Substitutes stay in the domains that topology counted, and within the capacity that the pool's limits were charged for
-(R-58 charges the largest; this way the chosen one is the largest).
+CreateFleet may fall back to them, minValues counts the kinds of them (R-17, R-53), and no spot is bought that is dearer
+than one of them on demand (R-115). They stay in the domains that topology counted, and within the capacity that the
+pool's limits were charged for (R-58 charges the largest; this way the chosen one is the largest).
 """
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter, le
 
 from shared.core.model.instance_type import CapacityType
+from shared.core.model.node_pool import min_values
+from shared.core.model.plan import OfferingKey
+from shared.core.model.policy import MinValuesPolicy
 from shared.core.scheduling_terms.resources import NODES
-from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
+from shared.core.solver.problem.catalogue import Entry, LaunchOption, OptionCatalogue
+from shared.core.solver.problem.groups import RelaxedGroup
+from shared.core.solver.problem.vectors import Vector
+from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 _price = attrgetter("price")
-_Domains = tuple[str | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Insistence:
-    """What replicas on a node insist on: labels that must not change, and of each requirement set one bit of a mask."""
-
-    kept: tuple[str, ...]
-    requirement_sets: tuple[int, ...]
-
-    @classmethod
-    def of(cls, state: PartialPlan, levels: Mapping[int, int]) -> "Insistence":
-        """Return what groups (by index) insist on at their levels of relaxation."""
-        requirement_sets = {state.groups[index].requirement_sets[level] for index, level in levels.items()}
-        return cls(state.pinned_labels.under(levels), tuple(sorted(requirement_sets)))
+_Others = tuple[LaunchOption, ...]
 
 
 class Substitutes:
-    """Finds them among the options of a market, which are sorted once."""
+    """Finds them among the options of a solve, which are sorted once."""
 
     def __init__(self, catalogue: OptionCatalogue) -> None:
         self._catalogue = catalogue
-        self._of_entry: dict[int, list[LaunchOption]] = {}
-        self._by_domains: dict[object, dict[_Domains, list[LaunchOption]]] = {}
+        self._most = catalogue.policy.alternatives_max
+        self._wanted = {entry.index: min_values(entry.pool) for entry in catalogue.entries}
+        self._is_strict = catalogue.policy.min_values_policy is MinValuesPolicy.STRICT
+        self._by_domains: dict[object, defaultdict[object, list[LaunchOption]]] = {}
+        self._known: dict[object, _Others] = {}
 
-    def of(
+    # -- minValues: how many distinct values of a label the types of a node must leave to choose from
+
+    def concerns(self, entry: Entry) -> bool:
+        """Whether the entry's pool insists on a choice of instance types."""
+        return self._is_strict and bool(self._wanted[entry.index])
+
+    def allowed(self, state: PartialPlan, bin_: Bin, relaxed: RelaxedGroup, room: int) -> int:
+        """Return how many of ``room`` replicas leave the bin enough instance types to choose from."""
+        option, group = bin_.option, relaxed.group
+        if option is None or not room or not self.concerns(option.entry):
+            return room
+        load = total_load(state.groups, bin_.contents, len(group.request))
+        while room:
+            grown = [used + asked * room for used, asked in zip(load, group.request, strict=True)]
+            if self.holds(state, option, grown, {**bin_.levels, group.index: relaxed.level}):
+                return room
+            room //= 2
+        return 0
+
+    def holds(self, state: PartialPlan, option: LaunchOption, load: Sequence[int], levels: Mapping[int, int]) -> bool:
+        """Whether the types that hold ``load`` for these groups (by relaxation level) have enough distinct values.
+
+        That is over what the node could be launched as: itself and its alternatives, which are none cheaper (R-28). A
+        reserved node has no alternatives; it counts every type of the pool that could hold its replicas.
+        """
+        if not self.concerns(option.entry):
+            return True
+        market, most = (option.key.capacity_type, self._most) if option.reservation is None else (None, None)
+        hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
+        return all(
+            len({self._catalogue.label(other, key) for other in hosting} - {None}) >= least
+            for key, least in self._wanted[option.entry.index].items()
+        )
+
+    # -- what EC2 may choose
+
+    def alternatives(self, state: PartialPlan, bin_: Bin) -> tuple[OfferingKey, ...]:
+        """Return offerings on the same market that could replace the bin's, none cheaper.
+
+        Those of spot are none dearer either than the cheapest on-demand offering that could, which ends the list: EC2
+        must not choose a spot pool that costs more. Who asks for variety (minValues) is not bound by that.
+        """
+        option = bin_.option
+        assert option is not None
+        if option.reservation is not None:
+            return ()
+        market, load = option.key.capacity_type, self._load(state, bin_)
+        # Whatever is as large as the option holds any content of it, so those are found once for all contents.
+        found = self._first(self._most, state, option, option.allocatable, bin_.levels, market)
+        if len(found) < self._most or self._wanted[option.entry.index]:
+            found = self._first(self._most, state, option, load, bin_.levels, market)
+        ceiling = self._cheapest_on_demand(state, bin_) if market is CapacityType.SPOT else None
+        if ceiling is None:
+            return tuple([other.key for other in found])
+        kept = [other.key for other in found if other.price <= ceiling.price]
+        return (*kept[: self._most - 1], ceiling.key)
+
+    def cheaper_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
+        """Return the cheapest on-demand option that could hold the same replicas, if it is cheaper than the bin's."""
+        found = self._cheapest_on_demand(state, bin_)
+        return found if found is not None and bin_.option is not None and found.price < bin_.option.price else None
+
+    def _cheapest_on_demand(self, state: PartialPlan, bin_: Bin) -> LaunchOption | None:
+        """Return the option whose price bounds that of spot; None for who asks for variety."""
+        option = bin_.option
+        if option is None or self._wanted[option.entry.index]:
+            return None
+        found = self._first(1, state, option, self._load(state, bin_), bin_.levels, CapacityType.ON_DEMAND)
+        return next(iter(found), None)
+
+    @staticmethod
+    def _load(state: PartialPlan, bin_: Bin) -> Vector:
+        return tuple(total_load(state.groups, bin_.contents, len(bin_.free)))
+
+    # -- the question
+
+    def _first(
         self,
+        most: int | None,
+        state: PartialPlan,
         option: LaunchOption,
-        load: Sequence[int],
-        insistence: Insistence,
-        capacity_type: CapacityType,
-        from_price: int,
-    ) -> Iterator[LaunchOption]:
-        """Yield what can be bought on this market of the option's pool, none cheaper than ``from_price``."""
-        kept = insistence.kept
-        domains = tuple([self._catalogue.label(option, key) for key in kept])
-        options = self._in_domains(option.entry.index, capacity_type, kept).get(domains, [])
-        limits = [name for name in option.entry.pool.limits or () if name != NODES]
-        largest = option.instance_type.capacity
-        for other in self._holding(options[bisect_left(options, from_price, key=_price) :], load, insistence):
-            capacity = other.instance_type.capacity
-            if other is not option and all(capacity[name] <= largest[name] for name in limits):
-                yield other
+        load: Vector,
+        levels: Mapping[int, int],
+        market: CapacityType | None,
+    ) -> _Others:
+        """Return the first others of the option's pool that hold the load for these groups at their levels.
 
-    def in_pool(self, option: LaunchOption, load: Sequence[int], insistence: Insistence) -> Iterator[LaunchOption]:
-        """Yield whatever else the option's pool has that could hold the load, wherever and on whichever market."""
-        found = self._holding(self._in_price_order(option.entry.index), load, insistence)
-        return (other for other in found if other is not option)
+        On its own market none is cheaper. No ``market``: on any, wherever, and with any part of the limits.
+        """
+        kept = () if market is None else state.pinned_labels(levels)
+        requirement_sets = tuple(sorted({state.groups[index].requirement_sets[at] for index, at in levels.items()}))
+        key = (most, option.index, load, kept, requirement_sets, market)
+        if (known := self._known.get(key)) is None:
+            options = self._beside(option, kept, market)
+            limits = [name for name in option.entry.pool.limits or () if name != NODES and market is not None]
+            found = self._holding(options, option, load, requirement_sets, limits)
+            known = self._known[key] = tuple(islice(found, most))
+        return known
+
+    def _beside(self, option: LaunchOption, kept: Sequence[str], market: CapacityType | None) -> Sequence[LaunchOption]:
+        """Return what the option's pool has on the market with the same values of these labels, from cheap to dear."""
+        key = (option.entry.index, kept, market)
+        if (by_domains := self._by_domains.get(key)) is None:
+            by_domains = self._by_domains[key] = defaultdict(list)
+            for other in sorted(self._catalogue.options, key=attrgetter("price", "index")):
+                if other.entry is option.entry and market in (None, other.key.capacity_type):
+                    by_domains[self._domains(other, kept)].append(other)
+        found = by_domains[self._domains(option, kept)]
+        is_own = market is option.key.capacity_type
+        return found[bisect_left(found, option.price, key=_price) :] if is_own else found
+
+    def _domains(self, option: LaunchOption, kept: Sequence[str]) -> tuple[str | None, ...]:
+        return tuple([self._catalogue.label(option, key) for key in kept])
 
     @staticmethod
     def _holding(
-        options: Sequence[LaunchOption], load: Sequence[int], insistence: Insistence
+        options: Sequence[LaunchOption],
+        option: LaunchOption,
+        load: Vector,
+        requirement_sets: Sequence[int],
+        limits: Sequence[str],
     ) -> Iterator[LaunchOption]:
-        accepted: dict[int, bool] = {}  # options are many, the requirement sets that they meet alike
+        largest = option.instance_type.capacity
         for other in options:
-            met = other.requirement_sets
-            if met not in accepted:
-                accepted[met] = all(met & requirement_set for requirement_set in insistence.requirement_sets)
-            if accepted[met] and all(map(le, load, other.allocatable)):
-                yield other
-
-    def _in_price_order(self, entry: int) -> list[LaunchOption]:
-        known = self._of_entry.get(entry)
-        if known is None:
-            known = [option for option in self._catalogue.options if option.entry.index == entry]
-            known.sort(key=attrgetter("price", "index"))
-            self._of_entry[entry] = known
-        return known
-
-    def _in_domains(
-        self, entry: int, capacity_type: CapacityType, kept: tuple[str, ...]
-    ) -> Mapping[_Domains, list[LaunchOption]]:
-        """Return what can be bought on a market of a pool, by its domains of the labels that stay."""
-        market = (entry, capacity_type, kept)
-        known = self._by_domains.get(market)
-        if known is None:
-            known = self._by_domains[market] = {}
-            for option in self._in_price_order(entry):
-                if option.reservation is None and option.key.capacity_type is capacity_type:
-                    domains = tuple([self._catalogue.label(option, key) for key in kept])
-                    known.setdefault(domains, []).append(option)
-        return known
+            if other is not option and all(map(le, load, other.allocatable)):
+                capacity, met = other.instance_type.capacity, other.requirement_sets
+                if all(met & each for each in requirement_sets) and all(capacity[it] <= largest[it] for it in limits):
+                    yield other
