@@ -105,9 +105,9 @@ class _NoPricing:
 
 
 def _no_pricing_while_diving() -> None:
-    whole = _module("column_generation.ruin_and_recreate").rounded
+    whole = _module(_IMPROVE).rounded
     _set(
-        "column_generation.ruin_and_recreate",
+        _IMPROVE,
         rounded=lambda master, _pricing, *rest, **named: whole(master, _NoPricing(), *rest, **named),
     )
 
@@ -121,18 +121,16 @@ class _NoSearch:
 
 
 _IMPROVE: Final = "column_generation.improve"
-_DIVING: Final = "column_generation.diving"
-_RUIN: Final = "column_generation.ruin_and_recreate"
 _MASTER: Final = "column_generation.restricted_master"
 MECHANISMS: Final = {
     "column-generation": Mechanism(
         lambda: _set(_IMPROVE, improved=_nothing),
-        (_IMPROVE, _MASTER, _DIVING, _RUIN, "column_generation.pricing_problem", "column_generation.pricing"),
+        (_IMPROVE, _MASTER, "column_generation.pricing"),
     ),
-    "dives": Mechanism(lambda: _set(_RUIN, _DIVES=3), (f"{_DIVING}:rounded", f"{_DIVING}:_fix")),
-    "ruin-and-recreate": Mechanism(lambda: _set(_RUIN, _TURNS=0), (_RUIN,)),
+    "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
+    "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
-    "topping-up": Mechanism(lambda: _set(_DIVING, top_up=_nothing), ("packing.existing_room:top_up",)),
+    "topping-up": Mechanism(lambda: _set(_IMPROVE, top_up=_nothing), ("packing.existing_room:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
@@ -193,14 +191,14 @@ CONSTANTS: Final = (
     "column_generation.improve:_QUICK_DIVES",
     "column_generation.pricing:_STEPS",
     "column_generation.pricing:_LEAST_SHARE",
-    "column_generation.pricing_problem:_PROMISING_MAX",
-    "column_generation.pricing_problem:_PROMISING",
-    "column_generation.ruin_and_recreate:_DIVES",
-    "column_generation.diving:_ROUNDED_UP",
-    "column_generation.ruin_and_recreate:_TURNS",
-    "column_generation.ruin_and_recreate:_NEAR",
-    "column_generation.ruin_and_recreate:_LOSS",
-    "column_generation.ruin_and_recreate:_OTHERS",
+    "column_generation.pricing:_PROMISING_MAX",
+    "column_generation.pricing:_PROMISING",
+    "column_generation.improve:_DIVES",
+    "column_generation.improve:_ROUNDED_UP",
+    "column_generation.improve:_TURNS",
+    "column_generation.improve:_NEAR",
+    "column_generation.improve:_LOSS",
+    "column_generation.improve:_OTHERS",
 )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from shared.core.model.policy import SchedulingPolicy
+from shared.core.scheduling_terms import labels
 from shared.core.solver.column_generation import linear_program
 from shared.core.solver.column_generation.improve import improved
 from shared.core.solver.column_generation.pricing import Knapsacks
@@ -17,6 +18,7 @@ from tests.core.scheduler.world import (
     plain,
     planned,
     reservation,
+    spread,
     with_demand,
     workload,
 )
@@ -37,7 +39,7 @@ def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     base = greedy.packing.fork(greedy.values)
     buy_rest(greedy.packing, greedy.types)
 
-    polished = improved(base, greedy.packing, greedy.values, greedy.types, is_quick=False)
+    polished = improved(base, greedy.packing, greedy.types, is_quick=False)
 
     assert polished is not None
     assert sum(count for _, _, count in uses(polished)) == 4
@@ -70,6 +72,25 @@ def test_the_pricing_problem_finds_patterns_that_are_worth_more_than_a_node_cost
     found = knapsacks.fill([0.4, 0.3], [0.85], [4, 6])
 
     assert ((1, 3),) in [pattern for _, pattern in found]
+
+
+def test_priced_patterns_hold_no_more_carriers_of_a_rule_about_hosts_than_a_node_may() -> None:
+    rule = {"labels": {"app": "apart"}, "topology_spread": (spread(labels.HOSTNAME, 2, app="apart"),)}
+    reserved = with_demand(
+        plain(fx_type("roll", 10, 400, 50, offered=BOUGHT), reservations=(reservation("cr-1", "roll", 2),)),
+        demand(workload("one", 1500, GIB, **rule), 4),
+        demand(workload("other", 1400, GIB, **rule), 4),
+        demand(workload("large", 3800, GIB), 5),
+    )
+    world = unpacked(reserved)
+    bin_types = [*world.types.reserved, *world.types.paid]
+    priced = Knapsacks(world.items, bin_types).fill([9.0] * 3, [0.1] * len(bin_types), [5, 4, 4])
+
+    plan = planned(reserved, policy=SchedulingPolicy(with_certificate=True))
+
+    carriers = [sum(count for index, count in pattern if world.items[index].host) for _, pattern in priced]
+    assert set(carriers) == {2}
+    assert not plan.unplaced
 
 
 def test_where_nothing_can_be_bought_no_program_is_solved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,27 +1,43 @@
 """Column generation: from the patterns of greedy packing to nearly the best combination of any patterns.
 
 The restricted master says how often to use which pattern; its dual prices say what a replica and a unit are worth; the
-pricing problem finds patterns worth more than they cost at these prices; they become columns. At the end diving makes
-whole numbers of it, of the whole and then of what the best packing so far does badly.
+pricing problem finds patterns worth more than they cost at these prices; they become columns.
+
+From fractions to whole numbers: fix whole uses, round some up, ask the program about the rest (diving; Sadykov et al.
+2019 compare such heuristics). After each dive greedy packing places what is left on a copy, and the best copy stands.
+
+At last parts of the best packing are taken apart and the program is asked about them again (large neighbourhood search,
+Shaw 1998). What a packing costs beyond the program's optimum is the sum of what its nodes lose: the reduced costs of
+their patterns at the program's prices. So the nodes that lose most go, and some of the others beside them, with which
+they may mix.
 """
 
 from collections.abc import Sequence
+from math import floor
 
-from shared.core.solver.column_generation.diving import rounded
-from shared.core.solver.column_generation.pricing_problem import PricingProblem, promising
+from shared.core.solver.column_generation.pricing import PricingProblem, promising
 from shared.core.solver.column_generation.restricted_master import RestrictedMaster
-from shared.core.solver.column_generation.ruin_and_recreate import rebuilt
+from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.existing_room import top_up
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.reserved_units import use_reserved
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _QUICK_ROUNDS, _QUICK_DIVES = 20, 3  # of a first plan (catalogue-10000, seeds 700 to 723)
 _ITEM_TYPES_MAX = 400  # with more, the deadline leaves time for the certificate or for this, not for both
+_FINISHED_FROM = 2  # with more left than after so many dives, the greedy pass is never the best
+_WHOLE = 1e-6
+_ROUNDED_UP = 10  # one in so many patterns in use is rounded up when none is whole
+_DIVES = 6  # each time
+# Chosen with catalogue-10000, seeds 701 to 759.
+_TURNS = 3
+_NEAR = 1.005  # a packing that costs no more than this times the program's optimum is left as it is
+_LOSS = 0.8  # nodes go that lose this part of all that is lost,
+_OTHERS = 3  # and one in so many of the others, in each turn others of them
 
 
-def improved(
-    base: Packing, greedy: Packing, values: Sequence[float], bin_types: BinTypes, *, is_quick: bool
-) -> Packing | None:
+def improved(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_quick: bool) -> Packing | None:
     """Return a packing from the greedy one's patterns and better ones; None with too many items or no solution.
 
     ``base`` has only existing nodes filled. ``is_quick`` ends after so many rounds and dives, near its optimum or not.
@@ -34,8 +50,8 @@ def improved(
     if not _solved_in_fractions(master, pricing, base, _QUICK_ROUNDS if is_quick else None):
         return None
     if is_quick:
-        return rounded(master, pricing, base, values, bin_types, dives_max=_QUICK_DIVES)
-    return rebuilt(master, pricing, base, values, bin_types)
+        return rounded(master, pricing, base, bin_types, dives_max=_QUICK_DIVES)
+    return _rebuilt(master, pricing, base, bin_types)
 
 
 def _solved_in_fractions(
@@ -45,9 +61,7 @@ def _solved_in_fractions(
     costs: list[float] = []
     while master.program.solve():
         costs.append(master.program.objective())
-        if base.expired() or len(costs) == rounds_max or is_done(costs):
-            return True
-        if not pricing.add(master.program.duals(), base.left):
+        if base.expired() or len(costs) == rounds_max or is_done(costs) or not pricing.add(base.left):
             return True
     return False
 
@@ -55,3 +69,81 @@ def _solved_in_fractions(
 def is_done(costs: Sequence[float]) -> bool:
     """Whether more rounds would gain nothing to speak of; ``costs`` are those of the program so far."""
     return len(costs) > _SLOW_ROUNDS and costs[-1 - _SLOW_ROUNDS] - costs[-1] < _SLOW * costs[-1]
+
+
+def rounded(
+    master: RestrictedMaster, pricing: PricingProblem, base: Packing, bin_types: BinTypes, *, dives_max: int
+) -> Packing:
+    """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
+    packing = base.fork(base.knapsack.values)
+    best: Packing | None = None
+    for dive in range(dives_max):
+        master.keep(packing)
+        if not packing.active or packing.expired() or not master.program.solve():
+            break
+        if pricing.add(packing.left) and not master.program.solve():
+            break
+        _fix(master, packing)
+        if dive >= _FINISHED_FROM:
+            finished = _finished(packing, bin_types)
+            best = finished if best is None else min(best, finished, key=Packing.quality)
+    return best or _finished(packing, bin_types)
+
+
+def _finished(packing: Packing, bin_types: BinTypes) -> Packing:
+    """Return a copy in which the rest is packed greedily."""
+    values = packing.knapsack.values
+    packing = packing.fork(values)
+    top_up(packing)
+    if bin_types.reserved and packing.active:
+        packing = use_reserved(packing, bin_types.reserved, values)
+    buy_rest(packing, bin_types)
+    return packing
+
+
+def _fix(master: RestrictedMaster, packing: Packing) -> None:
+    """Take patterns as often as they are used wholly, and round up those nearest to one more use."""
+    used = [(-count, position) for position, count in enumerate(master.counts()) if count > _WHOLE]
+    parts = []
+    for negative, position in sorted(used):
+        wanted = floor(_WHOLE - negative)
+        packing.repeat(*master.patterns[position], wanted)
+        parts.append((wanted + negative, position))
+    parts.sort()
+    for _, position in parts[: -(-len(parts) // _ROUNDED_UP)]:
+        bin_type, pattern = master.patterns[position]
+        # A reserved unit costs nothing more, so part of a pattern is worth a whole one; other nodes must be full.
+        if not packing.repeat(bin_type, pattern, 1) and bin_type.option.reservation is not None:
+            packing.repeat_in_part(bin_type, pattern)
+
+
+def _rebuilt(master: RestrictedMaster, pricing: PricingProblem, base: Packing, bin_types: BinTypes) -> Packing:
+    """Return the best packing that diving finds, at first from the whole program and then from parts of it."""
+    duals, near = master.program.duals(), base.cost() + _NEAR * master.program.objective()
+    best = rounded(master, pricing, base, bin_types, dives_max=_DIVES)
+    for turn in range(_TURNS):
+        if base.expired() or best.cost() <= near:
+            break
+        found = rounded(master, pricing, _part(master, duals, base, best, turn), bin_types, dives_max=_DIVES)
+        best = min(best, found, key=Packing.quality)
+    return best
+
+
+def _part(master: RestrictedMaster, duals: Sequence[float], base: Packing, best: Packing, turn: int) -> Packing:
+    """Return the base with those nodes of the best packing that stay."""
+    part = base.fork(base.knapsack.values)
+    launched = [(use.bin_type, tuple(sorted(use.pattern.items())), use.count) for use in best.uses if use.bin_type]
+    master.add((bin_type, pattern) for bin_type, pattern, _ in launched)
+    losses = []
+    for bin_type, pattern, count in launched:
+        loss = count * master.reduced_cost(duals, bin_type, pattern)
+        losses.append((-loss, bin_type.option.index, pattern, bin_type, count))
+    losses.sort(key=lambda item: item[:3])
+    wanted = _LOSS * sum(loss for loss, *_ in losses)
+    lost = 0.0
+    for position, (loss, _, pattern, bin_type, count) in enumerate(losses):
+        if lost <= wanted and position % _OTHERS != turn % _OTHERS:
+            part.repeat(bin_type, pattern, count)
+        else:
+            lost += loss
+    return part

@@ -18,6 +18,7 @@ def _new_highs() -> Any:
     highs = make()
     highs.setOptionValue("output_flag", False)
     highs.setOptionValue("threads", 1)
+    highs.setOptionValue("solver", "simplex")
     highs.setOptionValue("simplex_iteration_limit", _ITERATIONS_MAX)
     # Primal or dual as the last basis is feasible: half the time of always dual, after columns were added.
     highs.setOptionValue("simplex_strategy", int(highspy.simplex_constants.SimplexStrategy.kSimplexStrategyChoose))
@@ -32,17 +33,22 @@ class LinearProgram:
 
     def __init__(self, rows: Sequence[tuple[float, float]], columns: Sequence[Column] = ()) -> None:
         self._highs: Any = _new_highs()
-        self._highs.setOptionValue("solver", "simplex")
         if columns:
             # A large program that is given at once is solved two to four times as fast without presolve.
             self._highs.setOptionValue("presolve", "off")
-        self._highs.passModel(_model(rows, columns))
+        lower, upper = np.array(rows, dtype=float).T
+        self._highs.addRows(len(rows), lower, upper, 0, np.zeros(0), np.zeros(0), np.zeros(0))
+        self.add(columns)
 
     def add(self, columns: Sequence[Column]) -> None:
         """Add columns; the next solve starts from the last solution."""
         if columns:
-            costs, lower, upper, starts, rows, values = _arrays(columns)
-            self._highs.addCols(len(columns), costs, lower, upper, len(rows), starts, rows, values)
+            costs, upper, entries = zip(*columns, strict=True)
+            starts = np.cumsum([0, *map(len, entries[:-1])])
+            rows, values = np.array([entry for column in entries for entry in column], dtype=float).reshape(-1, 2).T
+            self._highs.addCols(
+                len(costs), costs, np.zeros(len(costs)), upper, len(rows), starts, rows.astype(np.int32), values
+            )
 
     def rebound(self, row: int, lower: float, upper: float) -> None:
         """Change the bounds of a row; the next solve starts from the last solution."""
@@ -79,28 +85,3 @@ class LinearProgram:
     def duals(self) -> list[float]:
         """Return the dual of each row in the last solution."""
         return [float(value) for value in self._highs.getSolution().row_dual]
-
-
-def _model(rows: Sequence[tuple[float, float]], columns: Sequence[Column]) -> Any:
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(columns), len(rows)
-    model.row_lower_ = np.array([lower for lower, _ in rows], dtype=float)
-    model.row_upper_ = np.array([upper for _, upper in rows], dtype=float)
-    matrix = model.a_matrix_
-    matrix.format_ = highspy.MatrixFormat.kColwise
-    model.col_cost_, model.col_lower_, model.col_upper_, starts, matrix.index_, matrix.value_ = _arrays(columns)
-    matrix.start_ = np.append(starts, len(matrix.index_)).astype(np.int32)
-    return model
-
-
-def _arrays(columns: Sequence[Column]) -> tuple[Any, ...]:
-    """Return costs, lower and upper bounds by column, where each column's entries start, and their rows and values."""
-    starts = np.cumsum([0, *(len(entries) for _, _, entries in columns[:-1])]) if columns else np.zeros(0)
-    return (
-        np.array([cost for cost, _, _ in columns], dtype=float),
-        np.zeros(len(columns)),
-        np.array([upper for _, upper, _ in columns], dtype=float),
-        starts.astype(np.int32),
-        np.array([row for _, _, entries in columns for row, _ in entries], dtype=np.int32),
-        np.array([value for _, _, entries in columns for _, value in entries], dtype=float),
-    )

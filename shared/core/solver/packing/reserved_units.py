@@ -122,8 +122,16 @@ def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:
     """Fill a reserved slot; nothing if the policy's floor keeps it for larger work that has no other place."""
     if not bin_type.eligible & packing.active:
         return 0.0, ()
-    size, floor = bin_type.option.allocatable, packing.floor
-    value, pattern = packing.knapsack.fill(size, bin_type.eligible)
-    if pattern and floor.percent and _share(packing, bin_type, pattern) * 100 < floor.percent:
-        return packing.knapsack.fill(size, bin_type.eligible & ~floor.buyable)
+    value, pattern = packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible)
+    if is_kept_off(packing, bin_type, pattern):
+        return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & ~packing.floor.buyable)
     return value, pattern
+
+
+def is_kept_off(packing: Packing, bin_type: BinType, pattern: Pattern) -> bool:
+    """Whether the policy's floor keeps a pattern off a reserved slot, as some of it could be bought elsewhere."""
+    floor = packing.floor
+    if not floor.percent or bin_type.option.reservation is None:
+        return False
+    is_buyable = any(floor.buyable >> index & 1 for index, _ in pattern)
+    return is_buyable and _share(packing, bin_type, pattern) * 100 < floor.percent
