@@ -25,7 +25,6 @@ from shared.core.solver.packing.item_types import BinType, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.groups import gather
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 _NEAR: Final = 2e-3  # so near to the program's optimum, more rounds are not worth their time
@@ -65,7 +64,7 @@ def bound_usd_per_hour(snapshot: Snapshot) -> float:
 def _bin_types(catalogue: OptionCatalogue, item_types: Sequence[ItemType]) -> tuple[list[BinType], list[BinType]]:
     """Return one bin type a reservation, and those that can be bought, with the items of which one replica fits."""
     eligibility = Eligibility(item_types)
-    overhead = overhead_atto_usd(catalogue.policy)
+    overhead = catalogue.policy.overhead_atto_usd
     reserved: dict[str, BinType] = {}
     bought: list[BinType] = []
     for option in catalogue.options:

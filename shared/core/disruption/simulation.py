@@ -15,7 +15,6 @@ from shared.core.model.snapshot import Node, PlacedReplicas, Snapshot
 from shared.core.model.workload import Demand
 from shared.core.scheduling_terms.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.scheduling_terms.resources import NODES, Resources
-from shared.core.solver.problem.selection import reached_capacity_types
 
 # Replicas that run already have climbed their fallback ladder: every rung is open to their replacement, to which they
 # are handed over. What they may not do is end up dearer, and that is the price rule's business.
@@ -107,7 +106,7 @@ class PassState:
         for placement in plan.existing:
             for placed in placement.placements:
                 workload = self.snapshot.workloads[placed.workload_key]
-                if markets[placement.claim_id] not in reached_capacity_types(workload, self.now, self.now):
+                if markets[placement.claim_id] not in workload.reached_capacity_types(self.now, self.now):
                     return placed.workload_key
         return None
 

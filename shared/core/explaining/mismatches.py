@@ -59,7 +59,7 @@ class Mismatches:
     def _places_of(self, entry: Entry) -> Iterator[OfferedPlace]:
         """Yield where and on which markets the pool sells anything, and the reservations that it selects."""
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
-        kinds = {kind.name: kind for kind in self._catalogue.entry_types[entry.index]}
+        kinds = {kind.name: kind for kind in entry.types}
         reserved = selected_reservations(self._catalogue.snapshot, entry.node_class)
         found = [OfferedPlace.of(item) for item in reserved if item.instance_type in kinds]
         found += {

@@ -20,7 +20,7 @@ from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import untolerated
 from shared.core.solver.problem.catalogue import Entry, OfferedPlace, accepts, counted
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.selection import Selection, next_step_at
+from shared.core.solver.problem.selection import Selection
 from shared.core.solver.problem.vectors import copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -100,7 +100,7 @@ class Reasons:
             binding = entry.taints
             if any(untolerated(binding, asked.selection.tolerations)):
                 continue
-            for kind in self._catalogue.entry_types[entry.index]:
+            for kind in entry.types:
                 if self._fits(group, kind) and not self._misses(entry, kind, asked):
                     for failure in self._of_type(entry, kind, asked):
                         if not failure.is_mismatch:
@@ -128,7 +128,7 @@ class Reasons:
 
     def _next_step(self, group: Group, key: str) -> datetime | None:
         since = next(pending_since for member, _, pending_since in group.members if member == key)
-        return next_step_at(group.workload, since, self._catalogue.now)
+        return group.workload.next_step_at(since, self._catalogue.now)
 
     def _failures(self, group: Group) -> Iterator[Failure]:
         snapshot = self._catalogue.snapshot
@@ -198,7 +198,7 @@ class Reasons:
             yield wrong
             return
         if (entry.index, asked) not in self._outlooks:
-            types = self._catalogue.entry_types[entry.index]
+            types = entry.types
             self._outlooks[entry.index, asked] = self._outlook(entry, types, asked)
         outlook = self._outlooks[entry.index, asked]
         if outlook.always is not None:
@@ -214,7 +214,7 @@ class Reasons:
     def _of_wrong_pool(self, entry: Entry, asked: _Asked) -> Failure | None:
         """Return why no type of the pool could ever serve, whatever its size."""
         name, terms = entry.pool.name, asked.selection.terms
-        if not self._catalogue.entry_types[entry.index]:
+        if not entry.types:
             message = f"the requirements of pool {name} filtered out all available instance types"
             return Failure(ReasonCode.INCOMPATIBLE, message, misses=1)
         # What the entry settled beyond the pool (labels that the pool leaves open) counts as the pool's own.
@@ -277,7 +277,7 @@ class Reasons:
         self, entry: Entry, place: OfferedPlace, instance_type: InstanceType, asked: _Asked, price: int
     ) -> Failure | None:
         """Return why a paid or reserved place does not serve; TOPOLOGY when nothing but its neighbours is left."""
-        key = OfferingKey(instance_type.name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
+        key = place.key(instance_type)
         wanted = [item for name, item in entry.pool.requirements.items() if name in OFFERING_KEYS]
         if not accepts(place.labels(), wanted):
             return None  # the pool does not offer this at all

@@ -77,7 +77,7 @@ def _of_spread(state: PartialPlan, group: Group, spread: SpreadTerm) -> Iterator
 def _why_unreachable(state: PartialPlan, group: Group, key: str, domain: str) -> str:
     """Say why nothing in the domain is to be had for this work, and what would help."""
     selling: dict[int, Entry] = {
-        entry.index: entry for entry, place in state.catalogue.places if place.labels().get(key) == domain
+        entry.index: entry for entry, labels in state.catalogue.places if labels.get(key) == domain
     }
     if not selling:
         return "no pool sells anything there"
@@ -102,7 +102,7 @@ def _reachable(state: PartialPlan, group: Group) -> Iterator[Mapping[str, str]]:
     requirement_sets = group.requirement_sets[-1]
     for option in state.catalogue.options:
         if option.requirement_sets & requirement_sets:
-            yield state.catalogue.labels(option)
+            yield option.labels
     for bin_ in state.bins:
         if bin_.node is not None and bin_.requirement_sets & requirement_sets:
             yield bin_.labels

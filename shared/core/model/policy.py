@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
+
 
 class MinValuesPolicy(StrEnum):
     """What happens when a pool's minValues cannot be met (R-53)."""
@@ -57,6 +59,11 @@ class SchedulingPolicy:
     expired: Callable[[], bool] = _never
     with_certificate: bool = False
     used_percent: Callable[[], int] | None = None
+
+    @property
+    def overhead_atto_usd(self) -> int:
+        """What a node costs beside its price, in atto-USD an hour."""
+        return self.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
     def until(self, percent: int) -> "SchedulingPolicy":
         """Return the policy of a part of the work that must leave time for another; without a deadline the same."""

@@ -1,8 +1,8 @@
 """Workload: demand for replicas, in Kubernetes' own terms (what a Pod is to Karpenter, times its replicas)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from shared.core.scheduling_terms.resources import Resources
 from shared.core.scheduling_terms.taint import Toleration
 
 NO_REQUIREMENTS: Final = Requirements.of()
+ALL_CAPACITY_TYPES: Final = frozenset(CapacityType)
 
 
 class WhenUnsatisfiable(StrEnum):
@@ -143,6 +144,25 @@ class Workload:
     def __post_init__(self) -> None:
         """Name the workload."""
         object.__setattr__(self, "key", f"{self.namespace}/{self.name}")
+
+    def reached_capacity_types(self, pending_since: datetime, now: datetime) -> frozenset[CapacityType]:
+        """Return the capacity types that the fallback ladder allows at ``now``; all of them without a ladder."""
+        if not self.fallback:
+            return ALL_CAPACITY_TYPES
+        return frozenset(rung for opens_at, rung in self._rungs(pending_since) if opens_at <= now)
+
+    def next_step_at(self, pending_since: datetime, now: datetime) -> datetime | None:
+        """Return when the ladder's next rung opens, or None when no later one will."""
+        return next((opens_at for opens_at, _ in self._rungs(pending_since) if opens_at > now), None)
+
+    def _rungs(self, pending_since: datetime) -> Iterator[tuple[datetime, CapacityType]]:
+        """Yield when each rung of the ladder opens, and what it allows; nothing after one that lasts for ever."""
+        opens_at = pending_since
+        for step in self.fallback:
+            yield opens_at, step.capacity_type
+            if step.for_s is None:
+                return
+            opens_at += timedelta(seconds=step.for_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ from shared.core.solver.packing.packing import ItemFloor, Packing
 from shared.core.solver.packing.reserved_units import with_reserved
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.domain_assignment import DomainBatch, DomainCosts, assign_domains
 from shared.core.solver.solution.substitutes import Substitutes
@@ -59,7 +58,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     item_types = build_item_types(batches)
     catalogue = state.catalogue
     policy = catalogue.policy
-    bin_types = BinTypes(state, item_types, overhead_atto_usd(policy))
+    bin_types = BinTypes(state, item_types, policy.overhead_atto_usd)
     values = item_values(item_types, bin_types.paid, bin_types.reserved, bin_types.eligibility)
     add_slot_value(values, item_types, bin_types)
     room, bought = _with_room(state.bins, bin_types, insertion.candidates.substitutes)

@@ -6,7 +6,6 @@ from pathlib import Path
 from shared.core.model.policy import SchedulingPolicy
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
 from shared.core.solver.packing.item_values import item_values
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from tests.core.scheduler.world import (
     GIB,
@@ -45,7 +44,7 @@ def told(step: str) -> str:
 def test_the_items_and_bins_are_those_of_the_page() -> None:
     state = undecided(FIVE)
     (item,) = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
-    bins = BinTypes(state, [item], overhead_atto_usd(SchedulingPolicy()))
+    bins = BinTypes(state, [item], SchedulingPolicy().overhead_atto_usd)
     (value,) = item_values([item], bins.paid, bins.reserved, bins.eligibility)
 
     assert item.count == 5

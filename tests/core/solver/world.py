@@ -12,7 +12,6 @@ from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.catalogue import OptionCatalogue
 from shared.core.solver.problem.groups import gather
 from shared.core.solver.problem.nodes import NodeFacts
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.solution.candidates import Candidates
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -46,7 +45,7 @@ def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
     """Return the world as packing sees it, with no domain assigned."""
     state = undecided(snapshot, policy)
     items = build_item_types([DomainBatch(group.relaxed[0], None, group.count) for group in state.groups])
-    types = BinTypes(state, items, overhead_atto_usd(policy))
+    types = BinTypes(state, items, policy.overhead_atto_usd)
     values = item_values(items, types.paid, types.reserved, types.eligibility)
     return Bins(items, types, values, Packing(items, values, state.residual, policy.expired))
 

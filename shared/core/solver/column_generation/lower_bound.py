@@ -18,7 +18,6 @@ from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.components import connected
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
@@ -98,7 +97,7 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
 
 def _sold(state: PartialPlan, eligibility: Eligibility) -> Iterator[tuple[LaunchOption, int, int, float]]:
     """Yield options, who may run on them (size apart, and size included), and what they cost in USD an hour."""
-    overhead = overhead_atto_usd(state.catalogue.policy)
+    overhead = state.catalogue.policy.overhead_atto_usd
     for option in state.catalogue.options:
         eligible = eligibility.accepting(option.requirement_sets, {})
         fitting = eligible & eligibility.fitting(option.allocatable)

@@ -22,13 +22,13 @@ def place_gang(insertion: Insertion, group: Group) -> bool:
     for domain in _domains(insertion.state, gang.single_topology_key):
         mark = insertion.state.mark()
         before = insertion.state.cost()
-        if _try(insertion, group, _within(insertion.state, gang.single_topology_key, domain)):
+        if _try(insertion, group, _within(gang.single_topology_key, domain)):
             found = (insertion.state.cost() - before, len(insertion.state.bins), domain)
             best = found if best is None or found < best else best
             insertion.state.undo(mark)
     if best is None:
         return False
-    return _try(insertion, group, _within(insertion.state, gang.single_topology_key, best[2]))
+    return _try(insertion, group, _within(gang.single_topology_key, best[2]))
 
 
 def _try(insertion: Insertion, group: Group, scope: Scope) -> bool:
@@ -42,12 +42,12 @@ def _try(insertion: Insertion, group: Group, scope: Scope) -> bool:
 
 def _domains(state: PartialPlan, topology_key: str) -> list[str]:
     places: list[Bin | LaunchOption] = [*state.bins, *state.catalogue.options]
-    found = {state.labels_at(place).get(topology_key) for place in places}
+    found = {place.labels.get(topology_key) for place in places}
     return sorted(domain for domain in found if domain is not None)
 
 
-def _within(state: PartialPlan, topology_key: str, domain: str) -> Scope:
+def _within(topology_key: str, domain: str) -> Scope:
     def admits(place: Bin | LaunchOption) -> bool:
-        return state.labels_at(place).get(topology_key) == domain
+        return place.labels.get(topology_key) == domain
 
     return Scope(admits)

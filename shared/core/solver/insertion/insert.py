@@ -41,7 +41,7 @@ class Insertion:
         """Place what is left of a batch within its domain, or else leave it."""
 
         def admits(place: Bin | LaunchOption) -> bool:
-            return batch.pin is None or self.state.labels_at(place).get(batch.pin[0]) == batch.pin[1]
+            return batch.pin is None or place.labels.get(batch.pin[0]) == batch.pin[1]
 
         self.place_at(batch.relaxed, Scope(admits, is_assigned=True), batch.count)
 

@@ -168,7 +168,7 @@ class NeighbourhoodSearch:
         if isinstance(place, Bin) and (place.free[0] < group.request[0] or place.free[1] < group.request[1]):
             return False
         self._evaluations -= 1
-        labels = self._state.labels_at(place)
+        labels = place.labels
         if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
             return False
         return any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)

@@ -125,7 +125,7 @@ class NewNodes:
             return UNLIMITED, 0
         if is_assigned:
             return self._state.admission.host_room(relaxed, None), 0
-        labels = self._state.catalogue.labels(option)
+        labels = option.labels
         domains = tuple(labels.get(counts.topology_key) for counts in self._state.ledger.by_term.values())
         known = rooms.get(domains)
         if known is None:

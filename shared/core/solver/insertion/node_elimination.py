@@ -73,7 +73,7 @@ def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
     kept = [(key, victim.labels.get(key)) for key in state.pinned_labels(victim.levels)]
 
     def admits(place: Bin | LaunchOption) -> bool:
-        labels = state.labels_at(place)
+        labels = place.labels
         for key, domain in kept:  # noqa: SIM110 # asked of thousands of nodes, and all() takes four times as long
             if labels.get(key) != domain:
                 return False

@@ -5,9 +5,11 @@ are thousands of options and replicas but few different requirement sets: each i
 per option.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import cached_property
 from operator import attrgetter
 
 from shared.core.capacity.offerings import (
@@ -27,6 +29,7 @@ from shared.core.model.snapshot import Snapshot
 from shared.core.scheduling_terms.labels import (
     ARCH,
     CAPACITY_TYPE,
+    HOSTNAME,
     INSTANCE_TENANCY,
     NODE_CLASS,
     NODE_POOL,
@@ -39,6 +42,7 @@ from shared.core.scheduling_terms.requirement import Requirement
 from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.resources import NODES, Resources
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
+from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.selection import Selection
 from shared.core.solver.problem.unsettled_labels import variants
 from shared.core.solver.problem.vectors import Dimensions, Vector
@@ -55,20 +59,28 @@ class RequirementSet:
     selection: Selection
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Entry:
     """A pool with one choice of value for each label that it leaves open and some workload asks for (R-14, S-145)."""
 
     index: int
     pool: NodePool
     node_class: NodeClass
-    labels: Mapping[str, str]
-    absent: frozenset[str]  # open keys that its nodes do not carry
+    requirements: Requirements  # the pool's, with what was chosen and what follows from its name and class
+    labels: Mapping[str, str]  # those that all of its nodes carry
+    types: Sequence[InstanceType]
     tier: int  # 0 for the heaviest weight
     taints: tuple[Taint, ...]  # those that count for placing replicas on a new node
 
+    def values(self, key: str) -> Iterable[str]:
+        """Return the values of a label that its nodes could have, as far as their place does not decide it."""
+        if key in self.labels:
+            return (self.labels[key],)
+        of_types = [item.requirements[key] for item in self.types if key in item.requirements]
+        return {value for requirement in of_types if not requirement.complement for value in requirement.values}
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(eq=False)
 class LaunchOption:
     """One thing that can be launched. ``requirement_sets`` is the mask of those that it meets."""
 
@@ -84,6 +96,16 @@ class LaunchOption:
     on_demand_micro_usd: int = 0
     unit_key: str = ""  # of its reservation's units; empty for what is bought
 
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """Every label that a node of this option will have, as far as it is known now."""
+        return {**self.instance_type.requirements.labels(), **self.entry.labels, **self.place_labels}
+
+    def label(self, key: str) -> str | None:
+        """Return one label of a new node."""
+        placed = self.place_labels.get(key)
+        return self.labels.get(key) if placed is None else placed
+
 
 def counted(capacity: Resources, name: str) -> int:
     """Return what a node with this capacity takes of a pool's limit: of ``nodes`` one, of a resource what it has."""
@@ -97,16 +119,17 @@ class OfferedPlace:
     zone: str
     zone_id: str
     capacity_type: CapacityType
-    reservation_id: str | None = None
-    reservation: CapacityReservation | None = field(default=None, compare=False)  # named by its id and its team
-    team_name: str | None = None  # whose demand alone it is for
+    reservation: CapacityReservation | None = None
 
     @classmethod
     def of(cls, reservation: CapacityReservation) -> "OfferedPlace":
         """Return the place of reserved units."""
-        zone, zone_id = reservation.zone, reservation.zone_id
-        team_name = None if reservation.share is None else reservation.share.team_name
-        return cls(zone, zone_id, CapacityType.RESERVED, reservation.id, reservation, team_name)
+        return cls(reservation.zone, reservation.zone_id, CapacityType.RESERVED, reservation)
+
+    def key(self, instance_type: InstanceType) -> OfferingKey:
+        """Name what is offered here of a type."""
+        reservation_id = None if self.reservation is None else self.reservation.id
+        return OfferingKey(instance_type.name, self.zone, self.zone_id, self.capacity_type, reservation_id)
 
     def labels(self) -> dict[str, str]:
         """Return the labels that the place gives to a node."""
@@ -125,6 +148,9 @@ def accepts(labels: Mapping[str, str], requirements: Iterable[Requirement]) -> b
     return True
 
 
+_Met = tuple[OfferedPlace, Mapping[str, str], int]  # a place with its labels, and the requirement sets that it meets
+
+
 @dataclass(slots=True)
 class OptionCatalogue:
     """The options of a solve and the requirement sets they are tested against."""
@@ -137,141 +163,103 @@ class OptionCatalogue:
     prices: ReservedPrices = field(init=False)  # asked for where there are reservations, and only there
     entries: list[Entry] = field(default_factory=list)
     options: list[LaunchOption] = field(default_factory=list)
-    places: list[tuple[Entry, OfferedPlace]] = field(default_factory=list)  # also what is full or unavailable now
-    entry_types: dict[int, list[InstanceType]] = field(default_factory=dict)
-    _vectors: dict[str, Vector] = field(default_factory=dict)
-    _type_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _labels: dict[int, Mapping[str, str]] = field(default_factory=dict)  # by option
-    _places: dict[tuple[str, str, CapacityType], OfferedPlace] = field(default_factory=dict)
-    _reserved_places: dict[int, OfferedPlace] = field(default_factory=dict)  # by the reservation's identity
-    _bits_of_team: dict[str | None, list[int]] = field(default_factory=dict)  # whose requirement sets are which
+    places: list[tuple[Entry, Mapping[str, str]]] = field(default_factory=list)  # also what is full or unavailable now
 
     def __post_init__(self) -> None:
         """Enumerate options, heaviest pools first."""
         self.prices = ReservedPrices.of(self.snapshot.instance_types if self.snapshot.reservations else ())
-        self._vectors = {item.name: self.dimensions.capacity(item.allocatable) for item in self.snapshot.instance_types}
-        self._reserved_places = {id(item): OfferedPlace.of(item) for item in self.snapshot.reservations}
         pools = usable_pools(self.snapshot)
-        for bit, alternative in enumerate(self.requirement_sets):
-            self._bits_of_team.setdefault(alternative.selection.team_name, []).append(bit)
         tiers = {weight: tier for tier, weight in enumerate(sorted({pool.weight for pool, _ in pools}, reverse=True))}
+        asked = [item for each in self.requirement_sets for item in each.requirements.values()]
+        asked = [item for item in dict.fromkeys(asked) if item.key not in _OFFERING_KEYS and item.key != HOSTNAME]
         for pool, node_class in pools:
-            self._add_pool(pool, node_class, tiers[pool.weight])
+            self._add_pool(pool, node_class, tiers[pool.weight], asked)
 
-    def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int) -> None:
+    def _add_pool(self, pool: NodePool, node_class: NodeClass, tier: int, asked: Sequence[Requirement]) -> None:
         by_name = sorted(self.snapshot.instance_types, key=lambda item: item.name)
-        types = [item for item in by_name if _is_possible(pool, node_class, item)]
-        requirement_sets = [alternative.requirements for alternative in self.requirement_sets]
+        types = [item for item in by_name if _has_image(node_class, item)]
+        types = [item for item in types if pool.requirements.intersects(item.requirements) is None]
+        own = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
+        offered = Requirements({**pool.requirements, **Requirements.from_labels(own)})
         taints = binding_taints(pool.taints, pool.startup_taints, initialized=False)
-        closed = {NODE_POOL: pool.name, NODE_CLASS: node_class.name, INSTANCE_TENANCY: node_class.tenancy}
-        for chosen in variants(pool.requirements, types, requirement_sets, _OFFERING_KEYS | closed.keys()):
-            settled = {key: value for key, value in chosen.items() if value is not None}
-            labels = {**pool.requirements.labels(), **settled, **closed}
-            absent = frozenset(chosen) - settled.keys()
-            entry = Entry(len(self.entries), pool, node_class, labels, absent, tier, taints)
-            self.entries.append(entry)
-            admitted = [item for item in types if _admits(item, labels)]
-            self.entry_types[entry.index] = admitted
-            self._add_options(entry, admitted)
+        for settled in variants(offered, types, asked):
+            admitted = [item for item in types if settled.intersects(item.requirements) is None]
+            about = (pool, node_class, settled, settled.labels(), admitted, tier, taints)
+            self.entries.append(Entry(len(self.entries), *about))
+            self._add_options(self.entries[-1])
 
-    def _add_options(self, entry: Entry, types: Sequence[InstanceType]) -> None:
-        tolerating = self._tolerating(entry)
-        by_type = self._meeting_types(entry, types, tolerating)
-        by_place: dict[int, tuple[int, Mapping[str, str]]] = {}  # by identity: each place is made once
-        reserved: dict[str, list[CapacityReservation]] = {}
+    def _add_options(self, entry: Entry) -> None:
+        reserved = defaultdict[str, list[CapacityReservation]](list)
         for reservation in selected_reservations(self.snapshot, entry.node_class):
-            reserved.setdefault(reservation.instance_type, []).append(reservation)
-        for instance_type, meeting in zip(types, by_type, strict=True):
-            for place, price, is_available in self._offered(instance_type, reserved.get(instance_type.name, ())):
-                if id(place) not in by_place:
-                    found = place.labels()
-                    by_place[id(place)] = self._meeting_place(entry, place, found), found
-                mask, labels = by_place[id(place)]
-                if is_available and meeting & mask:
-                    self._add_option(entry, instance_type, place, price, meeting & mask, labels)
-
-    def _offered(
-        self, instance_type: InstanceType, reservations: Sequence[CapacityReservation]
-    ) -> Iterable[tuple[OfferedPlace, int, bool]]:
-        for reservation in reservations:
             if reservation.is_active(self.now):
-                place = self._reserved_places[id(reservation)]
-                yield place, self.prices.atto_usd_per_hour(instance_type), reservation.free_units > 0
-        for offering in sorted(instance_type.offerings, key=_place_order):
-            if offering.capacity_type is not CapacityType.RESERVED:
-                key = (offering.zone, offering.zone_id, offering.capacity_type)
-                place = self._places.get(key) or self._places.setdefault(key, OfferedPlace(*key))
-                yield place, price_atto_usd(offering.price_micro_usd_per_hour), offering.is_available(self.now)
+                reserved[reservation.instance_type].append(reservation)
+        bought: dict[object, _Met] = {}
+        for item, meeting in zip(entry.types, self._meeting_types(entry), strict=True):
+            size = self.dimensions.capacity(item.allocatable)
+            for (place, labels, met), price in self._on_sale(entry, item, reserved.get(item.name, ()), bought):
+                if mask := meeting & met:
+                    key, index = place.key(item), len(self.options)
+                    option = LaunchOption(index, entry, item, key, price, size, mask, labels, place.reservation)
+                    if place.reservation is not None:
+                        option.on_demand_micro_usd = self.prices.on_demand_micro_usd(item)
+                        option.unit_key = place.reservation.unit_key
+                    self.options.append(option)
 
-    def _add_option(
-        self,
-        entry: Entry,
-        instance_type: InstanceType,
-        place: OfferedPlace,
-        price: int,
-        mask: int,
-        labels: Mapping[str, str],
-    ) -> None:
-        reservation, index, name = place.reservation, len(self.options), instance_type.name
-        key = OfferingKey(name, place.zone, place.zone_id, place.capacity_type, place.reservation_id)
-        option = LaunchOption(index, entry, instance_type, key, price, self._vectors[name], mask, labels, reservation)
-        if reservation is not None:
-            option.on_demand_micro_usd = self.prices.on_demand_micro_usd(instance_type)
-            option.unit_key = reservation.unit_key
-        self.options.append(option)
+    def _on_sale(
+        self, entry: Entry, item: InstanceType, reserved: Iterable[CapacityReservation], bought: dict[object, _Met]
+    ) -> Iterator[tuple[_Met, int]]:
+        """Yield where a type is to be had now, and its price there; ``bought`` keeps what each market's places meet."""
+        for reservation in reserved:
+            found = self._meeting_place(entry, OfferedPlace.of(reservation))
+            if reservation.free_units > 0:
+                yield found, self.prices.atto_usd_per_hour(item)
+        for offering in sorted(item.offerings, key=_place_order):
+            about = (offering.zone, offering.zone_id, offering.capacity_type)
+            if about not in bought:
+                bought[about] = self._meeting_place(entry, OfferedPlace(*about))
+            if offering.is_available(self.now):
+                yield bought[about], price_atto_usd(offering.price_micro_usd_per_hour)
 
-    def _tolerating(self, entry: Entry) -> int:
-        if not entry.taints:
-            return -1
-        return self._mask(lambda wanted: tolerates_all(entry.taints, wanted.selection.tolerations) is None)
-
-    def _mask(self, holds: Callable[[RequirementSet], bool]) -> int:
-        return sum([1 << bit for bit, alternative in enumerate(self.requirement_sets) if holds(alternative)])
-
-    def _meeting_types(self, entry: Entry, types: Sequence[InstanceType], tolerating: int) -> list[int]:
+    def _meeting_types(self, entry: Entry) -> list[int]:
         """Return, per type, the requirement sets that it meets (as far as zone and market do not matter)."""
-        bits: dict[Requirement, int] = {}
-        grouped: dict[int, int] = {}
-        for bit, alternative in enumerate(self.requirement_sets):
-            if not tolerating >> bit & 1:
-                continue
-            met = -1
-            for requirement in alternative.requirements.values():
-                if requirement.key in _OFFERING_KEYS:
-                    continue
-                types_met = bits.get(requirement)
-                if types_met is None:
-                    types_met = bits[requirement] = _types_meeting(entry, types, requirement)
-                met &= types_met
-            grouped[met] = grouped.get(met, 0) | 1 << bit
+        types_meeting: dict[Requirement, int] = {}
+        grouped = defaultdict[int, int](int)  # by the types that meet them: many requirement sets are met by the same
+        for bit, wanted in enumerate(self.requirement_sets):
+            if tolerates_all(entry.taints, wanted.selection.tolerations) is None:
+                met = -1
+                for requirement in wanted.requirements.values():
+                    if requirement.key not in _OFFERING_KEYS:
+                        if (types := types_meeting.get(requirement)) is None:
+                            types = types_meeting[requirement] = _types_meeting(entry, requirement)
+                        met &= types
+                grouped[met] |= 1 << bit
         return [
             sum(requirement_sets for met, requirement_sets in grouped.items() if met >> position & 1)
-            for position in range(len(types))
+            for position in range(len(entry.types))
         ]
 
-    def _meeting_place(self, entry: Entry, place: OfferedPlace, labels: Mapping[str, str]) -> int:
+    def _meeting_place(self, entry: Entry, place: OfferedPlace) -> _Met:
         """Return the requirement sets that a place meets, if the pool allows it and may launch there now."""
+        labels, status = place.labels(), entry.node_class.status
         wanted = [item for key, item in entry.pool.requirements.items() if key in _OFFERING_KEYS]
-        status = entry.node_class.status
         has_subnet = not status.subnets or any(subnet.zone_id == place.zone_id for subnet in status.subnets)
         if not has_subnet or not accepts(labels, wanted):
-            return 0
-        self.places.append((entry, place))
+            return place, labels, 0
+        self.places.append((entry, labels))
         if place.zone_id in status.zones_full_until:
-            return 0
-        if place.team_name is None:
-            return self._mask(lambda requirement_set: self._place_meets(labels, place, requirement_set))
-        mask = 0
-        for bit in self._bits_of_team.get(place.team_name, ()):
-            mask |= self._place_meets(labels, place, self.requirement_sets[bit]) << bit
-        return mask
+            return place, labels, 0
+        each = enumerate(self.requirement_sets)
+        return place, labels, mask_of(bit for bit, wanted in each if self._place_meets(place, labels, wanted))
 
-    def _place_meets(self, labels: Mapping[str, str], place: OfferedPlace, requirement_set: RequirementSet) -> bool:
-        if place.capacity_type not in requirement_set.selection.capacity_types:
+    def _place_meets(self, place: OfferedPlace, labels: Mapping[str, str], wanted: RequirementSet) -> bool:
+        selection, reservation = wanted.selection, place.reservation
+        if place.capacity_type not in selection.capacity_types:
             return False
-        if place.reservation is not None and not self.outlives(place.reservation, requirement_set.selection):
-            return False
-        return accepts(labels, (item for key, item in requirement_set.requirements.items() if key in _OFFERING_KEYS))
+        if reservation is not None:
+            is_of_others = reservation.share is not None and reservation.share.team_name != selection.team_name
+            if is_of_others or not self.outlives(reservation, selection):
+                return False
+        return accepts(labels, (item for key, item in wanted.requirements.items() if key in _OFFERING_KEYS))
 
     def outlives(self, reservation: CapacityReservation, selection: Selection) -> bool:
         """Whether work of this selection, started now, is through before the reservation drains."""
@@ -284,20 +272,6 @@ class OptionCatalogue:
         if selection.duration_s is None:
             return self.policy.no_duration_policy is NoDurationPolicy.PLACE and self.now < drain_at
         return self.now + timedelta(seconds=selection.duration_s) <= drain_at
-
-    def labels(self, option: LaunchOption) -> Mapping[str, str]:
-        """Return every label that a node of this option will have, as far as it is known now; one mapping an option."""
-        known = self._labels.get(option.index)
-        if known is None:
-            name, requirements = option.instance_type.name, option.instance_type.requirements
-            of_type = self._type_labels.get(name) or self._type_labels.setdefault(name, requirements.labels())
-            known = self._labels[option.index] = {**of_type, **option.entry.labels, **option.place_labels}
-        return known
-
-    def label(self, option: LaunchOption, key: str) -> str | None:
-        """Return one label of a new node."""
-        placed = option.place_labels.get(key)
-        return self.labels(option).get(key) if placed is None else placed
 
 
 def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
@@ -313,36 +287,22 @@ def usable_pools(snapshot: Snapshot) -> list[tuple[NodePool, NodeClass]]:
     return found
 
 
-def _is_possible(pool: NodePool, node_class: NodeClass, instance_type: InstanceType) -> bool:
-    images = node_class.status.machine_images
-    architecture = instance_type.requirements[ARCH]
-    if images and not any(architecture.has(image.architecture) for image in images):
-        return False
-    return pool.requirements.intersects(instance_type.requirements) is None
+def _has_image(node_class: NodeClass, instance_type: InstanceType) -> bool:
+    images, architecture = node_class.status.machine_images, instance_type.requirements[ARCH]
+    return not images or any(architecture.has(image.architecture) for image in images)
 
 
-def _admits(instance_type: InstanceType, labels: Mapping[str, str]) -> bool:
-    """Whether instances of the type can carry the labels that the pool has settled on."""
-    requirements = instance_type.requirements
-    return all(key not in requirements or requirements[key].has(value) for key, value in labels.items())
-
-
-def _types_meeting(entry: Entry, types: Sequence[InstanceType], wanted: Requirement) -> int:
-    """Return a mask over ``types``: those whose instances, in this pool, meet one requirement."""
-    settled = entry.labels.get(wanted.key)
-    if settled is not None:
-        return -1 if wanted.has(settled) else 0
-    of_pool = entry.pool.requirements.get(wanted.key)
-    if wanted.key in entry.absent:
-        undefined = wanted.allows_absence
-    elif of_pool is None:
-        # Nobody defines a well-known key: a node is allowed to turn out right (R-11, R-12).
-        undefined = wanted.allows_absence or wanted.key in WELL_KNOWN
-    else:
-        undefined = _can_meet(of_pool, wanted)
+def _types_meeting(entry: Entry, wanted: Requirement) -> int:
+    """Return a mask over the types: those whose instances, in this pool, could meet one requirement (R-11)."""
+    of_pool = entry.requirements.get(wanted.key)
+    # Where nobody defines a well-known key, a node is allowed to turn out right (R-12).
+    may_turn_out = wanted.allows_absence or wanted.key in WELL_KNOWN
+    undefined = may_turn_out if of_pool is None else _can_meet(of_pool, wanted)
     mask = 0
-    for position, instance_type in enumerate(types):
+    for position, instance_type in enumerate(entry.types):
         of_type = instance_type.requirements.get(wanted.key)
+        if of_type is not None and of_pool is not None:
+            of_type = of_pool.intersection(of_type)
         if undefined if of_type is None else _can_meet(of_type, wanted):
             mask |= 1 << position
     return mask

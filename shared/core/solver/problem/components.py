@@ -4,6 +4,7 @@ Groups and terms form a graph: a group that carries or matches a term is its nei
 component does not matter to the others.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from functools import reduce
@@ -31,23 +32,12 @@ class Component:
 
 
 def connected_components(groups: Sequence[Group]) -> list[Component]:
-    """Return the connected components, in the order of their first group; free neighbours in the queue are one."""
+    """Return the connected components, in the order of their first group; those that no rule concerns are one."""
     component_of = connected(group.equivalence_class.terms for group in groups)
-    components: list[Component] = []
-    tied: dict[int, Component] = {}
-    free: Component | None = None
+    found = defaultdict[int, list[Group]](list)
     for group in groups:
-        terms = group.equivalence_class.terms
-        component = tied.get(component_of[terms]) if terms else free
-        if component is None:
-            component = Component([])
-            components.append(component)
-            if terms:
-                tied[component_of[terms]], free = component, None
-            else:
-                free = component
-        component.groups.append(group)
-    return components
+        found[component_of[group.equivalence_class.terms]].append(group)
+    return list(map(Component, found.values()))
 
 
 def connected(masks: Iterable[int]) -> dict[int, int]:
@@ -71,11 +61,11 @@ def _root(parent: dict[int, int], item: int) -> int:
 
 def together(groups: Sequence[Group]) -> dict[int, frozenset[int]]:
     """Return, by group, the groups that rules connect with it (indices); nobody else has to do with where it is."""
-    found: dict[int, frozenset[int]] = {}
+    found = {group.index: frozenset((group.index,)) for group in groups}
     for component in connected_components(groups):
-        whole = frozenset(group.index for group in component.groups)
-        is_tied = bool(component.terms)
-        found.update({index: whole if is_tied else frozenset((index,)) for index in whole})
+        if component.terms:
+            whole = frozenset(group.index for group in component.groups)
+            found.update(dict.fromkeys(whole, whole))
     return found
 
 

@@ -1,6 +1,7 @@
 """Demand as groups of interchangeable replicas: everything later works on counts, not on replicas."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from operator import attrgetter
@@ -8,12 +9,13 @@ from operator import attrgetter
 from shared.core.model.policy import PreferencePolicy
 from shared.core.model.snapshot import Snapshot
 from shared.core.model.team import by_namespace
-from shared.core.model.workload import Demand, Withheld, Workload
+from shared.core.model.workload import ALL_CAPACITY_TYPES, Demand, Withheld, Workload
+from shared.core.scheduling_terms.resources import CPU, MEMORY
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, binding_taints
 from shared.core.solver.problem.bits import mask_of
-from shared.core.solver.problem.catalogue import Entry, OptionCatalogue, RequirementSet, usable_pools
-from shared.core.solver.problem.selection import ALL_CAPACITY_TYPES, Level, levels, reached_capacity_types
-from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of, term_keys
+from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, usable_pools
+from shared.core.solver.problem.selection import Level, levels
+from shared.core.solver.problem.topology import Constraints, Domains, Terms, constraints_of
 from shared.core.solver.problem.vectors import Dimensions, Vector
 
 
@@ -27,7 +29,7 @@ class EquivalenceClass:
     workload: Workload  # one of them
     levels: tuple[Level, ...]
     matching: int  # the terms that select them
-    requirement_sets: tuple[int, ...] = ()
+    requirement_sets: tuple[int, ...]
     constraints: tuple[Constraints, ...] = ()
     terms: int = 0  # those that select them and those that they carry
 
@@ -49,24 +51,20 @@ class Group:
     request: Vector
     levels: tuple[Level, ...]
     matching: int
+    requirement_sets: tuple[int, ...]
     is_alone: bool
-    requirement_sets: tuple[int, ...] = ()
+    is_price_capped: bool  # what it pays for is bounded: then it shares no node that is being bought
+    team_budget: int | None  # what its team's budget leaves for new nodes, in atto-USD an hour
+    withheld: tuple[Withheld, ...]  # what a quota of its team keeps it from
     constraints: tuple[Constraints, ...] = ()
     count: int = 0  # all replicas
     members: list[tuple[str, int, datetime]] = field(default_factory=list)
-    team_budget: int | None = None  # what its team's budget leaves for new nodes, in atto-USD an hour
-    withheld: tuple[Withheld, ...] = ()  # what a quota of its team keeps it from
 
     @property
     def relaxed(self) -> tuple["RelaxedGroup", ...]:
         """Itself at each level, from all preferences to none; not kept, since a cycle would outlive the pass."""
         each = zip(self.requirement_sets, self.constraints, strict=True)
         return tuple([RelaxedGroup(self, level, *kept) for level, kept in enumerate(each)])
-
-    @property
-    def is_price_capped(self) -> bool:
-        """Whether what it pays for is bounded: then it shares no node that is being bought."""
-        return self.workload.max_price_micro_usd_per_hour is not None or self.team_budget is not None
 
 
 @dataclass(slots=True, eq=False)
@@ -102,100 +100,57 @@ class Demands:
 
 def gather(snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy) -> Demands:
     """Group the pending demand."""
-    taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
-    soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
-    team_of = _team_names(snapshot)
-    memo: dict[object, tuple[Level, ...]] = {}
-    pending = [
-        (demand, _levels(demand, now, preference_policy, soft_taints, team_of(demand.workload.namespace), memo))
-        for demand in snapshot.demands
-        if demand.pending_count > 0
-    ]
-    terms = _terms([(demand.workload, found) for demand, found in pending], snapshot)
-    dimensions = Dimensions(demand.workload.requests for demand, _ in pending)
+    pending = sorted([demand for demand in snapshot.demands if demand.pending_count > 0], key=_queue_order)
+    looks = _looks(pending, snapshot, now, preference_policy)
+    terms = _terms(looks, snapshot)
+    dimensions = Dimensions(demand.workload.requests for demand in pending)
+    numbers: dict[RequirementSet, int] = {}
     classes: dict[object, EquivalenceClass] = {}
     groups: dict[object, Group] = {}
-    for demand, found in pending:
-        group = _group(demand, _class(demand.workload, found, terms, classes), dimensions, now, groups)
-        group.members.append((demand.workload.key, demand.pending_count, demand.pending_since))
-        group.count += demand.pending_count
-    ordered = _in_queue_order(groups.values())
-    return Demands(ordered, list(classes.values()), terms, dimensions, _numbered_requirement_sets(ordered))
+    for look in looks:
+        workload, budget = look.demand.workload, look.demand.budget_atto_usd_per_hour
+        matching, request = terms.matching(workload), dimensions.request(workload.requests)
+        if (class_ := classes.get((look.rules, matching))) is None:
+            masks = _requirement_sets(look.levels, numbers)
+            class_ = classes[look.rules, matching] = EquivalenceClass(workload, look.levels, matching, masks)
+        is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
+        is_alone = workload.gang is not None or is_capped
+        key = (request, id(class_), workload.priority, workload.key if is_alone else "", look.withheld)
+        if (group := groups.get(key)) is None:
+            group = groups[key] = Group(
+                index=len(groups),
+                equivalence_class=class_,
+                workload=workload,
+                priority=workload.priority,
+                request=request,
+                levels=class_.levels,
+                matching=matching,
+                requirement_sets=class_.requirement_sets,
+                is_alone=is_alone,
+                is_price_capped=is_capped,
+                team_budget=budget,
+                withheld=look.withheld,
+            )
+        group.members.append((workload.key, look.demand.pending_count, look.demand.pending_since))
+        group.count += look.demand.pending_count
+    return Demands(list(groups.values()), list(classes.values()), terms, dimensions, list(numbers))
 
 
-def _team_names(snapshot: Snapshot) -> Callable[[str], str | None]:
-    """Return what names the team of a namespace; where no units are shared out it matters to nobody."""
-    if all(reservation.share is None for reservation in snapshot.reservations):
-        return lambda _: None
-    teams = by_namespace(snapshot.teams)
-    return lambda namespace: teams[namespace].name if namespace in teams else ""
+def _queue_order(demand: Demand) -> tuple[int, int, int, datetime, str]:
+    """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
+    workload = demand.workload
+    requests = workload.requests
+    return -workload.priority, -requests[CPU], -requests[MEMORY], demand.pending_since, workload.key
 
 
-def _terms(looks: Sequence[tuple[Workload, tuple[Level, ...]]], snapshot: Snapshot) -> Terms:
-    """Register the terms of pending workloads, once for all that have the same, and those of running ones."""
-    terms = Terms()
-    registered: set[object] = set()
-    for workload, found in looks:
-        if _has_terms(workload):
-            alike = (id(found), workload.namespace, _chosen_labels(workload))
-            if alike not in registered:
-                registered.add(alike)
-                for key in term_keys(workload, found):
-                    terms.register(key)
-    # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
-    for workload in _known(snapshot):
-        if _has_terms(workload):
-            for key in term_keys(workload, (running_level(workload),)):
-                terms.register(key)
-    return terms
+@dataclass(slots=True, eq=False)
+class _Look:
+    """What a demand accepts now. ``rules`` are equal for those who accept the same and carry the same terms."""
 
-
-def _has_terms(workload: Workload) -> bool:
-    return bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
-
-
-def _class(
-    workload: Workload, found: tuple[Level, ...], terms: Terms, classes: dict[object, EquivalenceClass]
-) -> EquivalenceClass:
-    """Return the class of a workload, and add it to the others if it is new."""
-    matching = terms.matching(workload)
-    # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
-    own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
-    # Levels are shared through a memo, so their identity stands for their value (cheaper than hashing it).
-    key = (id(found), matching, own)
-    class_ = classes.get(key)
-    if class_ is None:
-        class_ = classes[key] = EquivalenceClass(workload, found, matching)
-    return class_
-
-
-def _numbered_requirement_sets(groups: Sequence[Group]) -> list[RequirementSet]:
-    """Return the requirement sets of the groups, and give each level of theirs the mask of its requirement sets."""
-    requirement_sets: dict[RequirementSet, int] = {}
-    for group in groups:
-        class_ = group.equivalence_class
-        if not class_.requirement_sets:
-            class_.requirement_sets = tuple([_requirement_sets(level, requirement_sets) for level in class_.levels])
-        group.requirement_sets = class_.requirement_sets
-    return list(requirement_sets)
-
-
-def _requirement_sets(level: Level, requirement_sets: dict[RequirementSet, int]) -> int:
-    """Return the mask of a level's requirement sets, and number those that are new."""
-    sets = (RequirementSet(requirements, level.selection) for requirements in level.selection.terms)
-    return mask_of(requirement_sets.setdefault(each, len(requirement_sets)) for each in sets)
-
-
-def running_level(workload: Workload) -> Level:
-    """Return what a running workload still insists on."""
-    return levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False)[0]
-
-
-def _known(snapshot: Snapshot) -> Iterable[Workload]:
-    if not snapshot.workloads:
-        return ()
-    pending = {demand.workload.key for demand in snapshot.demands}
-    return (workload for key, workload in sorted(snapshot.workloads.items()) if key not in pending)
+    demand: Demand
+    levels: tuple[Level, ...]
+    withheld: tuple[Withheld, ...]
+    rules: object
 
 
 _what_it_accepts = attrgetter(
@@ -206,99 +161,79 @@ _what_it_accepts = attrgetter(
     "topology_spread",
     "affinity",
     "anti_affinity",
+    "duration_s",
+    "checkpoint_period_s",
 )
 
 
-def _levels(
-    demand: Demand,
-    now: datetime,
-    preference_policy: PreferencePolicy,
-    soft_taints: bool,
-    team_name: str | None,
-    memo: dict[object, tuple[Level, ...]],
-) -> tuple[Level, ...]:
-    workload = demand.workload
-    capacity_types = reached_capacity_types(workload, demand.pending_since, now)
-    for withheld in demand.withheld:
-        capacity_types -= withheld.capacity_types
-    key = (*_what_it_accepts(workload), workload.duration_s, workload.checkpoint_period_s, capacity_types, team_name)
-    known = memo.get(key)
-    if known is None:
-        known = memo[key] = levels(
-            workload, capacity_types, preference_policy, soft_taints=soft_taints, team_name=team_name
-        )
-    return known
+# Branches: comprehensions of a line each around one loop over demands.
+def _looks(
+    demands: Iterable[Demand], snapshot: Snapshot, now: datetime, preference_policy: PreferencePolicy
+) -> list[_Look]:
+    taints = (taint for pool, _ in usable_pools(snapshot) for taint in pool.taints)
+    soft_taints = any(taint.effect is TaintEffect.PREFER_NO_SCHEDULE for taint in taints)
+    # Whose team it is matters to nobody where no units are shared out.
+    is_shared = any(reservation.share is not None for reservation in snapshot.reservations)
+    teams = by_namespace(snapshot.teams)
+    known: dict[object, tuple[Level, ...]] = {}
+    looks = []
+    for demand in demands:
+        workload = demand.workload
+        reached = workload.reached_capacity_types(demand.pending_since, now)
+        withheld = tuple([replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld])
+        allowed = reached.difference(*[each.capacity_types for each in withheld])
+        team = teams.get(workload.namespace)
+        team_name = None if not is_shared else "" if team is None else team.name
+        key = (*_what_it_accepts(workload), allowed, team_name)
+        if (found := known.get(key)) is None:
+            found = levels(workload, allowed, preference_policy, soft_taints=soft_taints, team_name=team_name)
+            known[key] = found
+        # Terms look into the workload's own namespace; matchLabelKeys look at its labels.
+        own = (workload.namespace, _chosen_labels(workload)) if _has_terms(workload) else ()
+        # Equal levels are one object, whose identity is cheaper to hash than its value.
+        looks.append(_Look(demand, found, withheld, (id(found), own)))
+    return looks
 
 
-def _withheld(demand: Demand, now: datetime) -> tuple[Withheld, ...]:
-    """Return what quotas keep the demand from of what its ladder has reached."""
-    if not demand.withheld:
-        return ()
-    reached = reached_capacity_types(demand.workload, demand.pending_since, now)
-    return tuple(replace(each, capacity_types=each.capacity_types & reached) for each in demand.withheld)
+def _terms(looks: Sequence[_Look], snapshot: Snapshot) -> Terms:
+    """Register the terms of pending workloads, once for all that have the same, and those of running ones."""
+    terms = Terms()
+    for look in {look.rules: look for look in looks}.values():
+        terms.register(look.demand.workload, look.levels)
+    # Only their anti-affinity binds newcomers, but what any of their terms counts should not change zone at launch.
+    pending = {look.demand.workload.key for look in looks}
+    for key, workload in sorted(snapshot.workloads.items()):
+        if key not in pending and _has_terms(workload):
+            terms.register(workload, levels(workload, ALL_CAPACITY_TYPES, PreferencePolicy.IGNORE, soft_taints=False))
+    return terms
 
 
-def _group(
-    demand: Demand, class_: EquivalenceClass, dimensions: Dimensions, now: datetime, groups: dict[object, Group]
-) -> Group:
-    """Return the group that the demand belongs to, and add it to the others if it is new."""
-    workload, budget = demand.workload, demand.budget_atto_usd_per_hour
-    request = dimensions.request(workload.requests)
-    is_capped = workload.max_price_micro_usd_per_hour is not None or budget is not None
-    is_alone = workload.gang is not None or is_capped
-    key = (request, id(class_), workload.priority, workload.key if is_alone else "", demand.withheld)
-    group = groups.get(key)
-    if group is None:
-        group = groups[key] = Group(
-            0, class_, workload, workload.priority, request, class_.levels, class_.matching, is_alone
-        )
-        group.team_budget, group.withheld = budget, _withheld(demand, now)
-    return group
+def _has_terms(workload: Workload) -> bool:
+    return bool(workload.topology_spread or workload.affinity or workload.anti_affinity)
 
 
 def _chosen_labels(workload: Workload) -> tuple[str | None, ...]:
     keys = [key for constraint in workload.topology_spread for key in constraint.match_label_keys]
-    return tuple([workload.labels.get(key) for key in keys]) if keys else ()
+    return tuple([workload.labels.get(key) for key in keys])
 
 
-def _in_queue_order(groups: Iterable[Group]) -> list[Group]:
-    """Sort by priority, CPU, memory, age, name (R-41; the priority is ours)."""
-    for group in groups:
-        if len(group.members) > 1:  # groups are many, and mostly of one workload
-            group.members.sort(key=lambda member: (member[2], member[0]))
-    ordered = sorted(groups, key=_order)
-    for index, group in enumerate(ordered):
-        group.index = index
-    return ordered
-
-
-def _order(group: Group) -> tuple[int, int, int, datetime, str]:
-    name, _, pending_since = group.members[0]
-    return -group.priority, -group.request[0], -group.request[1], pending_since, name
+def _requirement_sets(of_levels: Iterable[Level], numbers: dict[RequirementSet, int]) -> tuple[int, ...]:
+    """Return the mask of each level's requirement sets, and number those that are new."""
+    each = ([RequirementSet(term, level.selection) for term in level.selection.terms] for level in of_levels)
+    return tuple([mask_of(numbers.setdefault(one, len(numbers)) for one in sets) for sets in each])
 
 
 def known_domains(catalogue: OptionCatalogue, keys: Iterable[str]) -> Domains:
     """Return every domain of the topology keys: what the pools could make, and what the nodes have (R-62)."""
     found: dict[str, dict[str, set[tuple[Taint, ...]]]] = {}
-    places = [(entry, place.labels()) for entry, place in catalogue.places]
     startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
-    for key in sorted(keys):
-        domains: dict[str, set[tuple[Taint, ...]]] = {}
-        for entry, labels in places:
-            for value in _values_there(catalogue, entry, labels, key):
-                domains.setdefault(value, set()).add(entry.taints)
+    for key in keys:
+        domains = found[key] = defaultdict(set)
+        for entry, labels in catalogue.places:
+            for value in (labels[key],) if key in labels else entry.values(key):
+                domains[value].add(entry.taints)
         for node in catalogue.snapshot.nodes:
             if key in node.labels and not node.deleting:
                 taints = binding_taints(node.taints, startup.get(node.node_pool_name, ()), initialized=node.initialized)
-                domains.setdefault(node.labels[key], set()).add(taints)
-        found[key] = dict(sorted(domains.items()))
+                domains[node.labels[key]].add(taints)
     return found
-
-
-def _values_there(catalogue: OptionCatalogue, entry: Entry, labels: Mapping[str, str], key: str) -> Iterable[str]:
-    """Return the values of a label that new nodes of a pool could have at a place."""
-    settled = labels.get(key, entry.labels.get(key))
-    if settled is not None:
-        return (settled,)
-    of_types = (item.requirements.get(key) for item in catalogue.entry_types[entry.index])
-    return {value for wanted in of_types if wanted is not None and not wanted.complement for value in wanted.values}

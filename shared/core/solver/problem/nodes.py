@@ -1,16 +1,15 @@
 """Existing and in-flight nodes: which take replicas, in which order, and who runs on them already."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from datetime import timedelta
-from functools import cached_property
 from operator import sub
 
 from shared.core.model.snapshot import Node
-from shared.core.model.workload import Workload
 from shared.core.scheduling_terms.taint import Taint, binding_taints, tolerates_all
 from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import OptionCatalogue, RequirementSet, accepts
-from shared.core.solver.problem.groups import Demands, running_level
+from shared.core.solver.problem.groups import Demands
+from shared.core.solver.problem.selection import required
 from shared.core.solver.problem.topology import near_key
 from shared.core.solver.problem.vectors import PODS_INDEX
 
@@ -29,23 +28,16 @@ class NodeFacts:
     """What a solve must know of the nodes of its snapshot."""
 
     def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
+        snapshot = catalogue.snapshot
         self._catalogue = catalogue
         self._demands = demands
-        self._nodes = catalogue.snapshot.nodes
-        self._startup = {pool.name: pool.startup_taints for pool in catalogue.snapshot.node_pools}
+        self.ordered: Sequence[Node] = sorted(snapshot.nodes, key=fill_order)
+        asking = {demand.workload.key: demand.workload for demand in snapshot.demands}
+        self._workloads = {**asking, **snapshot.workloads}
+        self._startup = {pool.name: pool.startup_taints for pool in snapshot.node_pools}
         self._asked = sorted({key for each in demands.requirement_sets for key in each.requirements})
         self._masks: dict[object, int] = {}
         self._terms: dict[str, tuple[int, int]] = {}
-
-    @cached_property
-    def ordered(self) -> Sequence[Node]:
-        """The nodes in the order in which they are filled."""
-        return sorted(self._nodes, key=fill_order)
-
-    @cached_property
-    def _workloads(self) -> Mapping[str, Workload]:
-        snapshot = self._catalogue.snapshot
-        return {**{demand.workload.key: demand.workload for demand in snapshot.demands}, **snapshot.workloads}
 
     def takes_replicas(self, node: Node) -> bool:
         """Whether the node is a destination at all: not deleting, not draining."""
@@ -69,8 +61,7 @@ class NodeFacts:
         """Return the requirement sets that the node meets, in the strict form: it has a label or has it not (R-13)."""
         labels = tuple(map(node.labels.get, self._asked))
         memo_key = (labels, taints, node.capacity_type, node.drain_at)
-        known = self._masks.get(memo_key)
-        if known is None:
+        if (known := self._masks.get(memo_key)) is None:
             each = enumerate(self._demands.requirement_sets)
             known = self._masks[memo_key] = mask_of(bit for bit, wanted in each if self._meets(node, taints, wanted))
         return known
@@ -98,7 +89,7 @@ class NodeFacts:
         A node that several workloads share is charged to each in proportion to replicas, rounded up.
         """
         costs: dict[str, int] = {}
-        for node in self._nodes if keys else ():
+        for node in self.ordered if keys else ():
             everyone = sum(placed.count for placed in node.placements)
             for placed in node.placements:
                 if placed.workload_key in keys and not node.deleting:
@@ -108,13 +99,11 @@ class NodeFacts:
 
     def _of_workload(self, key: str) -> tuple[int, int]:
         """Return the terms that a running workload matches, and those by which it keeps others away."""
-        known = self._terms.get(key)
-        if known is None:
-            workload, terms = self._workloads.get(key), self._demands.terms
-            if workload is None:
-                known = (0, 0)
-            else:
-                anti = [near_key(term, workload) for term in running_level(workload).anti_affinity]
-                known = (terms.matching(workload), mask_of(terms.keys[term] for term in anti if term in terms.keys))
-            self._terms[key] = known
+        workload, terms = self._workloads.get(key), self._demands.terms
+        if workload is None:
+            return 0, 0
+        if (known := self._terms.get(key)) is None:
+            anti = [near_key(term, workload) for term in required(workload.anti_affinity)]
+            mask = mask_of(terms.keys[term] for term in anti if term in terms.keys)
+            known = self._terms[key] = (terms.matching(workload), mask)
         return known

@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 
 from shared.core.model.capacity_reservation import ReservationKind
-from shared.core.model.policy import SchedulingPolicy
-from shared.core.scheduling_terms.money import ATTO_USD_PER_MICRO_USD
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.vectors import largest_share
 
@@ -14,11 +12,6 @@ WORTH_A_SLOT = 4
 _KIND_ORDER = {ReservationKind.CAPACITY_BLOCK: 0, ReservationKind.DEFAULT: 1, ReservationKind.INTERRUPTIBLE: 2}
 
 OrderKey = tuple[object, ...]
-
-
-def overhead_atto_usd(policy: SchedulingPolicy) -> int:
-    """Return what a node costs beside its price, in atto-USD an hour."""
-    return policy.node_overhead_micro_usd_per_hour * ATTO_USD_PER_MICRO_USD
 
 
 def is_tiny(option: LaunchOption, load: list[int]) -> bool:

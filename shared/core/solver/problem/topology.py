@@ -5,7 +5,7 @@ anti-affinity, are bit masks, so that a node's occupants can be tested with one 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from shared.core.model.workload import AffinityTerm, LabelSelector, TopologySpreadConstraint, Workload
@@ -14,7 +14,7 @@ from shared.core.scheduling_terms.requirements import Requirements
 from shared.core.scheduling_terms.taint import Taint, TaintEffect, Toleration, tolerates_all
 from shared.core.solver.problem.bits import iter_bits, mask_of
 from shared.core.solver.problem.catalogue import accepts
-from shared.core.solver.problem.selection import Level, Selection
+from shared.core.solver.problem.selection import Level, Selection, required
 from shared.core.solver.problem.vectors import UNLIMITED
 
 
@@ -71,9 +71,8 @@ class SpreadTerm:
 
     def excess(self, matched: Mapping[str, int], domain: str) -> int:
         """Return how many replicas too many the domain holds; negative: how many it still may take."""
-        lowest = min((matched.get(item, 0) for item in self.domains), default=0)
-        if self.min_domains is not None and len(self.domains) < self.min_domains:
-            lowest = 0
+        are_too_few = self.min_domains is not None and len(self.domains) < self.min_domains
+        lowest = 0 if are_too_few else min((matched.get(item, 0) for item in self.domains), default=0)
         return matched.get(domain, 0) - self.max_skew - lowest
 
     def room(self, excess: int) -> int:
@@ -120,17 +119,20 @@ class Terms:
     keys: dict[TermKey, int] = field(default_factory=dict)
     _memo: dict[tuple[str, frozenset[tuple[str, str]]], int] = field(default_factory=dict)
 
-    def register(self, key: TermKey) -> int:
-        """Return the term's number."""
-        return self.keys.setdefault(key, len(self.keys))
+    def register(self, workload: Workload, levels: Iterable[Level]) -> None:
+        """Give a number to every term that the workload has at some level."""
+        for level in levels:
+            spread = [spread_key(constraint, workload, level) for constraint in level.spread]
+            near = [near_key(term, workload) for term in (*level.affinity, *level.anti_affinity)]
+            for key in (*spread, *near):
+                self.keys.setdefault(key, len(self.keys))
 
     def matching(self, workload: Workload) -> int:
         """Return the mask of terms whose selector matches the workload; call after all terms are registered."""
         if not self.keys:
             return 0
         memo_key = (workload.namespace, frozenset(workload.labels.items()))
-        known = self._memo.get(memo_key)
-        if known is None:
+        if (known := self._memo.get(memo_key)) is None:
             known = self._memo[memo_key] = mask_of(
                 term
                 for key, term in self.keys.items()
@@ -152,27 +154,15 @@ def spread_key(constraint: TopologySpreadConstraint, workload: Workload, level: 
 def _counted_nodes(constraint: TopologySpreadConstraint, level: Level) -> CountedNodes | None:
     if constraint.topology_key == HOSTNAME:
         return None  # a carrier's own node counts whatever the policies say, and no other does
-    terms: tuple[Requirements, ...] = ()
-    if constraint.node_affinity_policy_honor:
-        terms = tuple(term.without({constraint.topology_key}) for term in level.selection.terms)
+    terms = tuple([term.without({constraint.topology_key}) for term in level.selection.terms])
+    honored = terms if constraint.node_affinity_policy_honor and all(terms) else ()
     tolerations = level.selection.tolerations if constraint.node_taints_policy_honor else None
-    if not (terms and all(terms)) and tolerations is None:
-        return None
-    return CountedNodes(terms if all(terms) else (), tolerations)
+    return None if not honored and tolerations is None else CountedNodes(honored, tolerations)
 
 
 def near_key(term: AffinityTerm, workload: Workload) -> TermKey:
     """Return what an affinity or anti-affinity term of the workload looks for."""
     return TermKey(term.topology_key, term.selector, term.namespaces or frozenset({workload.namespace}))
-
-
-def term_keys(workload: Workload, levels: Iterable[Level]) -> Iterable[TermKey]:
-    """Yield every term that the workload has at some level."""
-    for level in levels:
-        for constraint in level.spread:
-            yield spread_key(constraint, workload, level)
-        for term in (*level.affinity, *level.anti_affinity):
-            yield near_key(term, workload)
 
 
 @dataclass(slots=True)
@@ -287,7 +277,7 @@ def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Doma
     for constraint in level.spread:
         key = spread_key(constraint, workload, level)
         term = terms.keys[key]
-        known = domains.get(constraint.topology_key, {})
+        known = domains[constraint.topology_key].items()
         spread.append(
             SpreadTerm(
                 term=term,
@@ -295,23 +285,19 @@ def constraints_of(level: Level, workload: Workload, terms: Terms, domains: Doma
                 max_skew=constraint.max_skew,
                 min_domains=constraint.min_domains,
                 matches_self=bool(matching >> term & 1),
-                domains=frozenset(item for item, taints in known.items() if _may_use(level, constraint, item, taints)),
+                domains=frozenset([domain for domain, taints in known if _may_use(level, constraint, domain, taints)]),
                 nodes=key.nodes,
             )
         )
-    affinity = _near(level.affinity, workload, terms, matching)
-    anti = _near(level.anti_affinity, workload, terms, matching)
+
+    def near(wanted: AffinityTerm) -> NearTerm:
+        number = terms.keys[near_key(wanted, workload)]
+        return NearTerm(number, wanted.topology_key, bool(matching >> number & 1))
+
+    anti = tuple(map(near, level.anti_affinity))
     # Only required terms keep others away (R-64).
-    required = [near.term for wanted, near in zip(level.anti_affinity, anti, strict=True) if wanted.weight is None]
-    return Constraints(tuple(spread), affinity, anti, mask_of(required))
-
-
-def _near(wanted: Sequence[AffinityTerm], workload: Workload, terms: Terms, matching: int) -> tuple[NearTerm, ...]:
-    found = []
-    for term in wanted:
-        number = terms.keys[near_key(term, workload)]
-        found.append(NearTerm(number, term.topology_key, bool(matching >> number & 1)))
-    return tuple(found)
+    anti_mask = mask_of(near(wanted).term for wanted in required(level.anti_affinity))
+    return Constraints(tuple(spread), tuple(map(near, level.affinity)), anti, anti_mask)
 
 
 def _may_use(level: Level, constraint: TopologySpreadConstraint, domain: str, taints: Set[tuple[Taint, ...]]) -> bool:

@@ -14,28 +14,20 @@ class Dimensions:
     """The resource names that any replica asks for: cpu, memory and pods first, the others sorted."""
 
     def __init__(self, requests: Iterable[Resources]) -> None:
-        asked: set[str] = set()
-        # Workloads that were read together share equal requests, so identity spares comparing them.
-        for request in {id(request): request for request in requests}.values():
-            asked.update([name for name, amount in request.items() if amount > 0])
+        asked = {name for request in set(requests) for name, amount in request.items() if amount > 0}
         self.names: tuple[str, ...] = (CPU, MEMORY, PODS, *sorted(asked - {CPU, MEMORY, PODS}))
-        self._requests: dict[int, tuple[Resources, Vector]] = {}  # by identity, which lasts as long as the entry
-        self._capacities: dict[int, tuple[Resources, Vector]] = {}
+        self._vectors: dict[Resources, Vector] = {}
 
     def request(self, resources: Resources) -> Vector:
         """Return what one replica takes: its requests, and one pod even where they do not say so (R-54)."""
-        known = self._requests.get(id(resources))
-        if known is None:
-            asked = [max(1, resources[PODS]) if name == PODS else resources[name] for name in self.names]
-            known = self._requests[id(resources)] = (resources, tuple(asked))
-        return known[1]
+        asked = self.capacity(resources)
+        return asked if asked[PODS_INDEX] > 0 else (*asked[:PODS_INDEX], 1, *asked[PODS_INDEX + 1 :])
 
     def capacity(self, resources: Resources) -> Vector:
         """Return what a node has; nothing of a resource that it does not name, pods included (R-54)."""
-        known = self._capacities.get(id(resources))  # nodes that were read together share equal sizes
-        if known is None:
-            known = self._capacities[id(resources)] = (resources, tuple(resources.amounts(self.names)))
-        return known[1]
+        if (known := self._vectors.get(resources)) is None:
+            known = self._vectors[resources] = tuple(resources.amounts(self.names))
+        return known
 
 
 def largest_share(load: Iterable[int], size: Iterable[int]) -> float:

@@ -13,7 +13,6 @@ from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 from shared.core.solver.solution.substitutes import Substitutes
@@ -29,7 +28,7 @@ class Candidates:
         self.reserved = [option for option in catalogue.options if option.reservation is not None]
         self.flexibility = _flexibility(self.reserved, demands.groups)
         self.substitutes = Substitutes(catalogue)
-        self.overhead = overhead_atto_usd(catalogue.policy)
+        self.overhead = catalogue.policy.overhead_atto_usd
         bought = [option for option in catalogue.options if option.reservation is None]
         # Reserved ones first, in the market's order, then from cheap to dear.
         self._ordered = [*self.reserved, *sorted(bought, key=lambda option: (option.price, option.index))]
@@ -113,7 +112,7 @@ class Candidates:
     def _kind(self, option: LaunchOption) -> int:
         known = self._kinds.get(option.index)
         if known is None:
-            about = (option.entry.index, option.unit_key, *[self.catalogue.label(option, key) for key in self._keys])
+            about = (option.entry.index, option.unit_key, *[option.label(key) for key in self._keys])
             known = self._kinds[option.index] = self._numbers.setdefault(about, len(self._numbers))
         return known
 

@@ -10,7 +10,6 @@ from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
-from shared.core.solver.problem.option_order import overhead_atto_usd
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.admission import NodeAdmission
 from shared.core.solver.solution.bins import Bin, total_load
@@ -69,15 +68,11 @@ class PartialPlan:
 
     # -- changes
 
-    def labels_at(self, place: Bin | LaunchOption) -> Mapping[str, str]:
-        """Return the labels of a node, or of a new node of an option."""
-        return place.labels if isinstance(place, Bin) else self.catalogue.labels(place)
-
     def open_bin(self, option: LaunchOption, count: int) -> Bin:
         """Plan ``count`` empty nodes of the option and take their units and limits."""
         opened = Bin(
             uid=next(self._uids),
-            labels=self.catalogue.labels(option),
+            labels=option.labels,
             requirement_sets=option.requirement_sets,
             free=list(option.allocatable),
             taints=option.entry.taints,
@@ -119,7 +114,7 @@ class PartialPlan:
             free + new - old for free, new, old in zip(bin_.free, option.allocatable, before.allocatable, strict=True)
         ]
         bin_.option = option
-        bin_.labels = self.catalogue.labels(option)
+        bin_.labels = option.labels
         bin_.requirement_sets = option.requirement_sets
 
     def split_bin(self, bin_: Bin, count: int) -> Bin:
@@ -208,7 +203,7 @@ class PartialPlan:
 
     def cost(self) -> int:
         """Return what the planned nodes cost an hour with their overhead, in atto-USD."""
-        overhead = overhead_atto_usd(self.catalogue.policy)
+        overhead = self.catalogue.policy.overhead_atto_usd
         return sum((bin_.option.price + overhead) * bin_.count for bin_ in self.bins if bin_.option is not None)
 
     def budget_left(self, group: Group) -> int:

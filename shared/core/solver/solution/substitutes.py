@@ -67,7 +67,7 @@ class Substitutes:
         market, most = (option.key.capacity_type, self._most) if option.reservation is None else (None, None)
         hosting = (option, *self._first(most, state, option, tuple(load), levels, market))
         return all(
-            len({self._catalogue.label(other, key) for other in hosting} - {None}) >= least
+            len({other.label(key) for other in hosting} - {None}) >= least
             for key, least in self._wanted[option.entry.index].items()
         )
 
@@ -149,7 +149,7 @@ class Substitutes:
         return found[bisect_left(found, option.price, key=_price) :] if is_own else found
 
     def _domains(self, option: LaunchOption, kept: Sequence[str]) -> tuple[str | None, ...]:
-        return tuple([self._catalogue.label(option, key) for key in kept])
+        return tuple([option.label(key) for key in kept])
 
     @staticmethod
     def _holding(
