@@ -74,7 +74,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     disaggregation = Disaggregation(state, item_types)
     for use in best.uses:
         disaggregation.write(use)
-    leftovers = disaggregation.finish()
+    leftovers = disaggregation.left()
     state.commit()
     return leftovers
 

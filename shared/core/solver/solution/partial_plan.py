@@ -12,7 +12,7 @@ from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.topology import DomainLedger
 from shared.core.solver.solution.admission import NodeAdmission
-from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
@@ -147,24 +147,6 @@ class PartialPlan:
         for who, per_node in found:
             self.place(bin_, who, -per_node)
         return found
-
-    def settle(self, bin_: Bin, who: Mapping[int, int], level: int, room: Sequence[int] | None = None) -> None:
-        """Put replicas by group on each node of the bin for good; the ledger is for the caller to tell.
-
-        ``room``: what is then left on a node, from whoever has counted it already.
-        """
-        for index, per_node in who.items():
-            self.remaining[index] -= per_node * bin_.count
-        if bin_.contents:
-            for index, per_node in who.items():
-                bin_.contents[index] = bin_.contents.get(index, 0) + per_node
-                bin_.levels[index] = max(level, bin_.levels.get(index, level))
-        else:
-            bin_.contents, bin_.levels = dict(who), dict.fromkeys(who, level)
-        if room is None:
-            load = total_load(self.groups, who, len(bin_.free))
-            room = [free - asked for free, asked in zip(bin_.free, load, strict=True)]
-        bin_.free = list(room)
 
     def _move(self, bin_: Bin, relaxed: RelaxedGroup, per_node: int, level: int) -> None:
         free, group = bin_.free, relaxed.group
