@@ -130,7 +130,7 @@ MECHANISMS: Final = {
     "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
-    "topping-up": Mechanism(lambda: _set(_IMPROVE, top_up=_nothing), ("packing.existing_room:top_up",)),
+    "topping-up": Mechanism(lambda: _set(_IMPROVE, top_up=_nothing), ("packing.filling:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),
@@ -140,7 +140,7 @@ MECHANISMS: Final = {
         lambda: _set("packing.reserved_units", _PRICE_BIAS=0.0), ("packing.reserved_units:_preferring",)
     ),
     "reserved-units-for-one-per-node": Mechanism(
-        lambda: _set("packing.reserved_units", has_one_per_node=lambda _packing: False),
+        lambda: _set("packing.reserved_units", reserve_one_per_node=_nothing),
         ("packing.one_per_node:reserve_one_per_node",),
     ),
     "second-scarcity-exponent": Mechanism(_one_exponent, ()),

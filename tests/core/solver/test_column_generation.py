@@ -36,7 +36,7 @@ ROLLS = with_demand(
 def test_the_cutting_stock_problem_is_solved_to_the_optimum() -> None:
     """Four pieces of 4.0 and six of 2.9 CPU need four rolls of 9.9: their sum is 33.4, and three rolls are 29.7."""
     greedy = unpacked(ROLLS)
-    base = greedy.packing.fork(greedy.values)
+    base = greedy.packing.fork()
     buy_rest(greedy.packing, greedy.types)
 
     polished = improved(base, greedy.packing, greedy.types, is_quick=False)
@@ -55,7 +55,7 @@ def test_a_first_plan_asks_the_program_who_gets_units_that_are_short() -> None:
         demand(workload("small", 2600, GIB), 4),
     )
     world = unpacked(reserved)
-    greedy = use_reserved(world.packing, world.types.reserved, world.values)
+    greedy = use_reserved(world.packing, world.types)
     buy_rest(greedy, world.types)
 
     plan = planned(reserved)

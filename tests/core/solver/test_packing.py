@@ -58,7 +58,7 @@ def test_a_short_reserved_unit_goes_to_whom_it_would_be_dearest_elsewhere() -> N
         )
     )
 
-    packing = use_reserved(world.packing, world.types.reserved, world.values)
+    packing = use_reserved(world.packing, world.types)
 
     assert uses(packing) == [("large", {0: 1}, 1)]
     assert list(packing.left) == [0, 1]

@@ -52,4 +52,6 @@ def unpacked(snapshot: Snapshot, policy: SchedulingPolicy = POLICY) -> Bins:
 
 def uses(packing: Packing) -> list[tuple[str, dict[int, int], int]]:
     """Tell a packing as (instance type, pattern by item, how often)."""
-    return [(use.bin_type.option.key.instance_type, use.pattern, use.count) for use in packing.uses if use.bin_type]
+    return [
+        (use.bin_type.option.key.instance_type, dict(use.pattern), use.count) for use in packing.uses if use.bin_type
+    ]

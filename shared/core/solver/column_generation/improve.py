@@ -18,7 +18,7 @@ from math import floor
 from shared.core.solver.column_generation.pricing import PricingProblem, promising
 from shared.core.solver.column_generation.restricted_master import RestrictedMaster
 from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.existing_room import top_up
+from shared.core.solver.packing.filling import top_up
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.packing.reserved_units import use_reserved
@@ -75,7 +75,7 @@ def rounded(
     master: RestrictedMaster, pricing: PricingProblem, base: Packing, bin_types: BinTypes, *, dives_max: int
 ) -> Packing:
     """Fix whole uses and ask again, until nothing is whole that matters; the greedy packs the rest."""
-    packing = base.fork(base.knapsack.values)
+    packing = base.fork()
     best: Packing | None = None
     for dive in range(dives_max):
         master.keep(packing)
@@ -92,11 +92,10 @@ def rounded(
 
 def _finished(packing: Packing, bin_types: BinTypes) -> Packing:
     """Return a copy in which the rest is packed greedily."""
-    values = packing.knapsack.values
-    packing = packing.fork(values)
+    packing = packing.fork()
     top_up(packing)
     if bin_types.reserved and packing.active:
-        packing = use_reserved(packing, bin_types.reserved, values)
+        packing = use_reserved(packing, bin_types)
     buy_rest(packing, bin_types)
     return packing
 
@@ -131,7 +130,7 @@ def _rebuilt(master: RestrictedMaster, pricing: PricingProblem, base: Packing, b
 
 def _part(master: RestrictedMaster, duals: Sequence[float], base: Packing, best: Packing, turn: int) -> Packing:
     """Return the base with those nodes of the best packing that stay."""
-    part = base.fork(base.knapsack.values)
+    part = base.fork()
     launched = [(use.bin_type, tuple(sorted(use.pattern.items())), use.count) for use in best.uses if use.bin_type]
     master.add((bin_type, pattern) for bin_type, pattern, _ in launched)
     losses = []

@@ -1,20 +1,21 @@
 """Buying nodes for what neither room nor reserved units held: by value for money, then each as small as may be."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from operator import attrgetter, gt
 
-from shared.core.solver.packing.best_first import use_best_first
-from shared.core.solver.packing.existing_room import fill_bought
+from shared.core.solver.packing.filling import fill_existing, use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
+from shared.core.solver.problem.bits import mask_of
 
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
     """Fill what is being bought already, then buy nodes for everything that is left."""
-    fill_bought(packing)
+    bins, packing.bought = packing.bought, ()
+    fill_existing(packing, bins)
     if packing.active:
         open_one_per_node(packing, bin_types)
         _buy(packing, bin_types)
@@ -23,37 +24,30 @@ def buy_rest(packing: Packing, bin_types: BinTypes) -> None:
 
 def _buy(packing: Packing, bin_types: BinTypes) -> None:
     """Buy nodes by value for money until nothing is left that anything could hold."""
-    knapsack = packing.knapsack
     # Large nodes and inexact host rules do not go together: those carriers went one per node, the rest is left over.
-    among = ~sum(1 << item.index for item in packing.item_types if item.host is not None and not item.host.is_exact)
+    among = ~mask_of(item.index for item in packing.item_types if item.is_loose)
 
     def fill(bin_type: BinType) -> tuple[float, Pattern]:
-        return knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
+        return packing.knapsack.fill(bin_type.option.allocatable, bin_type.eligible & among)
 
-    bounds = [knapsack.bound(it.option.allocatable, it.eligible & among) / it.price for it in bin_types.paid]
-    use_best_first(packing, bin_types.paid, bounds, attrgetter("price"), fill, expired=packing.expired)
+    use_best_first(packing, bin_types.paid, attrgetter("price"), fill, expired=packing.expired)
 
 
 def _fit_sizes(packing: Packing, bin_types: BinTypes) -> None:
     """Move each bought pattern to the cheapest bin type that holds it."""
     prices = [item.price for item in bin_types.unthinned]
-    for use in packing.uses:
-        bin_type = use.bin_type
-        if bin_type is None or bin_type.option.reservation is not None:
+    for position, use in enumerate(packing.uses):
+        if use.bin_type is None or not use.is_bought:
             continue
-        cheaper = bin_types.unthinned[: bisect_left(prices, bin_type.price)]
-        load = [whole - free for whole, free in zip(bin_type.option.allocatable, use.room, strict=True)]
-        for other in _holding(cheaper, load, sum(1 << index for index in use.pattern)):
-            if packing.replace(use, bin_type, other):
-                use.room = [whole - used for whole, used in zip(other.option.allocatable, load, strict=True)]
+        mask = mask_of(use.pattern)
+        load = [-amount for amount in packing.room_beside(use.pattern, [0] * len(use.size))]
+        for other in bin_types.unthinned[: bisect_left(prices, use.bin_type.price)]:
+            if _holds(other, load, mask) and packing.move(position, other):
                 break
 
 
-def _holding(bin_types: Iterable[BinType], load: Sequence[int], pattern: int) -> Iterator[BinType]:
-    """Yield the bin types that have room for a load of these items (a mask)."""
-    cpu, memory = load[:2]
-    for bin_type in bin_types:
-        room = bin_type.option.allocatable
-        # The cheap questions first: most are too small.
-        if room[0] >= cpu and room[1] >= memory and not pattern & ~bin_type.eligible and not any(map(gt, load, room)):
-            yield bin_type
+def _holds(bin_type: BinType, load: Sequence[int], mask: int) -> bool:
+    """Whether the bin type has room for a load of these items."""
+    room = bin_type.option.allocatable
+    # The cheap questions first: most are too small.
+    return room[0] >= load[0] and room[1] >= load[1] and not mask & ~bin_type.eligible and not any(map(gt, load, room))

@@ -8,7 +8,7 @@ fraction), and a replica is worth what it uses at these prices.
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType, price_alone
+from shared.core.solver.packing.item_types import BinType, BinTypes, Eligibility, ItemType
 from shared.core.solver.packing.knapsack import MEMORY_UNIT
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.vectors import Vector
@@ -46,10 +46,9 @@ def item_values(
 
 def add_slot_value(values: list[float], item_types: Sequence[ItemType], bin_types: BinTypes) -> None:
     """Raise the value of carriers of inexact host rules: each that shares no node costs a small node of its own."""
-    loose = [item_type for item_type in item_types if item_type.host is not None and not item_type.host.is_exact]
-    holders = bin_types.holders() if loose else []
-    for item_type in loose:
-        values[item_type.index] += _SLOT * price_alone(item_type, holders, 0.0)
+    for item_type in item_types:
+        if item_type.is_loose and bin_types.buyable >> item_type.index & 1:
+            values[item_type.index] += _SLOT * bin_types.price_alone(item_type)
 
 
 # Branches: sums, then scales, then values: comprehensions and loops of a line each.

@@ -10,7 +10,6 @@ look-up however many items there are.
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import chain, pairwise
-from math import inf
 from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import ItemType
@@ -97,7 +96,6 @@ class GreedyKnapsack:
         self._special_share = _special_shares(self.requests)
         self._rankings: dict[_ScoreWeights, list[Ranking | None]] = {}
         self._special: dict[int, list[int]] = {}
-        self._densities: dict[int, list[float]] = {}
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
@@ -110,22 +108,15 @@ class GreedyKnapsack:
         ]
         self._rankings = {weights: [None] * len(_RATES) for weights in (_MANY, _FEW)}
         self._special.clear()
-        self._densities.clear()
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
         self.left[index] -= count
         if self.left[index] == 0:
             self.active &= ~(1 << index)
-            self._densities.clear()
             for ranking in chain(*self._rankings.values()):
                 if ranking is not None:
                     ranking.drop(index)
-
-    @property
-    def dimensions(self) -> int:
-        """Number of resource names."""
-        return len(self.item_types[0].request)
 
     def _ranking(self, weights: _ScoreWeights, rate: int) -> Ranking:
         known = self._rankings[weights][rate]
@@ -134,34 +125,6 @@ class GreedyKnapsack:
             plain.sort(key=_score(self, _RATES[rate], weights))
             known = self._rankings[weights][rate] = Ranking(plain, self.sizes, self.active)
         return known
-
-    def bound(self, size: Vector, mask: int) -> float:
-        """Return a value that (about) no pattern of a node of this size exceeds."""
-        densities = self._densities.get(mask)
-        if densities is None:
-            densities = self._densities[mask] = [self._density(mask, rate) for rate in range(len(_RATES))]
-        memory = size[1] / MEMORY_UNIT
-        best = min([density * (size[0] + rate * memory) for rate, density in zip(_RATES, densities, strict=True)])
-        return (0.0 if best is inf else best) + self._special_bound(size, mask)
-
-    def _density(self, mask: int, rate: int) -> float:
-        """Return the value of the most attractive item for what it takes; infinite without any."""
-        if not mask & self.plain & self.active:
-            return inf
-        index = self._ranking(_MANY, rate).first(mask)
-        return self.values[index] / (self.sizes.cpu[index] + _RATES[rate] * self.memory_units[index])
-
-    def _special_bound(self, size: Vector, mask: int) -> float:
-        total = 0.0
-        for dimension in range(3, self.dimensions):
-            if size[dimension]:
-                rates = [
-                    self.values[index] / self.requests[index][dimension]
-                    for index in self._specials(mask)
-                    if self.left[index] > 0 and self.requests[index][dimension]
-                ]
-                total += max(rates, default=0.0) * size[dimension]
-        return total
 
     def _specials(self, mask: int) -> list[int]:
         """Return the items of the mask that ask for accelerators, those first that are worth most for their share."""

@@ -3,29 +3,39 @@
 Other modules decide; this one keeps the books: replicas left by item, capacity left, the uses so far.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from shared.core.solver.packing.item_types import BinType, ItemType
 from shared.core.solver.packing.knapsack import GreedyKnapsack, Pattern
+from shared.core.solver.problem.vectors import UNLIMITED
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.residual_capacity import ResidualCapacity
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class PatternUse:
     """A pattern used ``count`` times: on the nodes of an existing bin, or on nodes to be launched."""
 
     bin: Bin | None
     bin_type: BinType | None
-    pattern: dict[int, int]
+    pattern: Mapping[int, int]
     count: int
     eligible: int
-    room: list[int]
 
-    def copy(self) -> "PatternUse":
-        """Return an independent copy."""
-        return PatternUse(self.bin, self.bin_type, dict(self.pattern), self.count, self.eligible, list(self.room))
+    @property
+    def is_bought(self) -> bool:
+        """Whether its nodes are launched, and on no reserved unit."""
+        return self.bin_type is not None and self.bin_type.option.reservation is None
+
+    @property
+    def size(self) -> Sequence[int]:
+        """What a node has for the pattern."""
+        if self.bin is not None:
+            return self.bin.free
+        assert self.bin_type is not None
+        return self.bin_type.option.allocatable
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,95 +71,84 @@ class Packing:
         self.floor = floor
         self.bought = bought  # nodes with room, and who may have it once units are in use
 
-    def fork(self, values: Sequence[float]) -> "Packing":
-        """Return a copy that goes on by itself, with other values."""
-        other = Packing(
-            self.item_types,
-            values,
-            self.residual,
-            self.expired,
-            floor=self.floor,
-            bought=self.bought,
-            left=self.left,
-        )
-        other.uses = [item.copy() for item in self.uses]
+    def fork(self) -> "Packing":
+        """Return a copy that goes on by itself."""
+        given = (self.item_types, self.knapsack.values, self.residual, self.expired)
+        other = Packing(*given, floor=self.floor, bought=self.bought, left=self.left)
+        other.uses = list(self.uses)
         return other
 
     def follow(self, other: "Packing", *, on_units: bool) -> None:
         """Do as another packing does on nodes that are being bought already and, if wanted, on reserved units."""
         bought = {bin_.uid for bin_, _ in self.bought}
         self.bought = ()
-        for item in other.uses:
-            option = None if item.bin_type is None else item.bin_type.option
-            if option is not None and option.reservation is not None and on_units:
-                self.residual.take(option, item.count)
-            elif item.bin is None or item.bin.uid not in bought:
-                continue
-            self._take(tuple(item.pattern.items()), item.count)
-            self.uses.append(item.copy())
+        for use in other.uses:
+            if use.bin_type is None:
+                is_followed = use.bin is not None and use.bin.uid in bought
+            else:
+                is_followed = on_units and not use.is_bought
+            if is_followed:
+                self._add(use)
 
     def repeats(self, pattern: Pattern) -> int:
         """How often the demand that is left allows the pattern."""
         return min([self.left[index] // count for index, count in pattern])
 
-    def apply(self, bin_type: BinType, pattern: Pattern, count: int) -> None:
-        """Plan ``count`` nodes with this pattern."""
-        self.residual.take(bin_type.option, count)
-        room = self.room_beside(pattern, bin_type.option.allocatable)
-        self._take(pattern, count)
-        self.uses.append(PatternUse(None, bin_type, dict(pattern), count, bin_type.eligible, room))
-
-    def apply_on(self, bin_: Bin, eligible: int, pattern: Pattern, count: int) -> None:
-        """Put the pattern on ``count`` of a bin's nodes."""
-        room = self.room_beside(pattern, bin_.free)
-        self._take(pattern, count)
-        self.uses.append(PatternUse(bin_, None, dict(pattern), count, eligible, room))
-
-    def replace(self, use: PatternUse, bin_type: BinType, other: BinType) -> bool:
-        """Use another bin type for a pattern, if limits leave enough nodes of it; return whether they did."""
-        self.residual.take(bin_type.option, -use.count)
-        is_possible = self.residual.nodes_left(other.option) >= use.count
-        use.bin_type = other if is_possible else bin_type
-        self.residual.take(use.bin_type.option, use.count)
-        return is_possible
-
-    def extend(self, use: PatternUse, pattern: Pattern) -> None:
-        """Put a further pattern on the nodes of a use, or on some of them if demand does not last for all."""
-        count = min(use.count, self.repeats(pattern))
-        if count < use.count:
-            rest = use.copy()
-            rest.count = use.count - count
-            self.uses.append(rest)
-            use.count = count
-        self._take(pattern, count)
-        for index, copies in pattern:
-            use.pattern[index] = use.pattern.get(index, 0) + copies
-        use.room = self.room_beside(pattern, use.room)
-
-    def _take(self, pattern: Pattern, count: int) -> None:
-        for index, copies in pattern:
-            self.knapsack.take(index, copies * count)
-
-    def room_beside(self, pattern: Pattern, size: Sequence[int]) -> list[int]:
-        """Return what a pattern leaves of a node with so much room."""
-        room = list(size)
-        for index, copies in pattern:
-            for dimension, asked in enumerate(self.item_types[index].request):
-                room[dimension] -= asked * copies
-        return room
-
-    def repeat(self, bin_type: BinType, pattern: Pattern, wanted: int) -> int:
+    def repeat(self, bin_type: BinType, pattern: Pattern, wanted: int = UNLIMITED) -> int:
         """Plan a given pattern up to ``wanted`` times, as far as demand and supply last; return how often."""
         count = min(wanted, self.repeats(pattern), self.residual.nodes_left(bin_type.option))
         if count > 0:
-            self.apply(bin_type, pattern, count)
+            self._add(PatternUse(None, bin_type, dict(pattern), count, bin_type.eligible))
+        return count
+
+    def repeat_on(self, bin_: Bin, eligible: int, pattern: Pattern, wanted: int) -> int:
+        """Put the pattern on up to ``wanted`` of a bin's nodes, as far as demand lasts; return on how many."""
+        count = min(wanted, self.repeats(pattern))
+        self._add(PatternUse(bin_, None, dict(pattern), count, eligible))
         return count
 
     def repeat_in_part(self, bin_type: BinType, pattern: Pattern) -> None:
         """Plan a given pattern once with as much of it as is left."""
         part = tuple((index, min(count, self.left[index])) for index, count in pattern if self.left[index])
-        if part and self.residual.nodes_left(bin_type.option):
-            self.apply(bin_type, part, 1)
+        if part:
+            self.repeat(bin_type, part, 1)
+
+    def move(self, position: int, other: BinType) -> bool:
+        """Launch another bin type for the use at a position, if limits leave enough nodes; return whether they did."""
+        use = self.uses[position]
+        assert use.bin_type is not None
+        self.residual.take(use.bin_type.option, -use.count)
+        is_possible = self.residual.nodes_left(other.option) >= use.count
+        self.uses[position] = replace(use, bin_type=other) if is_possible else use
+        self.residual.take((other if is_possible else use.bin_type).option, use.count)
+        return is_possible
+
+    def extend(self, position: int, pattern: Pattern) -> None:
+        """Put a further pattern on the nodes of a use, or on some of them if demand does not last for all."""
+        use = self.uses[position]
+        count = min(use.count, self.repeats(pattern))
+        if count < use.count:
+            self.uses.append(replace(use, count=use.count - count))
+        self._take(dict(pattern), count)
+        self.uses[position] = replace(use, pattern=Counter(use.pattern) + Counter(dict(pattern)), count=count)
+
+    def _add(self, use: PatternUse) -> None:
+        if use.bin_type is not None:
+            self.residual.take(use.bin_type.option, use.count)
+        self._take(use.pattern, use.count)
+        self.uses.append(use)
+
+    def _take(self, pattern: Mapping[int, int], count: int) -> None:
+        for index, copies in pattern.items():
+            self.knapsack.take(index, copies * count)
+
+    def room_beside(self, pattern: Mapping[int, int], size: Sequence[int]) -> list[int]:
+        """Return what a pattern leaves of a node with so much room."""
+        room = list(size)
+        for index, copies in pattern.items():
+            for dimension, asked in enumerate(self.item_types[index].request):
+                room[dimension] -= asked * copies
+        return room
 
     @property
     def active(self) -> int:

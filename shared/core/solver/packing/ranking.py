@@ -58,11 +58,6 @@ class Ranking:
         known = self._known.get(mask)
         return (self._ranked(mask) if known is None else known) & self._live
 
-    def first(self, mask: int) -> int:
-        """Return the first item of the mask that is left; one must be."""
-        alive = self.alive(mask)
-        return self.order[(alive & -alive).bit_length() - 1]
-
     def drop(self, index: int) -> None:
         """Do without an item of which nothing is left."""
         rank = self._rank.get(index)

@@ -7,13 +7,12 @@ reservations accept is then preferred to work of equal worth that has more choic
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
-from operator import le, sub
+from operator import sub
 
-from shared.core.solver.packing.best_first import use_best_first
-from shared.core.solver.packing.item_types import BinType, BinTypes, ItemType
+from shared.core.solver.packing.filling import use_best_first
+from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
-from shared.core.solver.packing.one_per_node import has_one_per_node, reserve_one_per_node
+from shared.core.solver.packing.one_per_node import reserve_one_per_node
 from shared.core.solver.packing.packing import Packing
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.option_order import WORTH_A_SLOT, OrderKey, reserved_key
@@ -23,49 +22,21 @@ from shared.core.solver.problem.vectors import largest_share
 _PRICE_BIAS = 0.4
 
 
-def with_reserved(packing: Packing, bin_types: BinTypes, values: Sequence[float]) -> list[Packing]:
-    """Return packings with reserved units in use; which is the cheapest shows when the rest is bought."""
-    found = [use_reserved(packing, bin_types.reserved, values)]
-    if has_one_per_node(packing):
-        with_singles = packing.fork(values)
-        reserve_one_per_node(with_singles, _ordered(with_singles, bin_types.reserved), bin_types)
-        found.append(use_reserved(with_singles, bin_types.reserved, values))
-    return found
-
-
-def use_reserved(packing: Packing, reserved: Sequence[BinType], values: Sequence[float]) -> Packing:
+def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
-    ordered = _ordered(packing, reserved)
-    access = _access(packing.item_types, reserved)
-    if _may_suffice(packing, reserved, access):
-        in_order = packing.fork(values)
-        _use_in_order(in_order, ordered)
-        if not any(left and reach for left, reach in zip(in_order.left, access, strict=True)):
-            return in_order
+    reserved = sorted(bin_types.reserved, key=partial(_order, packing))
+    packing, values = packing.fork(), packing.knapsack.values
+    reserve_one_per_node(packing, reserved, bin_types)
+    in_order = packing.fork()
+    _use_in_order(in_order, reserved)
+    access = _access(bin_types, [0.0] * len(values))
+    if not any(left and reach for left, reach in zip(in_order.left, access, strict=True)):
+        return in_order
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
-    biased = packing.fork(_preferring(values, access))
-    use_best_first(biased, ordered, [inf] * len(ordered), _slot_price, partial(_filled, biased))
-    biased.knapsack.reprice(values)
-    return biased
-
-
-def _may_suffice(packing: Packing, reserved: Sequence[BinType], access: Sequence[float]) -> bool:
-    """Whether the free units have the CPU and memory of everybody who could use them."""
-    units = {item.option.unit_key: item.option for item in reserved if item.option.reservation is not None}
-    for dimension in (0, 1):
-        free = sum(packing.residual.units[name] * option.allocatable[dimension] for name, option in units.items())
-        asked = sum(
-            item_type.request[dimension] * left
-            for item_type, left, reach in zip(packing.item_types, packing.left, access, strict=True)
-            if reach
-        )
-        if asked > free:
-            return False
-    return True
-
-
-def _ordered(packing: Packing, reserved: Sequence[BinType]) -> list[BinType]:
-    return sorted(reserved, key=partial(_order, packing))
+    packing.knapsack.reprice(_preferring(values, access))
+    use_best_first(packing, reserved, _slot_price, partial(_filled, packing))
+    packing.knapsack.reprice(values)
+    return packing
 
 
 def _order(packing: Packing, bin_type: BinType) -> OrderKey:
@@ -75,16 +46,13 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
     return reserved_key(option, bin_type.eligible.bit_count(), units, tiny=False)
 
 
-def _access(item_types: Sequence[ItemType], reserved: Sequence[BinType]) -> list[float]:
+def _access(bin_types: BinTypes, access: list[float]) -> Sequence[float]:
     """Return, by item, how much reserved capacity it could run on, weighed by on-demand price."""
-    access = [0.0] * len(item_types)
-    for bin_type in reserved:
+    for bin_type in bin_types.reserved:
         option = bin_type.option
         assert option.reservation is not None
-        capacity = float(option.reservation.free_units * max(1, option.on_demand_micro_usd))
-        for index in iter_bits(bin_type.eligible):
-            if all(map(le, item_types[index].request, option.allocatable)):
-                access[index] += capacity
+        for index in iter_bits(bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)):
+            access[index] += option.reservation.free_units * max(1, option.on_demand_micro_usd)
     return access
 
 
@@ -106,16 +74,16 @@ def _use_in_order(packing: Packing, reserved: Sequence[BinType]) -> None:
     smallest_first = sorted(reserved, key=lambda item: item.option.on_demand_micro_usd)
     for bin_types, takes_tiny in ((reserved, False), (smallest_first, True)):
         for bin_type in bin_types:
-            while units := packing.residual.nodes_left(bin_type.option):
+            while packing.residual.nodes_left(bin_type.option):
                 value, pattern = _filled(packing, bin_type)
                 if value <= 0.0 or not (takes_tiny or _share(packing, bin_type, pattern) * WORTH_A_SLOT >= 1):
                     break
-                packing.apply(bin_type, pattern, min(units, packing.repeats(pattern)))
+                packing.repeat(bin_type, pattern)
 
 
 def _share(packing: Packing, bin_type: BinType, pattern: Pattern) -> float:
     size = bin_type.option.allocatable
-    return largest_share(map(sub, size, packing.room_beside(pattern, size)), size)
+    return largest_share(map(sub, size, packing.room_beside(dict(pattern), size)), size)
 
 
 def _filled(packing: Packing, bin_type: BinType) -> tuple[float, Pattern]:

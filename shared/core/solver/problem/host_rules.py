@@ -1,5 +1,6 @@
 """Rules about sharing a host, as the packer sees them."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,43 +22,34 @@ class HostRule:
     is_exact: bool
 
 
+# Branches: loops and comprehensions of a line each, one after the other.
 def host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
     """Return the rule of each group that carries one, by group index.
 
     Spread rules that see each other's replicas become one rule. An anti-affinity rule has one place a node.
     """
+    skews = defaultdict[int, dict[int, int]](dict)  # of spread rules, by term and group that carries it
+    for group in groups:
+        for spread in group.constraints[0].spread:
+            if spread.topology_key == HOSTNAME:
+                skews[spread.term][group.index] = min(
+                    spread.max_skew, skews[spread.term].get(group.index, spread.max_skew)
+                )
+    carried = Counter(index for own in skews.values() for index in own)
+    # Exact is a rule if who carries it is whom it counts, and carries no other.
+    loose = {
+        term
+        for term, own in skews.items()
+        if any(carried[index] > 1 for index in own)
+        or own.keys() != {group.index for group in groups if group.matching >> term & 1}
+    }
     rules: dict[int, HostRule] = {}
-    for rule, members in _spread_rules(groups):
-        rules.update(dict.fromkeys(members, rule))
+    for term, own in skews.items():
+        seen = loose if term in loose else {term}
+        rule = HostRule(min(seen), min(min(skews[each].values()) for each in seen), term not in loose)
+        rules.update(dict.fromkeys(own, rule))
     for group in groups:
         for near in group.constraints[0].anti:
             if near.topology_key == HOSTNAME:
                 rules[group.index] = HostRule(near.term, 1, is_exact=True)
     return rules
-
-
-def _spread_rules(groups: Sequence[Group]) -> list[tuple[HostRule, list[int]]]:
-    """Return each rule with the groups that carry it."""
-    skews: dict[int, int] = {}
-    carriers: dict[int, set[int]] = {}  # by term: the groups that carry it
-    for group in groups:
-        for spread in group.constraints[0].spread:
-            if spread.topology_key == HOSTNAME:
-                skews[spread.term] = min(spread.max_skew, skews.get(spread.term, spread.max_skew))
-                carriers.setdefault(spread.term, set()).add(group.index)
-    exact = [term for term in sorted(skews) if _is_exact(term, carriers, groups)]
-    found = [(HostRule(term, skews[term], is_exact=True), sorted(carriers[term])) for term in exact]
-    loose = skews.keys() - exact
-    if loose:
-        members = sorted(set[int]().union(*(carriers[term] for term in loose)))
-        cap = min(skews[term] for term in loose)
-        found.append((HostRule(min(loose), cap, is_exact=False), members))
-    return found
-
-
-def _is_exact(term: int, carriers: Mapping[int, set[int]], groups: Sequence[Group]) -> bool:
-    """Whether who carries the term is whom it counts, and carries no other."""
-    own = carriers[term]
-    if any(own & others for other, others in carriers.items() if other != term):
-        return False
-    return own == {group.index for group in groups if group.matching >> term & 1}

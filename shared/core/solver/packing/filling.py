@@ -1,0 +1,72 @@
+"""Filling nodes, one pattern after the other: the room that there is, and new nodes of many bin types best first."""
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from math import inf
+from operator import lt
+
+from shared.core.solver.packing.item_types import BinType
+from shared.core.solver.packing.knapsack import Pattern
+from shared.core.solver.packing.packing import Packing
+from shared.core.solver.solution.bins import Bin
+
+
+def fill_existing(packing: Packing, bins: Iterable[tuple[Bin, int]]) -> None:
+    """Fill each bin once, in the given order; ``bins`` come with the items that they accept."""
+    waiting = [item.request for item in packing.item_types if packing.active >> item.index & 1]
+    least = [min(amounts) for amounts in zip(*waiting, strict=True)]
+    for bin_, eligible in bins:
+        if any(map(lt, bin_.free, least)):
+            continue
+        nodes = bin_.count
+        while nodes and eligible & packing.active:
+            _, pattern = packing.knapsack.fill(bin_.free, eligible)
+            if not pattern:
+                break
+            nodes -= packing.repeat_on(bin_, eligible, pattern, nodes)
+        if not packing.active:
+            return
+
+
+def top_up(packing: Packing) -> None:
+    """Put replicas into the room that is left on nodes which cost nothing more: reserved and existing ones."""
+    for position, use in enumerate(list(packing.uses)):
+        has_rule = any(packing.item_types[index].host is not None for index in use.pattern)
+        if use.is_bought or has_rule or not use.eligible & packing.active:
+            continue
+        _, pattern = packing.knapsack.fill(packing.room_beside(use.pattern, use.size), use.eligible)
+        if pattern:
+            packing.extend(position, pattern)
+
+
+def use_best_first(
+    packing: Packing,
+    bin_types: Sequence[BinType],
+    measure: Callable[[BinType], float],
+    fill: Callable[[BinType], tuple[float, Pattern]],
+    *,
+    expired: Callable[[], bool] = lambda: False,
+) -> None:
+    """Use patterns, the most value for what ``measure`` says of the bin type first; equals in the given order.
+
+    ``expired``: when to stop. Units that are paid for anyhow are given out even by a planner that is out of time.
+    """
+    patterns: list[Pattern] = [()] * len(bin_types)
+    heap = [(-inf, position) for position in range(len(bin_types))]
+    while heap and not expired():
+        score, position = heappop(heap)
+        bin_type = bin_types[position]
+        if packing.residual.nodes_left(bin_type.option) == 0:
+            continue
+        pattern = patterns[position]
+        if not pattern or packing.repeats(pattern) == 0:
+            value, pattern = fill(bin_type)
+            patterns[position] = pattern
+            if value <= 0.0:
+                continue
+            score = -round(value / measure(bin_type), 9)
+            if heap and (score, position) > heap[0]:
+                heappush(heap, (score, position))
+                continue
+        packing.repeat(bin_type, pattern)
+        heappush(heap, (score, position))
