@@ -109,3 +109,30 @@ def test_a_polished_plan_is_certified_and_never_dearer() -> None:
 
     assert polished.lower_bound_atto_usd_per_hour is not None
     assert polished.lower_bound_atto_usd_per_hour <= polished.cost_atto_usd_per_hour <= first.cost_atto_usd_per_hour
+
+
+def test_units_that_are_paid_for_count_in_the_bound() -> None:
+    reserved = with_demand(
+        plain(fx_type("roll", 10, 400, 50, offered=BOUGHT), reservations=(reservation("cr-1", "roll", 1),)),
+        demand(workload("large", 3800, GIB), 4),
+    )
+
+    plan = planned(reserved, policy=SchedulingPolicy(with_certificate=True, node_overhead_micro_usd_per_hour=0))
+
+    # In fractions the reserved roll holds 9.9 of 15.2 CPU, and what is bought the rest.
+    assert plan.lower_bound_atto_usd_per_hour == pytest.approx(plan.cost_atto_usd_per_hour * (15.2 - 9.9) / 9.9)
+
+
+@pytest.mark.parametrize("duals", [[0.2, 0.1, -0.4, 0.0], [5.0, -3.0, 1.0, 2.0], [0.0] * 4])
+def test_any_dual_prices_prove_a_bound(monkeypatch: pytest.MonkeyPatch, duals: list[float]) -> None:
+    rows = [(4.0, 4.0), (6.0, 6.0), (-9.0, 0.0), (-9.0, 0.0)]
+    node = (1.0, 9.0, [(2, -1.0), (3, -1.0)])
+    pieces = [(0.0, 4.0, [(0, 1.0), (2, 0.4), (3, 0.1)]), (0.0, 6.0, [(1, 1.0), (2, 0.3), (3, 0.2)])]
+    program = linear_program.LinearProgram(rows, [node, *pieces])
+    assert program.solve()
+    optimum = program.objective()
+    assert program.proven() == pytest.approx(optimum)
+
+    monkeypatch.setattr(program, "duals", lambda: duals)
+
+    assert program.proven() <= optimum

@@ -2,21 +2,20 @@
 
 A relaxation that every feasible plan satisfies: replicas and nodes may be cut into any fractions (accelerated nodes, of
 which few are bought, stay whole), topology, limits and pool weights are ignored, and existing nodes are pooled by who
-may run on them. What is bought in bulk is described by its best resources per dollar only. The program's own dual
-solution is checked and scaled until it is feasible, so that the figure does not rest on a solver's tolerance.
+may run on them. What is bought in bulk is described by its best resources per dollar only.
+
+A plan that costs more than the one at hand proves nothing against it, so how much is bought of what is bounded, too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from itertools import chain
-from math import floor, inf
-from operator import or_
+from math import floor
+from operator import add, or_
 
 from shared.core.solver.column_generation.linear_program import Column, LinearProgram
 from shared.core.solver.packing.item_types import Eligibility, ItemType
 from shared.core.solver.problem.bits import iter_bits
-from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.components import connected
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
 from shared.core.solver.solution.partial_plan import PartialPlan
@@ -47,38 +46,17 @@ def lower_bound_atto_usd(state: PartialPlan, existing: Sequence[tuple[int, Seque
     if not item_types:
         return 0
     eligibility = Eligibility(item_types)
-    offers = _offers(state, item_types, eligibility) + _pooled(existing, eligibility)
+    offers = _offers(state, item_types, eligibility) + _room(existing, eligibility)
     total = 0.0
-    for some, sold in _components(item_types, offers):
-        proven = _Program(some, sold).solve(whole=False)
-        if proven is None:
+    for mask in _components(offers):
+        program, whole = _program(item_types, mask, [offer for offer in offers if offer.eligible & mask])
+        if not program.solve():
             return None
-        if any(offer.is_whole for offer in sold) and not state.catalogue.policy.expired():
-            proven = max(proven, _Program(some, sold).solve(whole=True) or 0.0)
+        proven = program.proven()
+        if whole and not state.catalogue.policy.expired():
+            proven = max(proven, program.bound_in_whole(whole))
         total += proven
     return max(0, floor(total * _SAFETY * 10**18))
-
-
-def _components(item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> list[tuple[list[ItemType], list[_Offer]]]:
-    """Split into programs that have nothing to do with each other: accelerated work is often one of its own."""
-    masks: dict[int, int] = {}
-    for eligible, root in connected(offer.eligible for offer in offers).items():
-        masks[root] = masks.get(root, 0) | eligible
-    return [_component(item_types, offers, mask) for mask in masks.values()]
-
-
-def _component(
-    item_types: Sequence[ItemType], offers: Sequence[_Offer], mask: int
-) -> tuple[list[ItemType], list[_Offer]]:
-    members = list(iter_bits(mask))
-    places = {index: place for place, index in enumerate(members)}
-    some = [replace(item_types[index], index=place) for index, place in places.items()]
-    sold = [
-        replace(offer, eligible=sum(1 << places[index] for index in iter_bits(offer.eligible)))
-        for offer in offers
-        if offer.eligible & mask
-    ]
-    return some, sold
 
 
 def _placed_item_types(state: PartialPlan) -> list[ItemType]:
@@ -95,158 +73,102 @@ def _placed_item_types(state: PartialPlan) -> list[ItemType]:
     return list(item_types.values())
 
 
-def _sold(state: PartialPlan, eligibility: Eligibility) -> Iterator[tuple[LaunchOption, int, int, float]]:
-    """Yield options, who may run on them (size apart, and size included), and what they cost in USD an hour."""
-    overhead = state.catalogue.policy.overhead_atto_usd
+# Branches: what an option is says how it counts.
+def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
+    """Return few offers that are as good as all that is sold."""
+    units, overhead = ResidualCapacity.of(state.catalogue).units, state.catalogue.policy.overhead_atto_usd
+    special = sum(1 << item_type.index for item_type in item_types if any(item_type.request[3:]))
+    replicas = float(sum(item_type.count for item_type in item_types))
+    bulk: dict[int, list[tuple[Vector, float]]] = {}
+    nodes: dict[object, _Offer] = {}
     for option in state.catalogue.options:
         eligible = eligibility.accepting(option.requirement_sets, {})
         fitting = eligible & eligibility.fitting(option.allocatable)
-        if fitting and option.price + overhead > 0:
-            yield option, eligible, fitting, (option.price + overhead) / 1e18
+        price = (option.price + overhead) / 1e18
+        if not fitting:
+            continue
+        is_whole = bool(fitting & special)
+        if option.reservation is None and price and not is_whole:
+            bulk.setdefault(eligible & ~special, []).append((option.allocatable, price))
+            continue
+        # Several pools may offer one reservation: together they take no more than its units, by all who may.
+        key: object = (option.allocatable, fitting) if option.reservation is None else option.unit_key
+        most = replicas if option.reservation is None else float(units[option.unit_key])
+        offer = _Offer(option.allocatable, fitting, price, most, is_whole)
+        known = nodes.get(key, offer)
+        nodes[key] = replace(
+            known,
+            size=tuple(map(max, known.size, option.allocatable)),
+            eligible=fitting | known.eligible,
+            price=min(price, known.price),
+            is_whole=is_whole or known.is_whole,
+        )
+    found = [offer for offer in nodes.values() if offer.most > 0]
+    for eligible, sold in bulk.items():
+        found += _bulk(sold, eligible, 2 * state.cost() / 1e18)
+    return found
 
 
-# Branches: each option goes to one of three tables, by what it is.
-def _offers(state: PartialPlan, item_types: Sequence[ItemType], eligibility: Eligibility) -> list[_Offer]:
-    """Return few offers that are as good as all that is sold."""
-    residual = ResidualCapacity.of(state.catalogue)
-    special = sum(1 << item_type.index for item_type in item_types if any(item_type.request[3:]))
-    plain: dict[int, list[tuple[Vector, float]]] = {}
-    single: dict[tuple[Vector, int], float] = {}
-    reserved: dict[str, _Offer] = {}
-    for option, eligible, fitting, price in _sold(state, eligibility):
-        if option.reservation is not None:
-            # Several pools may offer one reservation: together they take no more than its units, by all who may.
-            units = float(residual.units[option.unit_key])
-            known = reserved.get(option.unit_key)
-            union = fitting | (0 if known is None else known.eligible)
-            is_whole = bool(fitting & special)
-            size = tuple(map(float, option.allocatable))
-            reserved[option.unit_key] = _Offer(size, union, price, units, is_whole)
-        elif fitting & special:
-            key = (option.allocatable, fitting)
-            single[key] = min(price, single.get(key, inf))
-        else:
-            plain.setdefault(eligible & ~special, []).append((option.allocatable, price))
-    bulk = chain.from_iterable(_bulk(found, eligible) for eligible, found in plain.items())
-    whole = [_Offer(tuple(map(float, size)), who, cost, inf, True) for (size, who), cost in single.items()]
-    free = [offer for offer in reserved.values() if offer.most > 0]
-    return [*_pareto_optimal(bulk), *_pareto_optimal(whole), *free]
-
-
-def _bulk(found: Sequence[tuple[Vector, float]], eligible: int) -> list[_Offer]:
+def _bulk(sold: Sequence[tuple[Vector, float]], eligible: int, most: float) -> list[_Offer]:
     """Return the Pareto front of (CPU, memory) per dollar; everything else per dollar at its best."""
-    rest = [max(size[k] / price for size, price in found) for k in range(2, len(found[0][0]))]
-    points = sorted({(size[0] / price, size[1] / price) for size, price in found}, reverse=True)
+    rest = [max(size[k] / price for size, price in sold) for k in range(2, len(sold[0][0]))]
+    points = sorted({(size[0] / price, size[1] / price) for size, price in sold}, reverse=True)
     front: list[tuple[float, float]] = []
     for point in points:
         if not front or point[1] > front[-1][1]:
             front.append(point)
-    return [_Offer((cpu, memory, *rest), eligible, 1.0, inf) for cpu, memory in front]
+    return [_Offer((cpu, memory, *rest), eligible, 1.0, most) for cpu, memory in front]
 
 
-def _pareto_optimal(offers: Iterable[_Offer]) -> list[_Offer]:
-    kept: list[_Offer] = []
-    for offer in sorted(offers, key=lambda item: (item.price, [-amount for amount in item.size], -item.eligible)):
-        if not any(
-            not offer.eligible & ~other.eligible and all(a >= b for a, b in zip(other.size, offer.size, strict=True))
-            for other in kept
-        ):
-            kept.append(offer)
-    return kept
-
-
-def _pooled(existing: Sequence[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
-    room: list[tuple[int, tuple[int, ...]]] = []
+def _room(existing: Iterable[tuple[int, Sequence[int]]], eligibility: Eligibility) -> list[_Offer]:
+    """Return the room on existing nodes, one offer a kind of nodes."""
+    pools: dict[int, Vector] = {}
     for requirement_sets, free in existing:
         size = tuple(max(0, amount) for amount in free)
         eligible = eligibility.accepting(requirement_sets, {}) & eligibility.fitting(size)
         if eligible:
-            room.append((eligible, size))
-    kinds = {eligible for eligible, _ in room}
-    everyone = reduce(or_, kinds, 0)
-    pools: dict[int, list[float]] = {}
-    for eligible, size in room:
+            pools[eligible] = tuple(map(add, size, pools[eligible])) if eligible in pools else size
+    if len(pools) > _POOLS_MAX:
         # Many kinds of nodes would make the program large; as one pool they only loosen the bound.
-        total = pools.setdefault(eligible if len(kinds) <= _POOLS_MAX else everyone, [0.0] * len(size))
-        for dimension, amount in enumerate(size):
-            total[dimension] += amount
-    return [_Offer(tuple(total), eligible, 0.0, 1.0) for eligible, total in pools.items()]
+        pools = {reduce(or_, pools): tuple(map(sum, zip(*pools.values(), strict=True)))}
+    return [_Offer(size, eligible, 0.0, 1.0) for eligible, size in pools.items()]
 
 
-class _Program:
-    """Rows: demand by item, then one per offer and resource. Columns: nodes by offer, then replicas by offer."""
+def _components(offers: Sequence[_Offer]) -> Iterable[int]:
+    """Return masks of items that have nothing to do with each other: accelerated work is often apart."""
+    masks: dict[int, int] = {}
+    for eligible, root in connected(offer.eligible for offer in offers).items():
+        masks[root] = masks.get(root, 0) | eligible
+    return masks.values()
 
-    def __init__(self, item_types: Sequence[ItemType], offers: Sequence[_Offer]) -> None:
-        self._item_types, self._offers = item_types, offers
-        self._dimensions = len(item_types[0].request)
-        self._served: list[tuple[int, int]] = []  # (offer, item) of each replica column
 
-    def solve(self, *, whole: bool) -> float | None:
-        """Return the bound in USD an hour."""
-        program, integers = self._written(whole=whole)
-        if integers:
-            return program.bound_in_whole(integers)
-        return self._certified(program.duals()) if program.solve() else None
+# Branches: one program is written row by row; whole nodes add a row each.
+def _program(item_types: Sequence[ItemType], mask: int, offers: Sequence[_Offer]) -> tuple[LinearProgram, list[int]]:
+    """Return the program for the items of a mask, and which of its columns are nodes that must be whole.
 
-    # Branches: one program is written row by row; whole nodes add a row each.
-    def _written(self, *, whole: bool) -> tuple[LinearProgram, list[int]]:
-        """Return the program, and which of its columns are nodes that must be whole."""
-        item_types, offers, width = self._item_types, self._offers, self._dimensions
-        rows = [(float(item_type.count), inf) for item_type in item_types]
-        rows += [(-inf, 0.0)] * (len(offers) * width)
-        columns: list[list[tuple[int, float]]] = []
-        for number, offer in enumerate(offers):
-            first = len(item_types) + number * width
-            columns.append([(first + k, -1.0) for k in range(width) if offer.size[k] > 0])
-        self._served = []
-        integers: list[int] = []
-        for number, offer in enumerate(offers):
-            is_whole = whole and offer.is_whole and len(integers) < _WHOLE_UNIT_MAX
-            if is_whole:
-                integers.append(number)
-            for index in iter_bits(offer.eligible):
-                self._served.append((number, index))
-                column = [(index, 1.0), *self._use(number, index)]
-                if is_whole:
-                    # A whole node holds whole replicas only.
-                    copies = copies_that_fit(item_types[index].request, map(int, offer.size))
-                    column.append((len(rows), 1.0))
-                    columns[number].append((len(rows), -float(copies)))
-                    rows.append((-inf, 0.0))
-                columns.append(column)
-        bounds = [(offer.price, offer.most) for offer in offers] + [(0.0, inf)] * len(self._served)
-        written: list[Column] = [(*bound, column) for bound, column in zip(bounds, columns, strict=True)]
-        return LinearProgram(rows, written), integers
-
-    def _use(self, number: int, index: int) -> list[tuple[int, float]]:
-        offer, request = self._offers[number], self._item_types[index].request
-        first = len(self._item_types) + number * self._dimensions
-        return [(first + k, asked / offer.size[k]) for k, asked in enumerate(request) if asked]
-
-    # Branches: three passes over the same dual prices: lift, scale, sum.
-    def _certified(self, duals: Sequence[float]) -> float:
-        """Return what the dual solution proves, after scaling it to be feasible.
-
-        Worths w and resource prices y of an offer must keep w_i <= sum of y_k * r_ik / A_k and sum of y_k <= price.
-        """
-        item_types, offers, width = self._item_types, self._offers, self._dimensions
-        values = [max(0.0, dual) for dual in duals[: len(item_types)]]
-        scale, lift, bounded = 1.0, [1.0] * len(offers), list[tuple[_Offer, float]]()
-        for number, index in self._served:
-            paid = sum(value * max(0.0, -duals[row]) for row, value in self._use(number, index))
-            if values[index] > paid * lift[number]:
-                if paid <= 0.0:
-                    values[index] = 0.0  # nothing is proven about this item
-                else:
-                    lift[number] = values[index] / paid
-        for number, offer in enumerate(offers):
-            first = len(item_types) + number * width
-            total = lift[number] * sum(max(0.0, -dual) for dual in duals[first : first + width])
-            if offer.most == inf:
-                scale = max(scale, total / offer.price)
-            else:
-                bounded.append((offer, total))
-        proven = sum(value * item_type.count for value, item_type in zip(values, item_types, strict=True)) / scale
-        for offer, dual_price in bounded:
-            proven -= offer.most * max(0.0, dual_price / scale - offer.price)
-        return max(0.0, proven)
+    Rows: demand by item, then what is used minus what is bought, by offer and resource. Columns: nodes by offer, then
+    replicas by offer. All have bounds that every plan keeps which costs no more than the one at hand.
+    """
+    demanded = {index: row for row, index in enumerate(iter_bits(mask))}
+    rows = [(float(item_types[index].count),) * 2 for index in demanded]
+    nodes: list[Column] = []
+    replicas: list[Column] = []
+    whole: list[int] = []
+    for number, offer in enumerate(offers):
+        first = len(rows)
+        rows += [(-offer.most, 0.0)] * len(offer.size)
+        node = [(first + k, -1.0) for k in range(len(offer.size))]
+        if offer.is_whole and len(whole) < _WHOLE_UNIT_MAX:
+            whole.append(number)
+        for index in iter_bits(offer.eligible):
+            request = item_types[index].request
+            column = [(first + k, asked / offer.size[k]) for k, asked in enumerate(request) if asked]
+            if number in whole[-1:]:
+                # A whole node holds whole replicas only.
+                copies = float(copies_that_fit(request, map(int, offer.size)))
+                column.append((len(rows), 1.0))
+                node.append((len(rows), -copies))
+                rows.append((-copies * offer.most, 0.0))
+            replicas.append((0.0, float(item_types[index].count), [(demanded[index], 1.0), *column]))
+        nodes.append((offer.price, offer.most, node))
+    return LinearProgram(rows, [*nodes, *replicas]), whole
