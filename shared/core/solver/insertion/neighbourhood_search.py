@@ -148,7 +148,7 @@ class NeighbourhoodSearch:
         if state.catalogue.policy.expired():
             return False
         replica, *others = replicas
-        known = self._insertion.candidates.pareto_optimal(replica.group)
+        known = self._insertion.candidates.distinct(replica.group)
         self._evaluations -= len(known) // _OPTIONS_AN_EVALUATION
         places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if trial.is_open[option.index])]
         for place in places:

@@ -7,10 +7,8 @@ price. So of each kind only those matter that hold more than every cheaper one.
 from collections import defaultdict
 from collections.abc import Sequence
 from math import inf
-from operator import ge
 
 from shared.core.scheduling_terms.labels import HOSTNAME
-from shared.core.scheduling_terms.resources import NODES
 from shared.core.solver.problem.catalogue import LaunchOption, OptionCatalogue, counted
 from shared.core.solver.problem.groups import Demands, Group, RelaxedGroup
 from shared.core.solver.problem.vectors import Vector, copies_that_fit
@@ -25,111 +23,75 @@ class Candidates:
 
     def __init__(self, catalogue: OptionCatalogue, demands: Demands) -> None:
         self.catalogue = catalogue
-        self.reserved = [option for option in catalogue.options if option.reservation is not None]
-        self.flexibility = _flexibility(self.reserved, demands.groups)
         self.substitutes = Substitutes(catalogue)
         self.overhead = catalogue.policy.overhead_atto_usd
-        bought = [option for option in catalogue.options if option.reservation is None]
-        # Reserved ones first, in the market's order, then from cheap to dear.
-        self._ordered = [*self.reserved, *sorted(bought, key=lambda option: (option.price, option.index))]
-        keys = {key.topology_key for key in demands.terms.keys}
+        self.reserved = [option for option in catalogue.options if option.reservation is not None]
+        self.flexibility = _flexibility(self.reserved, demands.groups)
+        self._ordered = sorted(catalogue.options, key=_order)
         gangs = [group.workload.gang for group in demands.groups if group.workload.gang is not None]
-        keys |= {gang.single_topology_key for gang in gangs if gang.single_topology_key is not None}
-        self._keys = tuple(sorted(keys - {HOSTNAME}))
-        self._kinds: dict[int, int] = {}  # by option
-        self._numbers: dict[object, int] = {}  # of kinds
-        self._candidates: dict[tuple[int, Vector], Places] = {}
+        keys = {*(key.topology_key for key in demands.terms.keys), *(gang.single_topology_key for gang in gangs)}
+        self._keys = sorted(key for key in keys if key not in (None, HOSTNAME))
+        self._kinds: dict[int, tuple[object, ...]] = {}  # by option
+        self._candidates: dict[tuple[int, Vector, bool], Places] = {}
         self._by_class: dict[tuple[int, Vector, bool], list[Places]] = {}
-        self._pareto_optimal: dict[tuple[int, Vector], list[LaunchOption]] = {}
-        self._worth_having = bytearray()
-        self._dearness: dict[tuple[int, Vector, int], float] = {}
+        self._distinct: dict[tuple[int, Vector], list[LaunchOption]] = {}
         self._limited: dict[str, list[tuple[int, Vector]]] = {}
 
-    def of(self, relaxed: RelaxedGroup) -> Places:
+    def of(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> Places:
         """Return the options that could hold one replica, reserved ones first, then from cheap to dear."""
-        mask, request = relaxed.requirement_sets, relaxed.group.request
-        known = self._candidates.get((mask, request))
-        if known is None:
-            known = self._candidates[mask, request] = self._holding(mask, request, self._ordered)
+        about = mask, request, _ = relaxed.requirement_sets, relaxed.group.request, only_reserved
+        if (known := self._candidates.get(about)) is None:
+            known = self._candidates[about] = []
+            held: dict[Vector, int] = {}  # options are many, sizes few
+            for option in self.reserved if only_reserved else self._ordered:
+                if option.requirement_sets & mask:
+                    fitting = held.get(option.allocatable)
+                    if fitting is None:
+                        fitting = held[option.allocatable] = copies_that_fit(request, option.allocatable)
+                    if fitting:
+                        known.append((option, fitting))
         return known
-
-    @staticmethod
-    def _holding(mask: int, request: Vector, options: Sequence[LaunchOption]) -> Places:
-        held: dict[Vector, int] = {}  # options are many, sizes few
-        found = []
-        for option in options:
-            if option.requirement_sets & mask:
-                fitting = held.get(option.allocatable)
-                if fitting is None:
-                    fitting = held[option.allocatable] = copies_that_fit(request, option.allocatable)
-                if fitting:
-                    found.append((option, fitting))
-        return found
 
     def by_class(self, relaxed: RelaxedGroup, *, only_reserved: bool = False) -> list[Places]:
         """Return the candidates by kind, each reservation as one of its own; in the same order."""
         about = (relaxed.requirement_sets, relaxed.group.request, only_reserved)
-        if about not in self._by_class:
-            kinds = defaultdict[int, Places](list)
-            mask, request = about[:2]
-            places = self._holding(mask, request, self.reserved) if only_reserved else self.of(relaxed)
-            for place in places:
+        if (known := self._by_class.get(about)) is None:
+            kinds = defaultdict[object, Places](list)
+            for place in self.of(relaxed, only_reserved=only_reserved):
                 kinds[self._kind(place[0])].append(place)
-            self._by_class[about] = list(kinds.values())
-        return self._by_class[about]
+            known = self._by_class[about] = list(kinds.values())
+        return known
 
-    def pareto_optimal(self, group: Group) -> list[LaunchOption]:
-        """Return the candidates but those to which another one of their kind is preferable in every respect.
+    def distinct(self, group: Group) -> list[LaunchOption]:
+        """Return the cheapest candidate of each kind and size. Preferences do not matter.
 
-        Reserved ones first, then heavier pools, then from cheap to dear. Preferences do not matter.
+        Reserved ones first, then heavier pools, then from cheap to dear.
         """
         about = (group.requirement_sets[-1], group.request)
-        if about not in self._pareto_optimal:
-            if not self._worth_having:
-                self._worth_having = self._pareto_optimal_flags()
-            candidates = (option for option, _ in self.of(group.relaxed[-1]))
-            found = [option for option in candidates if self._worth_having[option.index]]
-            found.sort(key=lambda option: (option.reservation is None, option.entry.tier, option.price))
-            self._pareto_optimal[about] = found
-        return self._pareto_optimal[about]
+        if (known := self._distinct.get(about)) is None:
+            found: dict[object, LaunchOption] = {}
+            for option, _ in self.of(group.relaxed[-1]):
+                found.setdefault((self._kind(option), option.requirement_sets, option.allocatable), option)
+            known = sorted(found.values(), key=lambda it: (it.reservation is None, it.entry.tier, it.price))
+            self._distinct[about] = known
+        return known
 
-    def _pareto_optimal_flags(self) -> bytearray:
-        """Return, by option index, whether no other option of its kind is preferable whatever it is for."""
-        found = bytearray(len(self.catalogue.options))
-        kept: dict[object, list[LaunchOption]] = {}
-        most: dict[object, int] = {}  # CPU of those kept
-        for option in self._ordered:
-            kind, cpu = (self._kind(option), option.requirement_sets), option.allocatable[0]
-            alike = kept.setdefault(kind, [])
-            # From cheap to dear, sizes mostly grow: most need no comparison.
-            is_larger = cpu > most.get(kind, -1) or self.substitutes.concerns(option.entry)
-            if is_larger or not any(_is_no_worse(other, option) for other in reversed(alike)):
-                alike.append(option)
-                most[kind] = max(cpu, most.get(kind, cpu))
-                found[option.index] = 1
-        return found
-
-    def _kind(self, option: LaunchOption) -> int:
-        known = self._kinds.get(option.index)
-        if known is None:
-            about = (option.entry.index, option.unit_key, *[option.label(key) for key in self._keys])
-            known = self._kinds[option.index] = self._numbers.setdefault(about, len(self._numbers))
+    def _kind(self, option: LaunchOption) -> tuple[object, ...]:
+        if (known := self._kinds.get(option.index)) is None:
+            domains = [option.label(key) for key in self._keys]
+            known = self._kinds[option.index] = (option.entry.index, option.unit_key, *domains)
         return known
 
     def dearness(self, group: Group) -> float:
         """Sort key: what one replica costs where it must be paid for, dearest first; those with no choice lead."""
-        count = group.count
-        about = (group.requirement_sets[-1], group.request, count)
-        if about not in self._dearness:
-            least, most = inf, 0
-            for option, fitting in self.of(group.relaxed[-1]):
-                if option.reservation is None and fitting > most:
-                    most = min(fitting, count)
-                    least = min(least, (option.price + self.overhead) / most)
-                    if most == count:
-                        break
-            self._dearness[about] = -least
-        return self._dearness[about]
+        least, most = inf, 0
+        for option, fitting in self.of(group.relaxed[-1]):
+            if option.reservation is None and fitting > most:
+                most = min(fitting, group.count)
+                least = min(least, (option.price + self.overhead) / most)
+                if most == group.count:
+                    break
+        return -least
 
     def open_now(self, residual: ResidualCapacity) -> bytearray:
         """Return, by option index, whether units and limits leave a node of the option."""
@@ -157,11 +119,10 @@ class Candidates:
         return self._limited[pool]
 
 
-def _is_no_worse(option: LaunchOption, other: LaunchOption) -> bool:
-    """Whether a node of the option, which is not dearer, holds no less and takes no more of the pool's limits."""
-    limits = [name for name in option.entry.pool.limits or () if name != NODES]
-    mine, theirs = option.instance_type.capacity, other.instance_type.capacity
-    return all(map(ge, option.allocatable, other.allocatable)) and all(mine[name] <= theirs[name] for name in limits)
+def _order(option: LaunchOption) -> tuple[bool, int, int]:
+    """Sort reserved ones first, in the market's order, then from cheap to dear."""
+    is_bought = option.reservation is None
+    return is_bought, option.price if is_bought else 0, option.index
 
 
 def _flexibility(reserved: Sequence[LaunchOption], groups: Sequence[Group]) -> dict[int, int]:

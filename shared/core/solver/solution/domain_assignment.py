@@ -6,7 +6,7 @@ components are inserted replica by replica.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from operator import attrgetter, le
@@ -21,6 +21,8 @@ from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Domains that an offering decides. Others (families, custom labels) are rare and are inserted one by one.
 _PLACE_KEYS = frozenset({ZONE, ZONE_ID, CAPACITY_TYPE})
+# By requirement sets and domain: sizes, largest first, and the cheapest rate of each resource.
+_Table = dict[tuple[int, str], tuple[list[Vector], list[float]]]
 
 
 @dataclass(slots=True, eq=False)  # not frozen: a large demand has ten thousand, and those take longer to make
@@ -64,60 +66,40 @@ class DomainCosts:
     """
 
     def __init__(self, state: PartialPlan) -> None:
-        self._state = state
-        self._tables: dict[str, dict[tuple[int, str], _Offers]] = {}
-        self._memo: dict[tuple[int, tuple[int, ...], str], dict[str, float]] = {}
+        self._bought = [option for option in state.catalogue.options if option.reservation is None]
+        self._tables: dict[str, _Table] = {}
+        self._known: dict[tuple[int, Vector, str], dict[str, float]] = {}
         self.loads: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
 
     def of(self, group: Group, topology_key: str) -> Mapping[str, float]:
-        """Return the price of a replica by domain; only domains where it can be bought without limit."""
-        memo_key = (group.requirement_sets[0], group.request, topology_key)
-        known = self._memo.get(memo_key)
-        if known is None:
-            known = self._memo[memo_key] = {}
-            for (requirement_sets, domain), offers in self._table(topology_key).items():
-                price = offers.price(group.request) if requirement_sets & group.requirement_sets[0] else None
-                if price is not None and price < known.get(domain, inf):
-                    known[domain] = price
+        """Return about what a replica costs (never more than it will), by domain where it can be bought at all."""
+        accepted, request = group.requirement_sets[0], group.request
+        if (known := self._known.get((accepted, request, topology_key))) is None:
+            known = self._known[accepted, request, topology_key] = {}
+            for (requirement_sets, domain), (sizes, rates) in self._table(topology_key).items():
+                if requirement_sets & accepted and any(all(map(le, request, size)) for size in sizes):
+                    price = max(asked * rate for asked, rate in zip(request, rates, strict=True) if asked)
+                    known[domain] = min(price, known.get(domain, price))
         return known
 
-    def _table(self, topology_key: str) -> dict[tuple[int, str], "_Offers"]:
-        table = self._tables.get(topology_key)
-        if table is None:
-            prices: dict[tuple[int, str], dict[Vector, int]] = {}
-            for option in self._state.catalogue.options:
-                if option.reservation is None:
-                    sizes = prices.setdefault((option.requirement_sets, option.place_labels[topology_key]), {})
-                    sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
-            table = self._tables[topology_key] = {where: _Offers.of(sizes) for where, sizes in prices.items()}
+    def _table(self, topology_key: str) -> "_Table":
+        if (table := self._tables.get(topology_key)) is None:
+            prices: defaultdict[tuple[int, str], dict[Vector, int]] = defaultdict(dict)
+            for option in self._bought:
+                sizes = prices[option.requirement_sets, option.place_labels[topology_key]]
+                sizes[option.allocatable] = min(option.price, sizes.get(option.allocatable, option.price))
+            table = self._tables[topology_key] = {}
+            for where, sizes in prices.items():
+                rates = [[price / amount if amount else inf for amount in size] for size, price in sizes.items()]
+                table[where] = (sorted(sizes, reverse=True), list(map(min, zip(*rates, strict=True))))
         return table
-
-
-@dataclass(frozen=True, slots=True)
-class _Offers:
-    """The offers of one domain that the same requirement sets accept: cheapest rates, and sizes, largest first."""
-
-    rates: Sequence[float]
-    sizes: Sequence[Vector]
-
-    @classmethod
-    def of(cls, prices: Mapping[Vector, int]) -> "_Offers":
-        """Return them by the cheapest price of each size."""
-        rates = [[price / amount if amount else inf for amount in size] for size, price in prices.items()]
-        return cls(list(map(min, zip(*rates, strict=True))), sorted(prices, reverse=True))
-
-    def price(self, request: Vector) -> float | None:
-        """Return about what one replica costs here (never more than it will), or None when nothing can hold it."""
-        if not any(all(map(le, request, size)) for size in self.sizes):
-            return None
-        return max(asked * rate for asked, rate in zip(request, self.rates, strict=True) if asked)
 
 
 # Branches: each condition is a mixture of rules that cannot be assigned beforehand.
 def _assign_component(state: PartialPlan, component: Component, domains: DomainCosts) -> list[DomainBatch] | None:
     """Return the batches of a component with terms, or None when it must be inserted one by one."""
     groups, classes = component.groups, component.classes
-    if any(len(class_.levels) > 1 for class_ in classes) or _has_residents(state, component.terms):
+    if any(len(class_.levels) > 1 for class_ in classes) or component.terms & state.avoided:
         return None
     rules = [class_.constraints[0] for class_ in classes]
     spreads = {spread for each in rules for spread in each.spread if spread.topology_key != HOSTNAME}
@@ -134,14 +116,6 @@ def _assign_component(state: PartialPlan, component: Component, domains: DomainC
         return _even(state, groups, key, spreads, domains)
     (term,) = followed
     return _one_domain(state, groups, key, term, domains) if _lead_themselves(classes, term) else None
-
-
-def _has_residents(state: PartialPlan, terms: int) -> bool:
-    """Whether a running replica's anti-affinity is about these terms: packing does not look at those."""
-    owners = [counts.owners for term, counts in state.ledger.by_term.items() if terms >> term & 1]
-    return any(any(each.values()) for each in owners) or any(
-        anti & terms for bin_ in state.bins for _, anti, _ in bin_.residents
-    )
 
 
 def _hosts_are_simple(classes: Sequence[EquivalenceClass]) -> bool:
@@ -186,14 +160,12 @@ def _one_domain(
         allowed &= populated
     if not allowed:
         return None
-
+    prices = {
+        domain: sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
+        for domain in allowed
+    }
     loads = domains.loads[key]
-
-    def order(domain: str) -> tuple[float, float, str]:
-        price = sum(domains.of(group, key)[domain] * state.remaining[group.index] for group in groups)
-        return (round(price, 9), loads[domain], domain)
-
-    chosen = min(allowed, key=order)
+    chosen = min(allowed, key=lambda domain: (round(prices[domain], 9), loads[domain], domain))
     loads[chosen] += sum(_weight(group) * state.remaining[group.index] for group in groups)
     return [DomainBatch(group.relaxed[0], (key, chosen), state.remaining[group.index]) for group in groups]
 
@@ -236,25 +208,15 @@ def _even(
 
 def _water_filled(
     counts: dict[str, int], loads: Mapping[str, float], names: Iterable[str], amount: int
-) -> Sequence[tuple[str, int]]:
+) -> Iterator[tuple[str, int]]:
     """Pour ``amount`` into the emptiest domains first, as water finds its level; adds to ``counts``."""
     ordered = sorted([(counts[name], loads[name], name) for name in names])
-    if amount == 1:  # mostly
-        level, _, name = ordered[0]
-        counts[name] = level + 1
-        return ((name, 1),)
-    levels = [level for level, _, _ in ordered]
-    width, total = len(levels), amount + sum(levels)
-    while width > 1 and levels[width - 1] * width >= total:  # the water does not rise above the fullest
+    width, total = len(ordered), amount + sum([level for level, _, _ in ordered])
+    while width > 1 and ordered[width - 1][0] * width >= total:  # the water does not rise above the fullest
         width -= 1
-        total -= levels[width]
+        total -= ordered[width][0]
     even, rest = divmod(total, width)
-    filled = []
-    for level, _, name in ordered[:width]:
-        count = even - level
-        if rest:
-            count, rest = count + 1, rest - 1
-        if count:
-            counts[name] = level + count
-            filled.append((name, count))
-    return filled
+    for position, (level, _, name) in enumerate(ordered[:width]):
+        counts[name] = even + (position < rest)
+        if counts[name] > level:
+            yield name, counts[name] - level

@@ -26,6 +26,7 @@ class PartialPlan:
         self.remaining: list[int] = [group.count for group in demands.groups]
         self.ledger = DomainLedger(demands.terms)
         self.admission = NodeAdmission(self.groups, self.ledger)
+        self.avoided = 0  # a mask of the terms that running replicas keep away from
         self.bins: list[Bin] = []
         self.residual = ResidualCapacity.of(catalogue)
         self.unlooked: set[int] = set()  # groups for which the deadline left no time to look everywhere
@@ -38,6 +39,7 @@ class PartialPlan:
             residents, taints = facts.residents(node), facts.taints(node)
             for matching, anti_mask, count in residents:
                 self.ledger.add(node.labels, taints, matching, anti_mask, count)
+                self.avoided |= anti_mask
             if facts.takes_replicas(node):
                 self.bins.append(
                     Bin(
