@@ -130,7 +130,7 @@ MECHANISMS: Final = {
     "dives": Mechanism(lambda: _set(_IMPROVE, _DIVES=3), (f"{_IMPROVE}:rounded", f"{_IMPROVE}:_fix")),
     "ruin-and-recreate": Mechanism(lambda: _set(_IMPROVE, _TURNS=0), (f"{_IMPROVE}:_rebuilt", f"{_IMPROVE}:_part")),
     "pricing-while-diving": Mechanism(_no_pricing_while_diving, ()),
-    "topping-up": Mechanism(lambda: _set(_IMPROVE, top_up=_nothing), ("packing.filling:top_up",)),
+    "topping-up": Mechanism(lambda: _set("packing.buying", top_up=_nothing), ("packing.filling:top_up",)),
     "fitting-sizes": Mechanism(lambda: _set("packing.buying", _fit_sizes=_nothing), ("packing.buying:_fit_sizes",)),
     "thinning-sizes": Mechanism(
         lambda: _set("packing.item_types", _thinned=partial(sorted, key=attrgetter("option.index"))),

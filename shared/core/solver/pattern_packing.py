@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from importlib import import_module
-from operator import or_
 
 from shared.core.solver.insertion.insert import Insertion
-from shared.core.solver.packing.buying import buy_rest
+from shared.core.solver.packing.buying import completed
 from shared.core.solver.packing.disaggregation import Disaggregation
 from shared.core.solver.packing.filling import fill_existing
 from shared.core.solver.packing.item_types import BinTypes, build_item_types
 from shared.core.solver.packing.item_values import add_slot_value, item_values
 from shared.core.solver.packing.packing import ItemFloor, Packing
-from shared.core.solver.packing.reserved_units import use_reserved
 from shared.core.solver.problem.components import Component
 from shared.core.solver.problem.groups import Group
 from shared.core.solver.solution.bins import Bin
@@ -65,7 +62,7 @@ def _pack_batches(insertion: Insertion, batches: Sequence[DomainBatch]) -> list[
     floor = ItemFloor(policy.reserved_floor_percent, bin_types.buyable)
     base = Packing(item_types, values, state.residual, policy.expired, floor=floor, bought=bought)
     fill_existing(base, room)
-    best = _greedy(base, bin_types)
+    best = completed(base, bin_types)
     if (policy.with_certificate or _are_units_short(best, bin_types)) and not policy.expired():
         is_last = all(group.priority >= batches[0].relaxed.group.priority for group in state.groups)
         is_quick = not policy.with_certificate
@@ -96,21 +93,9 @@ def _with_room(
     return room, bought
 
 
-def _greedy(base: Packing, bin_types: BinTypes) -> Packing:
-    """Return a copy in which reserved units are used, then nodes are bought."""
-    packing = base.fork()
-    if bin_types.reserved and packing.active:
-        packing = use_reserved(packing, bin_types)
-    buy_rest(packing, bin_types)
-    return packing
-
-
 def _are_units_short(greedy: Packing, bin_types: BinTypes) -> bool:
     """Whether nodes are bought for work that could run on reserved units: who gets those is more than greed can say."""
-    fitting = bin_types.eligibility.fitting
-    reached = reduce(or_, (item.eligible & fitting(item.option.allocatable) for item in bin_types.reserved), 0)
-    bought = (use for use in greedy.uses if use.is_bought)
-    return any(reached >> index & 1 for use in bought for index in use.pattern)
+    return any(bin_types.reserved_for >> index & 1 for use in greedy.uses if use.is_bought for index in use.pattern)
 
 
 def _polished(base: Packing, greedy: Packing, bin_types: BinTypes, *, is_last: bool, is_quick: bool) -> Packing | None:

@@ -17,11 +17,9 @@ from math import floor
 
 from shared.core.solver.column_generation.pricing import PricingProblem, promising
 from shared.core.solver.column_generation.restricted_master import RestrictedMaster
-from shared.core.solver.packing.buying import buy_rest
-from shared.core.solver.packing.filling import top_up
+from shared.core.solver.packing.buying import completed
 from shared.core.solver.packing.item_types import BinTypes
 from shared.core.solver.packing.packing import Packing
-from shared.core.solver.packing.reserved_units import use_reserved
 
 _SLOW_ROUNDS, _SLOW = 8, 1e-3  # so many rounds that gained no more than this part: the rest gains nothing either
 _QUICK_ROUNDS, _QUICK_DIVES = 20, 3  # of a first plan (catalogue-10000, seeds 700 to 723)
@@ -85,19 +83,9 @@ def rounded(
             break
         _fix(master, packing)
         if dive >= _FINISHED_FROM:
-            finished = _finished(packing, bin_types)
+            finished = completed(packing, bin_types)
             best = finished if best is None else min(best, finished, key=Packing.quality)
-    return best or _finished(packing, bin_types)
-
-
-def _finished(packing: Packing, bin_types: BinTypes) -> Packing:
-    """Return a copy in which the rest is packed greedily."""
-    packing = packing.fork()
-    top_up(packing)
-    if bin_types.reserved and packing.active:
-        packing = use_reserved(packing, bin_types)
-    buy_rest(packing, bin_types)
-    return packing
+    return best or completed(packing, bin_types)
 
 
 def _fix(master: RestrictedMaster, packing: Packing) -> None:

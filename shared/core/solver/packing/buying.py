@@ -1,15 +1,26 @@
-"""Buying nodes for what neither room nor reserved units held: by value for money, then each as small as may be."""
+"""Completing a packing greedily; nodes are bought by value for money, and then each is made as small as may be."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 from operator import attrgetter, gt
 
-from shared.core.solver.packing.filling import fill_existing, use_best_first
+from shared.core.solver.packing.filling import fill_existing, top_up, use_best_first
 from shared.core.solver.packing.item_types import BinType, BinTypes
 from shared.core.solver.packing.knapsack import Pattern
 from shared.core.solver.packing.one_per_node import open_one_per_node
 from shared.core.solver.packing.packing import Packing
+from shared.core.solver.packing.reserved_units import use_reserved
 from shared.core.solver.problem.bits import mask_of
+
+
+def completed(packing: Packing, bin_types: BinTypes) -> Packing:
+    """Return a copy in which what is left gets the room beside patterns, then reserved units, then bought nodes."""
+    packing = packing.fork()
+    top_up(packing)
+    if bin_types.reserved and packing.active:
+        packing = use_reserved(packing, bin_types)
+    buy_rest(packing, bin_types)
+    return packing
 
 
 def buy_rest(packing: Packing, bin_types: BinTypes) -> None:

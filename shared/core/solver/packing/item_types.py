@@ -1,6 +1,7 @@
-"""What the packer sees: items (batches alike for packing) and bin types (options alike for packing)."""
+"""What the packer sees: items (batches alike for packing), rules about sharing a host, bin types (options alike)."""
 
 from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
@@ -8,14 +9,28 @@ from itertools import groupby
 from math import inf, log2
 from operator import attrgetter, or_
 
-from shared.core.scheduling_terms.labels import CAPACITY_TYPE, ZONE, ZONE_ID
+from shared.core.scheduling_terms.labels import CAPACITY_TYPE, HOSTNAME, ZONE, ZONE_ID
 from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import LaunchOption
-from shared.core.solver.problem.host_rules import HostRule, host_rules
+from shared.core.solver.problem.groups import Group
 from shared.core.solver.problem.vectors import Vector
 from shared.core.solver.solution.domain_assignment import DomainBatch
 from shared.core.solver.solution.partial_plan import PartialPlan
 from shared.core.solver.solution.substitutes import Substitutes
+
+
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """A rule whose carriers have ``cap`` places on a node.
+
+    ``is_exact``: keeping the cap keeps the rule. Otherwise carriers also count replicas that do not carry the rule (a
+    selector that is not their own), so who joins a node must be looked at node by node, and nodes with carriers should
+    be small: each carrier limits everybody else there.
+    """
+
+    number: int
+    cap: int
+    is_exact: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -52,7 +67,7 @@ class BinType:
 
 def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
     """Merge batches into items, in order of first appearance."""
-    rules = host_rules(list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values()))
+    rules = _host_rules(list({batch.relaxed.group.index: batch.relaxed.group for batch in batches}.values()))
     item_types: dict[object, ItemType] = {}
     for batch in batches:
         group, requirement_sets = batch.relaxed.group, batch.relaxed.requirement_sets
@@ -62,6 +77,39 @@ def build_item_types(batches: Sequence[DomainBatch]) -> list[ItemType]:
         item_type.batches.append(batch)
         item_type.count += batch.count
     return list(item_types.values())
+
+
+# Branches: loops and comprehensions of a line each, one after the other.
+def _host_rules(groups: Sequence[Group]) -> Mapping[int, HostRule]:
+    """Return the rule of each group that carries one, by group index.
+
+    Spread rules that see each other's replicas become one rule. An anti-affinity rule has one place a node.
+    """
+    skews = defaultdict[int, dict[int, int]](dict)  # of spread rules, by term and group that carries it
+    for group in groups:
+        for spread in group.constraints[0].spread:
+            if spread.topology_key == HOSTNAME:
+                skews[spread.term][group.index] = min(
+                    spread.max_skew, skews[spread.term].get(group.index, spread.max_skew)
+                )
+    carried = Counter(index for own in skews.values() for index in own)
+    # Exact is a rule if who carries it is whom it counts, and carries no other.
+    loose = {
+        term
+        for term, own in skews.items()
+        if any(carried[index] > 1 for index in own)
+        or own.keys() != {group.index for group in groups if group.matching >> term & 1}
+    }
+    rules: dict[int, HostRule] = {}
+    for term, own in skews.items():
+        seen = loose if term in loose else {term}
+        rule = HostRule(min(seen), min(min(skews[each].values()) for each in seen), term not in loose)
+        rules.update(dict.fromkeys(own, rule))
+    for group in groups:
+        for near in group.constraints[0].anti:
+            if near.topology_key == HOSTNAME:
+                rules[group.index] = HostRule(near.term, 1, is_exact=True)
+    return rules
 
 
 class Eligibility:
@@ -112,8 +160,8 @@ def _prefix(item_types: Sequence[ItemType], dimension: int) -> tuple[list[int], 
 class BinTypes:
     """The options worth looking at, reserved and paid, given what is still free and allowed.
 
-    ``buyable`` are the items that something paid can hold. ``unthinned`` has all paid bin types, cheapest first, and
-    ``holders`` the same with the items of which one replica fits there.
+    ``buyable`` are the items that something paid can hold, ``reserved_for`` those that a reserved unit can.
+    ``unthinned`` has all paid bin types, cheapest first, ``holders`` the same with the items of which one replica fits.
     """
 
     # Branches: one loop over options, one over tiers, and what is asked of an option in lines of its own.
@@ -121,6 +169,7 @@ class BinTypes:
         residual, substitutes = state.residual, Substitutes(state.catalogue)
         self.eligibility = Eligibility(item_types)
         self.reserved: list[BinType] = []
+        self.reserved_for = 0
         paid: list[tuple[LaunchOption, int, int]] = []
         for option in state.catalogue.options:
             accepting = self.eligibility.accepting(option.requirement_sets, option.place_labels)
@@ -128,6 +177,7 @@ class BinTypes:
             if not holding or substitutes.concerns(option.entry) or residual.nodes_left(option) == 0:
                 continue  # under minValues, whether a node leaves enough to choose from is looked at replica by replica
             if option.reservation is not None:
+                self.reserved_for |= holding
                 self.reserved.append(BinType(option, accepting, (option.price + overhead) / 1e18))
             else:
                 paid.append((option, accepting, holding))

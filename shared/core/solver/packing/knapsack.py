@@ -3,17 +3,18 @@
 Every item has a *value* (USD an hour: what a replica would cost if it were bought alone and paid only for the resource
 that it uses most). A node is filled item by item; the next item is the one with the most value for what it takes,
 where a resource counts by its scarcity on the node at that moment. That keeps CPU and memory in balance, which no fixed
-order of items can. Orders are presorted for a few exchange rates of memory for CPU (``Ranking``), so a step is a table
+order of items can. Orders are presorted for a few exchange rates of memory for CPU (``_Ranking``), so a step is a table
 look-up however many items there are.
 """
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from itertools import chain, pairwise
+from dataclasses import dataclass
+from itertools import accumulate, chain, pairwise
+from operator import itemgetter, or_
 from typing import NamedTuple
 
 from shared.core.solver.packing.item_types import ItemType
-from shared.core.solver.packing.ranking import Ranking, Sizes
 from shared.core.solver.problem.bits import iter_bits
 from shared.core.solver.problem.vectors import UNLIMITED, Vector
 
@@ -27,10 +28,76 @@ _NO_RULE = -1  # stands for the rule about hosts of items without one
 Pattern = tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """What one replica of each item takes, and the distinct amounts of CPU and memory, ascending."""
+
+    cpu: list[int]
+    memory: list[int]
+    pods: list[int]
+    cpu_steps: list[int]
+    memory_steps: list[int]
+
+    @classmethod
+    def of(cls, item_types: Sequence[ItemType]) -> "_Sizes":
+        """Read the requests. A replica without requests still takes a pod; a tiny amount keeps densities finite."""
+        cpu = [max(1, item_type.request[0]) for item_type in item_types]
+        memory = [max(1, item_type.request[1]) for item_type in item_types]
+        return cls(
+            cpu, memory, [item_type.request[2] for item_type in item_types], sorted(set(cpu)), sorted(set(memory))
+        )
+
+
+class _Ranking:
+    """Some items in one order. Bit r of its masks stands for the item of rank r.
+
+    ``by_cpu`` has, per number of distinct amounts that fit, who asks for no more; so has ``by_memory``.
+    """
+
+    __slots__ = ("_digits", "_item_type_count", "_known", "_live", "_rank", "by_cpu", "by_memory", "order")
+
+    def __init__(self, order: Sequence[int], sizes: _Sizes, active: int) -> None:
+        self.order = order
+        self._item_type_count = len(sizes.cpu)
+        self._rank = {index: rank for rank, index in enumerate(order)}
+        # Which digit of a mask over items, written in binary, belongs to each rank, the last rank first.
+        self._digits = itemgetter(*(self._item_type_count - 1 - index for index in reversed(order))) if order else None
+        self._known: dict[int, int] = {}
+        self.by_cpu = _upto(order, sizes.cpu, sizes.cpu_steps)
+        self.by_memory = _upto(order, sizes.memory, sizes.memory_steps)
+        self._live = self._ranked(active)
+
+    def _ranked(self, mask: int) -> int:
+        """Return a mask over items in this order."""
+        digits = "" if self._digits is None else "".join(self._digits(f"{mask:0{self._item_type_count}b}"))
+        self._known[mask] = ranked = int(digits or "0", 2)
+        return ranked
+
+    def alive(self, mask: int) -> int:
+        """Return who of a mask over items is left, in this order."""
+        known = self._known.get(mask)
+        return (self._ranked(mask) if known is None else known) & self._live
+
+    def drop(self, index: int) -> None:
+        """Do without an item of which nothing is left."""
+        rank = self._rank.get(index)
+        if rank is not None:
+            self._live &= ~(1 << rank)
+
+
+def _upto(order: Sequence[int], amounts: Sequence[int], steps: Sequence[int]) -> list[int]:
+    """Return, for each number of steps, the ranks whose amount is among the first so many."""
+    position = {amount: number for number, amount in enumerate(steps, 1)}
+    at = [0] * (len(steps) + 1)
+    for rank, index in enumerate(order):
+        at[position[amounts[index]]] |= 1 << rank
+    return list(accumulate(at, or_))
+
+
 class _ScoreWeights(NamedTuple):
     """What counts beside an item's value for what it takes, and how hard scarcity does (all by trial).
 
-    ``powers`` of the scarcity ratio are tried, one after the other, until a node is nearly full.
+    ``exponents`` of the scarcity ratio are tried, one after the other, until a node is nearly full.
     """
 
     own_balance: float
@@ -62,12 +129,6 @@ def _score(knapsack: "GreedyKnapsack", rate: float, weights: _ScoreWeights) -> C
     return key
 
 
-def _host_caps(item_types: Sequence[ItemType]) -> dict[int, int]:
-    """Return how many carriers of each rule about hosts one node takes."""
-    hosts = [item_type.host for item_type in item_types if item_type.host is not None]
-    return {_NO_RULE: UNLIMITED, **{host.number: host.cap for host in hosts}}
-
-
 def _special_shares(requests: Sequence[Vector]) -> list[float]:
     """Return how much of accelerators each item asks for, as a part of what the largest asks for; 1 for none."""
     largest = [max(amounts, default=0) for amounts in list(zip(*requests, strict=True))[3:]]
@@ -80,11 +141,12 @@ def _special_shares(requests: Sequence[Vector]) -> list[float]:
 class GreedyKnapsack:
     """Fills nodes from what is left of each item. ``left`` is for everybody to read; only :meth:`take` changes it."""
 
+    # Branches: a table a line, each a comprehension.
     def __init__(self, item_types: Sequence[ItemType], values: Sequence[float], left: Sequence[int]) -> None:
         self.item_types = item_types
         self.left = list(left)
         self.active = sum([1 << index for index, count in enumerate(left) if count])
-        self.sizes = Sizes.of(item_types)
+        self.sizes = _Sizes.of(item_types)
         self.memory_units = [memory / MEMORY_UNIT for memory in self.sizes.memory]
         self.requests = [item_type.request for item_type in item_types]
         self.hosts = [_NO_RULE if item_type.host is None else item_type.host.number for item_type in item_types]
@@ -92,10 +154,9 @@ class GreedyKnapsack:
         self._carriers = dict.fromkeys(self.hosts, 0)  # of rules about hosts
         for index, number in enumerate(self.hosts):
             self._carriers[number] |= 1 << index
-        self.host_caps = _host_caps(item_types)
+        hosts = [item_type.host for item_type in item_types if item_type.host is not None]
+        self.host_caps = {_NO_RULE: UNLIMITED, **{host.number: host.cap for host in hosts}}
         self._special_share = _special_shares(self.requests)
-        self._rankings: dict[_ScoreWeights, list[Ranking | None]] = {}
-        self._special: dict[int, list[int]] = {}
         self.reprice(values)
 
     def reprice(self, values: Sequence[float]) -> None:
@@ -106,8 +167,9 @@ class GreedyKnapsack:
             value * (_URGENT if item_type.host is not None else 1.0)
             for value, item_type in zip(values, self.item_types, strict=True)
         ]
-        self._rankings = {weights: [None] * len(_RATES) for weights in (_MANY, _FEW)}
-        self._special.clear()
+        self._rankings: dict[_ScoreWeights, list[_Ranking | None]] = {
+            weights: [None] * len(_RATES) for weights in (_MANY, _FEW)
+        }
 
     def take(self, index: int, count: int) -> None:
         """Take replicas of an item from what is left."""
@@ -118,21 +180,12 @@ class GreedyKnapsack:
                 if ranking is not None:
                     ranking.drop(index)
 
-    def _ranking(self, weights: _ScoreWeights, rate: int) -> Ranking:
+    def _ranking(self, weights: _ScoreWeights, rate: int) -> _Ranking:
         known = self._rankings[weights][rate]
         if known is None:
             plain = list(iter_bits(self.plain & self.active))
             plain.sort(key=_score(self, _RATES[rate], weights))
-            known = self._rankings[weights][rate] = Ranking(plain, self.sizes, self.active)
-        return known
-
-    def _specials(self, mask: int) -> list[int]:
-        """Return the items of the mask that ask for accelerators, those first that are worth most for their share."""
-        mask &= ~self.plain
-        known = self._special.get(mask)
-        if known is None:
-            known = sorted(iter_bits(mask), key=lambda i: (-self.values[i] / self._special_share[i], i))
-            self._special[mask] = known
+            known = self._rankings[weights][rate] = _Ranking(plain, self.sizes, self.active)
         return known
 
     # Branches: set-up of a node in lines of their own; the search itself is elsewhere.
@@ -161,8 +214,11 @@ class GreedyKnapsack:
         return best_value, tuple(sorted(best.items()))
 
     def _put_specials(self, mask: int, room: list[int], caps: dict[int, int], pattern: dict[int, int]) -> None:
-        """Put what asks for accelerators on the node: whatever else it has is worth little beside them."""
-        for index in self._specials(mask):
+        """Put what asks for accelerators on the node, that first which is worth most for its share of them.
+
+        Whatever else the node has is worth little beside them.
+        """
+        for index in sorted(iter_bits(mask & ~self.plain), key=lambda i: (-self.values[i] / self._special_share[i], i)):
             count = self._fitting(index, room, caps, pattern)
             if count > 0:
                 self._put(index, count, room, caps, pattern)

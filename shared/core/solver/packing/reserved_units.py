@@ -25,18 +25,18 @@ _PRICE_BIAS = 0.4
 def use_reserved(packing: Packing, bin_types: BinTypes) -> Packing:
     """Return the packing with reserved units in use; the given one is left as it was."""
     reserved = sorted(bin_types.reserved, key=partial(_order, packing))
-    packing, values = packing.fork(), packing.knapsack.values
+    packing = packing.fork()
     reserve_one_per_node(packing, reserved, bin_types)
     in_order = packing.fork()
     _use_in_order(in_order, reserved)
-    access = _access(bin_types, [0.0] * len(values))
-    if not any(left and reach for left, reach in zip(in_order.left, access, strict=True)):
+    if not in_order.active & bin_types.reserved_for:
         return in_order
     # Units go to the patterns that are worth most for the slot, which is compared by its price; equals in order.
-    packing.knapsack.reprice(_preferring(values, access))
-    use_best_first(packing, reserved, _slot_price, partial(_filled, packing))
-    packing.knapsack.reprice(values)
-    return packing
+    biased, values = packing.fork(), packing.knapsack.values
+    biased.knapsack.reprice(_preferring(values, bin_types))
+    use_best_first(biased, reserved, _slot_price, partial(_filled, biased))
+    biased.knapsack.reprice(values)
+    return biased
 
 
 def _order(packing: Packing, bin_type: BinType) -> OrderKey:
@@ -46,21 +46,18 @@ def _order(packing: Packing, bin_type: BinType) -> OrderKey:
     return reserved_key(option, bin_type.eligible.bit_count(), units, tiny=False)
 
 
-def _access(bin_types: BinTypes, access: list[float]) -> Sequence[float]:
-    """Return, by item, how much reserved capacity it could run on, weighed by on-demand price."""
+def _slot_price(bin_type: BinType) -> float:
+    return max(1, bin_type.option.on_demand_micro_usd) / 1e6
+
+
+def _preferring(values: Sequence[float], bin_types: BinTypes) -> list[float]:
+    """Return the values, raised for whom little reserved capacity (weighed by on-demand price) is open to."""
+    access = [0.0] * len(values)
     for bin_type in bin_types.reserved:
         option = bin_type.option
         assert option.reservation is not None
         for index in iter_bits(bin_type.eligible & bin_types.eligibility.fitting(option.allocatable)):
             access[index] += option.reservation.free_units * max(1, option.on_demand_micro_usd)
-    return access
-
-
-def _slot_price(bin_type: BinType) -> float:
-    return max(1, bin_type.option.on_demand_micro_usd) / 1e6
-
-
-def _preferring(values: Sequence[float], access: Sequence[float]) -> list[float]:
     most = max(access)
     pairs = zip(values, access, strict=True)
     return [value * (most / reach) ** _PRICE_BIAS if reach else value for value, reach in pairs]
