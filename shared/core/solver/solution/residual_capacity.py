@@ -3,7 +3,7 @@
 Copied freely for trials.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 
 from shared.core.model.instance_type import CapacityType
@@ -13,16 +13,15 @@ from shared.core.solver.problem.vectors import UNLIMITED
 
 
 class ResidualCapacity:
-    """Counters of units and limits, and once shares are settled, of nodes in each spot pool."""
+    """Counters of units and limits, and once shares are settled, of the nodes that each spot pool may still have."""
 
-    __slots__ = ("_spot_most", "_spot_nodes", "changes", "limits", "units")
+    __slots__ = ("_spot", "changes", "limits", "units")
 
     def __init__(self, units: Mapping[str, int], limits: Mapping[str, Mapping[str, int]]) -> None:
         self.units = dict(units)
         self.limits = {pool: dict(left) for pool, left in limits.items()}
         self.changes = 0  # so that whoever remembers an answer knows when it is old
-        self._spot_most: int | None = None
-        self._spot_nodes: Counter[OfferingKey] = Counter()
+        self._spot: defaultdict[OfferingKey, int] | None = None
 
     @classmethod
     def of(cls, catalogue: OptionCatalogue) -> "ResidualCapacity":
@@ -32,55 +31,48 @@ class ResidualCapacity:
             if option.reservation is not None:
                 free = max(0, option.reservation.free_units)
                 units[option.unit_key] = min(free, units.get(option.unit_key, free))
-        limits: dict[str, dict[str, int]] = {}
-        for entry in catalogue.entries:
-            if entry.pool.limits is not None:
-                limits[entry.pool.name] = dict(entry.pool.limits.items())
+        pools = [entry.pool for entry in catalogue.entries]
+        limits = {pool.name: dict(pool.limits.items()) for pool in pools if pool.limits is not None}
         capacities = {item.name: item.capacity for item in catalogue.snapshot.instance_types}
         for node in catalogue.snapshot.nodes if limits else ():
-            left = limits.get(node.node_pool_name)
-            if left is not None:
-                capacity = capacities.get(node.instance_type, node.allocatable)
-                for name in left:
-                    left[name] -= counted(capacity, name)
+            left, capacity = limits.get(node.node_pool_name, {}), capacities.get(node.instance_type, node.allocatable)
+            for name in left:
+                left[name] -= counted(capacity, name)
         return cls(units, limits)
 
     def copy(self) -> "ResidualCapacity":
         """Return an independent copy."""
         copied = ResidualCapacity(self.units, self.limits)
-        if self._spot_most is not None:
-            copied.bound_spot(self._spot_most, self._spot_nodes)
+        copied._spot = None if self._spot is None else self._spot.copy()
         return copied
 
     def bound_spot(self, most: int, nodes: Mapping[OfferingKey, int]) -> None:
         """Let no spot pool have more than ``most`` nodes from now on; ``nodes`` is what each has."""
         self.changes += 1
-        self._spot_most, self._spot_nodes = most, Counter(nodes)
+        self._spot = defaultdict(lambda: most, {key: most - count for key, count in nodes.items()})
 
     def spot_left(self, key: OfferingKey) -> int:
         """Return how many more nodes the share of spot pools allows in this offering."""
-        if self._spot_most is None or key.capacity_type is not CapacityType.SPOT:
+        if self._spot is None or key.capacity_type is not CapacityType.SPOT:
             return UNLIMITED
-        return max(0, self._spot_most - self._spot_nodes[key])
+        return max(0, self._spot[key])
 
     def nodes_left(self, option: LaunchOption) -> int:
         """Return how many more nodes of the option units, limits and shares allow."""
         left = UNLIMITED if option.reservation is None else max(0, self.units[option.unit_key])
-        limits = self.limits.get(option.entry.pool.name)
-        for name, amount in () if limits is None else limits.items():
+        for name, amount in self.limits.get(option.entry.pool.name, {}).items():
             needed = counted(option.instance_type.capacity, name)
             if needed > 0:
                 left = min(left, max(0, amount // needed))
-        return left if self._spot_most is None else min(left, self.spot_left(option.key))
+        return left if self._spot is None else min(left, self.spot_left(option.key))
 
     def take(self, option: LaunchOption, count: int) -> None:
         """Take ``count`` nodes of the option (negative: give them back)."""
         self.changes += 1
         if option.reservation is not None:
             self.units[option.unit_key] -= count
-        elif self._spot_most is not None:
-            self._spot_nodes[option.key] += count
-        limits = self.limits.get(option.entry.pool.name)
-        if limits is not None:
-            for name in limits:
-                limits[name] -= count * counted(option.instance_type.capacity, name)
+        elif self._spot is not None:
+            self._spot[option.key] -= count
+        limits = self.limits.get(option.entry.pool.name, {})
+        for name in limits:
+            limits[name] -= count * counted(option.instance_type.capacity, name)
