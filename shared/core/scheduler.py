@@ -15,7 +15,6 @@ from shared.core.sharing.budgets import has_budgets, within_budgets
 from shared.core.sharing.pools import within_pools
 from shared.core.sharing.resource_pools import exceeds_quotas, has_resource_quotas
 from shared.core.sharing.resource_shares import ResourceShares, leaves_idle, settled
-from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.new_nodes import Strategy
@@ -24,7 +23,7 @@ from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
 from shared.core.solver.insertion.spot_share import replace_dear_spot, spread_spot
 from shared.core.solver.pattern_packing import pack
 from shared.core.solver.problem.catalogue import OptionCatalogue
-from shared.core.solver.problem.components import Component, assignable_components, connected_components, together
+from shared.core.solver.problem.components import Component, assignable_components, connected_components
 from shared.core.solver.problem.groups import Group, gather
 from shared.core.solver.problem.nodes import NodeFacts
 from shared.core.solver.problem.vectors import copies_that_fit
@@ -36,12 +35,8 @@ from shared.core.solver.solution.to_plan import to_plan
 # Tried one after the other while something is left over; the first is the one that is usually enough.
 _STRATEGIES = (
     Strategy(),
-    Strategy(packs=False),
     Strategy(packs=False, is_frugal=True),
-    Strategy(packs=False, is_frugal=True, order="largest"),
-    Strategy(packs=False, is_frugal=True, is_roomy=True),
     Strategy(packs=False, order="largest"),
-    Strategy(packs=False, order="smallest"),
     Strategy(packs=False, is_frugal=True, order="smallest"),
     Strategy(packs=False, order="fewest"),
 )
@@ -220,10 +215,7 @@ def _decide_priority(insertion: Insertion, components: Sequence[Component], prio
 
 def _withdraw(state: PartialPlan, short: Set[int]) -> None:
     """Do without groups that are placed unevenly and cannot be assigned again, and without all whom they concern."""
-    components = together(state.groups)
-    dropped = {index for found in short for index in components[found]}
-    take_off(state, dropped)
-    state.unlooked |= dropped
+    state.unlooked |= take_off(state, short)
 
 
 def _certified(plan: Plan, state: PartialPlan, facts: NodeFacts) -> Plan:
@@ -259,7 +251,7 @@ def _insert(insertion: Insertion, groups: Sequence[Group]) -> None:
         if not insertion.state.remaining[group.index]:
             continue
         if group.workload.gang is not None:
-            place_gang(insertion, group)
+            insertion.place_gang(group)
         else:
             insertion.place_group(group)
 
@@ -274,8 +266,9 @@ def _insert_leftovers(insertion: Insertion, groups: Sequence[Group]) -> None:
     """Try what is left over again, at last in reserved slots that a floor kept for more."""
     _insert_again(insertion, groups)
     if insertion.state.catalogue.policy.reserved_floor_percent:
-        with insertion.floor.lifted():
-            _insert_again(insertion, groups)
+        insertion.new_nodes.has_floor = False
+        _insert_again(insertion, groups)
+        insertion.new_nodes.has_floor = True
 
 
 def _insert_again(insertion: Insertion, groups: Sequence[Group]) -> None:

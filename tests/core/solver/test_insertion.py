@@ -4,7 +4,6 @@ from shared.core.model.policy import SchedulingPolicy
 from shared.core.model.workload import Gang
 from shared.core.scheduling_terms import labels
 from shared.core.scheduling_terms.resources import Resources
-from shared.core.solver.insertion.gangs import place_gang
 from shared.core.solver.insertion.neighbourhood_search import NeighbourhoodSearch
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.insertion.rightsizing import rightsize_paid_nodes
@@ -31,7 +30,7 @@ def test_a_gang_that_finds_room_for_some_takes_none() -> None:
     two_nodes = pool("default", limits=Resources.of({"nodes": 2}))
     state = undecided(with_demand(plain(FOUR, node_pools=(two_nodes,)), demand(workload(cpu=3000, gang=Gang()), 3)))
 
-    assert not place_gang(inserting(state), state.groups[0])
+    assert not inserting(state).place_gang(state.groups[0])
     assert (state.bins, state.remaining) == ([], [3])
 
 

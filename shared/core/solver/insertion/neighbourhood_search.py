@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 from operator import attrgetter
 
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.insert import Insertion
-from shared.core.solver.insertion.loose_nodes import LooseNodes
+from shared.core.solver.insertion.new_nodes import ANYWHERE, Scope
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import Group
@@ -21,43 +22,24 @@ from shared.core.solver.solution.priority_inversion import has_inversion
 
 # One evaluation is one replica tried on one place, some 6 microseconds.
 _EVALUATIONS_MAX = 20_000
-_EVALUATIONS_A_TRIAL = 1000
+_EVALUATIONS_A_TRIAL = 2000
 _OPTIONS_AN_EVALUATION = 200  # finding out which options are open costs time too
 _NODES_A_TRIAL = 3
-
-_Pins = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Replica:
-    """One replica that looks for a place, within the domains that it is pinned to.
-
-    ``is_served``: it had a reserved unit. ``is_new``: it had no place at all.
-    """
+    """One replica that looks for a place. ``is_new``: it had none."""
 
     group: Group
-    pins: _Pins = ()
-    is_served: bool = False
+    scope: Scope
     is_new: bool = False
 
     @property
-    def order(self) -> tuple[bool, list[int], int]:
-        """Sort key: who is new goes first (mostly it has no place), then the largest."""
-        return not self.is_new, [-amount for amount in self.group.request], self.group.index
-
-    @property
-    def seeks_company(self) -> bool:
-        """Whether it wants to be near to others."""
-        return bool(self.group.constraints[-1].affinity)
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """One attempt to place some replicas."""
-
-    is_open: bytearray  # by option index, whether there was a unit, and limits left one, when the trial began
-    evaluations_left: int  # to the search, when the trial ends
-    served: Set[int]  # the groups that had reserved units
+    def order(self) -> tuple[bool, bool, list[int], int]:
+        """Sort key: who wants to be near to others decides where they are, the new have no choice, the large little."""
+        group = self.group
+        return not group.constraints[-1].affinity, not self.is_new, [-amount for amount in group.request], group.index
 
 
 class NeighbourhoodSearch:
@@ -65,97 +47,77 @@ class NeighbourhoodSearch:
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
-        self._evaluations = _EVALUATIONS_MAX
-        self._loose = LooseNodes(self._state)
+        self._evaluations_left = _EVALUATIONS_MAX
+        self._trial_ends_at = 0  # evaluations left
+        self._is_open = bytearray()  # by option index, whether there was a unit, and limits left one, when it began
 
     def serve(self, groups: Sequence[Group]) -> None:
         """Find places for the groups' remaining replicas, until none of them can have one."""
-        remaining, found = self._state.remaining, True
-        while found:
-            found = False
-            waiting = [group for group in groups if remaining[group.index]]
-            for tried, group in enumerate(waiting):
-                share = self._evaluations // (len(waiting) - tried)
-                while remaining[group.index] and self._make_place(group, share):
-                    found = True
+        remaining = self._state.remaining
+        while waiting := [group for group in groups if remaining[group.index]]:
+            share = self._evaluations_left // len(waiting)
+            if not sum([self._make_place(group, share) for group in waiting]):
+                return
 
     def _make_place(self, group: Group, evaluations_max: int) -> bool:
         """Place one replica of the group, or all of a gang."""
-        state, remaining = self._state, self._state.remaining[group.index]
-        wanted = [_Replica(group, is_new=True)] * (remaining if group.workload.gang is not None else 1)
-        evaluations_left = max(0, self._evaluations - evaluations_max)
+        state, ends_at = self._state, max(0, self._evaluations_left - evaluations_max)
+        count = self._state.remaining[group.index] if group.workload.gang is not None else 1
         for nodes in self._neighbourhoods():
-            if self._evaluations <= evaluations_left or state.is_out_of_time(group):
-                return False
-            mark = state.mark()
-            if any(self._fits(replicas) for replicas in _orders([*wanted, *self._taken_off(nodes)])):
-                return True
-            state.undo(mark)
+            for scope in self._insertion.scopes(group):
+                if self._evaluations_left <= ends_at or state.is_out_of_time(group):
+                    return False
+                mark = state.mark()
+                if self._fits([*[_Replica(group, scope, is_new=True)] * count, *self._taken_off(nodes)]):
+                    return True
+                state.undo(mark)
         return False
-
-    def _fits(self, replicas: Sequence[_Replica]) -> bool:
-        """Place all of the replicas, or none."""
-        is_open = self._insertion.candidates.open_now(self._state.residual)
-        self._evaluations -= 1 + len(is_open) // _OPTIONS_AN_EVALUATION
-        served = {replica.group.index for replica in replicas if replica.is_served}
-        return self._settle(_Trial(is_open, max(0, self._evaluations - _EVALUATIONS_A_TRIAL), served), replicas)
 
     def _neighbourhoods(self) -> Iterator[Sequence[Bin]]:
         """Yield nodes to take apart together, few first."""
-        loose = [bin_ for bin_ in self._state.bins if bin_.contents and self._loose.has(bin_)]
-        each = list(chain.from_iterable([bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in loose))
+        each = chain.from_iterable(
+            [bin_] * min(bin_.count, _NODES_A_TRIAL) for bin_ in self._state.bins if bin_.contents
+        )
+        nodes = list(each)
         for size in range(_NODES_A_TRIAL + 1):
-            yield from combinations(each, size)
+            yield from combinations(nodes, size)
 
-    def _taken_off(self, nodes: Iterable[Bin]) -> list[_Replica]:
-        """Take the nodes apart; return who was on them."""
-        state = self._state
-        found: list[tuple[Group, int, Bin]] = []
+    def _taken_off(self, nodes: Iterable[Bin]) -> Iterator[_Replica]:
+        """Take the nodes apart; yield who was on them."""
         for bin_ in nodes:
-            node = state.split_bin(bin_, 1)
-            found += [(relaxed.group, count, node) for relaxed, count in state.empty(node)]
+            node = self._state.split_bin(bin_, 1)
+            for relaxed, count in self._state.empty(node):
+                gang = relaxed.group.workload.gang
+                key = None if gang is None else gang.single_topology_key
+                scope = ANYWHERE if key is None else Scope(((key, node.labels.get(key)),))
+                yield from [_Replica(relaxed.group, scope)] * count
             if node.option is not None:
-                state.close_bin(node)
-        followed = self._followed() if self._loose.near else frozenset()
-        replicas: list[_Replica] = []
-        for group, count, node in found:
-            is_served = node.option is not None and node.option.reservation is not None
-            replicas += [_Replica(group, self._pins(group, node, followed), is_served)] * count
-        return replicas
+                self._state.close_bin(node)
 
-    def _followed(self) -> frozenset[tuple[int, str | None]]:
-        """Return the terms and domains where somebody wants to be near to somebody."""
-        return frozenset(
-            (near.term, bin_.labels.get(near.topology_key))
-            for bin_ in self._state.bins
-            for index in bin_.contents
-            for near in self._state.groups[index].constraints[-1].affinity
-        )
+    def _fits(self, replicas: Sequence[_Replica]) -> bool:
+        """Place all of the replicas, or some in vain."""
+        self._is_open = self._insertion.candidates.open_now(self._state.residual)
+        self._evaluations_left -= 1 + len(self._is_open) // _OPTIONS_AN_EVALUATION
+        self._trial_ends_at = max(0, self._evaluations_left - _EVALUATIONS_A_TRIAL)
+        moved = {replica.group.index for replica in replicas}
+        return self._settle(sorted(replicas, key=attrgetter("order")), moved)
 
-    def _pins(self, group: Group, node: Bin, followed: Set[tuple[int, str | None]]) -> _Pins:
-        """Return the domains that a replica must not leave, because others are there for its sake."""
-        by_term = self._state.ledger.by_term.items()
-        homes = ((term, counts.topology_key, node.labels.get(counts.topology_key)) for term, counts in by_term)
-        return tuple(
-            (key, home) for term, key, home in homes if group.matching >> term & 1 and (term, home) in followed
-        )
-
-    def _settle(self, trial: _Trial, replicas: Sequence[_Replica]) -> bool:
-        """Place all of the replicas, going back where one has none; if that is not possible, leave all as it is."""
+    def _settle(self, replicas: Sequence[_Replica], moved: Set[int]) -> bool:
+        """Place all of the replicas, going back where one has none."""
         state = self._state
         if not replicas:
-            return self._keeps_rules(trial.served)
+            return self._keeps_rules(moved)
         if state.catalogue.policy.expired():
             return False
         replica, *others = replicas
         known = self._insertion.candidates.distinct(replica.group)
-        self._evaluations -= len(known) // _OPTIONS_AN_EVALUATION
-        places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if trial.is_open[option.index])]
+        self._evaluations_left -= len(known) // _OPTIONS_AN_EVALUATION
+        places: list[Bin | LaunchOption] = [*state.bins, *(option for option in known if self._is_open[option.index])]
         for place in places:
-            if self._evaluations <= trial.evaluations_left:
+            if self._evaluations_left <= self._trial_ends_at:
                 return False
             mark = state.mark()
-            if self._put(replica, place) and self._settle(trial, others):
+            if self._put(replica, place) and self._settle(others, moved):
                 return True
             state.undo(mark)
         return False
@@ -163,40 +125,27 @@ class NeighbourhoodSearch:
     def _put(self, replica: _Replica, place: Bin | LaunchOption) -> bool:
         """Put a replica on a node or on a new node, with as few preferences given up as that takes."""
         group = replica.group
-        if not place.requirement_sets & group.requirement_sets[-1]:
-            return False
         if isinstance(place, Bin) and (place.free[0] < group.request[0] or place.free[1] < group.request[1]):
             return False
-        self._evaluations -= 1
-        labels = place.labels
-        if any(labels.get(key) != domain for key, domain in chain(replica.pins, self._home(group))):
-            return False
-        return any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)
+        self._evaluations_left -= 1
+        is_admitted = replica.scope.admits(place.labels)
+        return is_admitted and any(self._insertion.put(relaxed, place) for relaxed in group.relaxed)
 
-    def _home(self, group: Group) -> _Pins:
-        """Return the domain that a gang is in already, if it must be in one."""
-        gang = group.workload.gang
-        if gang is None or gang.single_topology_key is None:
-            return ()
-        key = gang.single_topology_key
-        for bin_ in self._state.bins:
-            if group.index in bin_.contents:
-                return ((key, bin_.labels.get(key)),)
-        return ()
-
-    def _keeps_rules(self, served: Set[int]) -> bool:
-        """Whether what only shows in the end holds: even spreads, and no reserved unit for the less important."""
-        if not self._state.ledger.is_even():
+    def _keeps_rules(self, moved: Set[int]) -> bool:
+        """Whether what only shows in the end holds: spreads, affinity, and no reserved unit for the less important."""
+        if not (self._state.ledger.is_even() and self._is_near()):
             return False
         # What will be done without in the end may hand a unit to the less important.
         empty_paid_nodes(self._insertion)
-        return not has_inversion(self._state, served)
+        return not has_inversion(self._state, moved)
 
-
-def _orders(replicas: Sequence[_Replica]) -> Iterator[list[_Replica]]:
-    """Yield orders to place replicas in. Who seeks company may go where others are, or decide where they are."""
-    usual = sorted(replicas, key=attrgetter("order"))
-    yield usual
-    if any(replica.seeks_company for replica in usual):
-        yield sorted(usual, key=attrgetter("seeks_company"))
-        yield sorted(usual, key=lambda replica: not replica.seeks_company)
+    def _is_near(self) -> bool:
+        """Whether all have those near whom they insist on."""
+        by_term, groups = self._state.ledger.by_term, self._state.groups
+        return all(
+            by_term[near.term].matched[bin_.labels[near.topology_key]] > 0
+            for bin_ in self._state.bins
+            for index in bin_.contents
+            for near in groups[index].constraints[-1].affinity
+            if near.topology_key != HOSTNAME
+        )

@@ -6,14 +6,12 @@ the node is not launched.
 """
 
 from collections.abc import Set
-from functools import partial
-from operator import is_, sub
+from operator import sub
 
 from shared.core.solver.insertion.insert import Insertion
-from shared.core.solver.insertion.new_nodes import Scope
-from shared.core.solver.problem.catalogue import LaunchOption
+from shared.core.solver.problem.components import together
 from shared.core.solver.problem.vectors import largest_share
-from shared.core.solver.solution.bins import Bin, total_load
+from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 # Trials look at every node, so their number is bounded by work, not by share; 20,000 evaluations take some 50 ms.
@@ -55,48 +53,26 @@ def fullness(bin_: Bin) -> float:
 
 
 def _empty(insertion: Insertion, victim: Bin) -> bool:
-    """Close the bin's node if its replicas fit elsewhere for nothing: where there is room, or all on one free unit."""
-    state = insertion.state
-    load = total_load(state.groups, victim.contents, len(victim.free))
-    for home in (None, *insertion.floor.free_units(load)):
-        mark = state.mark()
-        if _move(insertion, victim, home):
-            return True
-        state.undo(mark)
-    return False
-
-
-def _move(insertion: Insertion, victim: Bin, home: LaunchOption | None) -> bool:
-    state = insertion.state
-    # Leaving a domain could make it the emptiest of a spread, so replicas stay in the domains that were counted; then
-    # rules over domains hold again once all have moved.
-    kept = [(key, victim.labels.get(key)) for key in state.pinned_labels(victim.levels)]
-
-    def admits(place: Bin | LaunchOption) -> bool:
-        labels = place.labels
-        for key, domain in kept:  # noqa: SIM110 # asked of thousands of nodes, and all() takes four times as long
-            if labels.get(key) != domain:
-                return False
-        return True
-
+    """Close the bin's node; return whether its replicas found places that cost nothing."""
+    state, scope = insertion.state, insertion.staying(victim, victim.levels)
     moving = state.empty(victim)
     state.close_bin(victim)  # what it used of limits may be used by a free unit
-    scope = Scope(admits, is_assigned=True, is_free=True)
-    if home is not None:
-        if not admits(home) or state.residual.nodes_left(home) < 1:
-            return False
-        scope = Scope(partial(is_, state.open_bin(home, 1)), is_assigned=True, is_free=True)
-    for relaxed, count in moving:
-        before = state.remaining[relaxed.group.index]
-        insertion.place_at(relaxed, scope, count)
-        if before - state.remaining[relaxed.group.index] < count:
-            return False
-    return True
+    standing, floor = len(state.bins), state.catalogue.policy.reserved_floor_percent
+    insertion.new_nodes.has_floor = False  # they may be enough for a slot together
+    is_moved = all(insertion.place_at(relaxed, scope, count) == count for relaxed, count in moving)
+    insertion.new_nodes.has_floor = True
+    return is_moved and all(100 * fullness(bin_) >= floor for bin_ in state.bins[standing:] if not bin_.is_paid)
 
 
-def take_off(state: PartialPlan, groups: Set[int]) -> None:
-    """Take all replicas of the groups (by index) off their nodes, and do without planned nodes that this empties."""
+def take_off(state: PartialPlan, groups: Set[int]) -> set[int]:
+    """Take the groups (by index) and whom rules connect with them off all nodes; return who that is.
+
+    Planned nodes that this empties are not launched.
+    """
+    components = together(state.groups)
+    whole = {index for found in groups for index in components[found]}
     for bin_ in list(state.bins):
-        state.empty(bin_, groups)
+        state.empty(bin_, whole)
         if bin_.option is not None and not bin_.contents:
             state.close_bin(bin_)
+    return whole

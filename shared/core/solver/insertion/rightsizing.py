@@ -8,9 +8,10 @@ node be the next smaller type. Nobody changes domain, and no other node has to g
 from collections.abc import Iterator, Sequence
 from operator import attrgetter, le, sub
 
+from shared.core.scheduling_terms.labels import HOSTNAME
 from shared.core.solver.insertion.insert import Insertion
-from shared.core.solver.insertion.loose_nodes import LooseNodes
 from shared.core.solver.insertion.node_elimination import fullness
+from shared.core.solver.problem.bits import mask_of
 from shared.core.solver.problem.catalogue import LaunchOption
 from shared.core.solver.problem.groups import RelaxedGroup
 from shared.core.solver.solution.bins import Bin
@@ -30,7 +31,10 @@ def rightsize_paid_nodes(insertion: Insertion) -> None:
     if len(state.bins) > _NODES_MAX:
         return
     exchanges = _Exchanges(insertion)
-    for bin_ in sorted(exchanges.among, key=lambda bin_: (fullness(bin_), bin_.uid)):
+    # Under minValues, what a node may be depends on all that it holds.
+    is_choosy = insertion.candidates.substitutes.concerns
+    paid = [bin_ for bin_ in state.bins if bin_.is_paid and bin_.option and not is_choosy(bin_.option.entry)]
+    for bin_ in sorted(paid, key=lambda bin_: (fullness(bin_), bin_.uid)):
         while exchanges.evaluations_left > 0 and not state.catalogue.policy.expired() and exchanges.shrink(bin_):
             pass
 
@@ -40,23 +44,16 @@ class _Exchanges:
 
     def __init__(self, insertion: Insertion) -> None:
         self._insertion, self._state = insertion, insertion.state
-        self._substitutes = insertion.candidates.substitutes
-        self._cheaper = _CheaperTypes(insertion.state)
-        loose = LooseNodes(insertion.state)
-        self.among = [bin_ for bin_ in insertion.state.bins if self._is_bought(bin_) and loose.has(bin_)]
-        self._uids = {bin_.uid for bin_ in self.among}
+        self._fixed = _fixed(insertion.state)
+        self._cheaper_types: dict[int, list[LaunchOption]] = {}  # by option
         self.evaluations_left = _EVALUATIONS_MAX
-
-    def _is_bought(self, bin_: Bin) -> bool:
-        """Whether the nodes are being bought; under minValues, what a node may be depends on all that it holds."""
-        return bin_.is_paid and bin_.option is not None and not self._substitutes.concerns(bin_.option.entry)
 
     def shrink(self, bin_: Bin) -> bool:
         """Let one of the bin's nodes be cheaper, if an exchange allows it; return whether one did."""
         state = self._state
         assert bin_.option is not None
         load = [size - free for size, free in zip(bin_.option.allocatable, bin_.free, strict=True)]
-        for option in self._cheaper.than(bin_.option) if bin_.contents else ():
+        for option in self._cheaper(bin_.option) if bin_.contents else ():
             need = tuple(map(sub, load, option.allocatable))
             for other, gone, come in self._fitting(bin_, need) if state.residual.nodes_left(option) else ():
                 mark = state.mark()
@@ -77,13 +74,14 @@ class _Exchanges:
         That is as far as resources go: ``need`` has to be free on the bin's node then, in each of them.
         """
         groups, (cpu, memory) = self._state.groups, need[:2]
-        leaving = [index for index in bin_.contents if all(map(le, need, groups[index].request))]
+        loose = [index for index in bin_.contents if index not in self._fixed]
+        leaving = [index for index in loose if all(map(le, need, groups[index].request))]
         self.evaluations_left -= len(self._state.bins) // 5 if leaving else 0
         for other in self._state.bins if leaving else ():
             free = other.free
             if free[0] < cpu or free[1] < memory or other is bin_:
                 continue
-            arriving = list(other.contents) if other.uid in self._uids else []
+            arriving = [index for index in other.contents if index not in self._fixed] if other.is_paid else []
             self.evaluations_left -= len(leaving) * (1 + len(arriving))
             for gone in leaving:
                 asked = groups[gone].request
@@ -101,11 +99,10 @@ class _Exchanges:
         self, node: Bin, option: LaunchOption, other: Bin, gone: RelaxedGroup, come: RelaxedGroup | None
     ) -> bool:
         """Have the replicas change places and the node be of the option; return whether every rule allows it."""
-        state, before = self._state, node.labels
-        kept = state.pinned_labels(node.levels)
+        state, scope = self._state, self._insertion.staying(node, node.levels)
         state.place(node, gone, -1)
         state.change_option(node, option)
-        if any(node.labels.get(key) != before.get(key) for key in kept):
+        if not scope.admits(node.labels):
             return False
         if come is not None:
             state.place(other, come, -1)
@@ -115,38 +112,32 @@ class _Exchanges:
 
     def _joins(self, bin_: Bin, relaxed: RelaxedGroup, left: Bin) -> bool:
         """Put a replica that left another node on a node that admits it; return whether it does."""
-        state = self._state
-        kept = state.pinned_labels({relaxed.group.index: relaxed.level})
-        if any(bin_.labels.get(key) != left.labels.get(key) for key in kept):
-            return False
-        return self._insertion.put(relaxed, bin_, is_assigned=True) is not None
+        scope = self._insertion.staying(left, {relaxed.group.index: relaxed.level})
+        return scope.admits(bin_.labels) and self._insertion.put(relaxed, bin_, is_assigned=True) is not None
 
+    def _cheaper(self, option: LaunchOption) -> list[LaunchOption]:
+        """Return cheaper types of the pool and the place, open to all whom the option is open to, dearest first.
 
-class _CheaperTypes:
-    """What a node could be instead that costs less; of options that hold less than another of them, none."""
-
-    def __init__(self, state: PartialPlan) -> None:
-        self._options = state.catalogue.options
-        self._at: dict[int, list[LaunchOption]] = {}  # by place (its labels' identity) of a pool, from dear to cheap
-        self._known: dict[int, list[LaunchOption]] = {}
-
-    def than(self, option: LaunchOption) -> list[LaunchOption]:
-        """Return some of the pool and the place that are open to all whom the option is open to, dearest first."""
-        found = self._known.get(option.index)
-        if found is None:
-            found = self._known[option.index] = []
-            for other in self._same_place(option):
+        Of those that hold less than another of them, none.
+        """
+        if (found := self._cheaper_types.get(option.index)) is None:
+            found = self._cheaper_types[option.index] = []
+            alike = [it for it in self._state.catalogue.options if it.place_labels is option.place_labels]
+            for other in sorted(alike, key=attrgetter("price", "index"), reverse=True):
                 is_open = other.price < option.price and not option.requirement_sets & ~other.requirement_sets
                 if is_open and not any(all(map(le, other.allocatable, kept.allocatable)) for kept in found):
                     found.append(other)
-                    if len(found) == _TYPES_MAX:
-                        break
-        return found
+        return found[:_TYPES_MAX]
 
-    def _same_place(self, option: LaunchOption) -> list[LaunchOption]:
-        place = option.place_labels
-        known = self._at.get(id(place))
-        if known is None:
-            found = [other for other in self._options if other.place_labels is place]
-            known = self._at[id(place)] = sorted(found, key=attrgetter("price", "index"), reverse=True)
-        return known
+
+def _fixed(state: PartialPlan) -> set[int]:
+    """Return the groups that leave no node: a price cap was reckoned with it, or somebody seeks company on it."""
+    rules = [constraints for group in state.groups for constraints in group.constraints]
+    sought = mask_of(near.term for each in rules for near in each.affinity) & state.ledger.host_mask
+    return {
+        group.index
+        for group in state.groups
+        if group.is_price_capped
+        or group.matching & sought
+        or any(near.topology_key == HOSTNAME for near in group.constraints[0].affinity)
+    }

@@ -5,13 +5,12 @@ spot offering is then dearer than a small on-demand one. A spot pool is a type i
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from shared.core.model.instance_type import CapacityType
 from shared.core.model.plan import OfferingKey
 from shared.core.solver.insertion.insert import Insertion
 from shared.core.solver.insertion.node_elimination import empty_paid_nodes, take_off
-from shared.core.solver.problem.components import together
 from shared.core.solver.solution.bins import Bin
 from shared.core.solver.solution.partial_plan import PartialPlan
 
@@ -59,10 +58,6 @@ def _most(state: PartialPlan, nodes: Counter[OfferingKey]) -> int:
     return total if total < policy.spot_share_from_nodes else -(-total * policy.spot_pool_share_percent // 100)
 
 
-def _name(key: OfferingKey) -> tuple[str, str]:
-    return (key.instance_type, key.zone)
-
-
 def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
     nodes: Counter[OfferingKey] = Counter()
     for bin_ in state.bins:
@@ -71,27 +66,24 @@ def _spot_nodes(state: PartialPlan) -> Counter[OfferingKey]:
     return nodes
 
 
-def _do_without(state: PartialPlan, nodes: Mapping[OfferingKey, int], most: int) -> None:
+def _do_without(state: PartialPlan, nodes: Counter[OfferingKey], most: int) -> None:
     """Take nodes out of crowded pools with who is on them, the lowest priority first.
 
     Who belongs together by rules over domains, or to a gang, goes as a whole: the rest alone might break the rule. No
     more go than it takes to have so few spot nodes that shares mean nothing.
     """
-    components = together(state.groups)
-    too_many = sum(nodes.values()) - state.catalogue.policy.spot_share_from_nodes + 1
+    too_many = nodes.total() - state.catalogue.policy.spot_share_from_nodes + 1
     dropped: set[int] = set()
-    for key in sorted(nodes, key=_name):
-        excess = min(nodes[key] - most, too_many)
-        crowd = [item for item in state.bins if item.contents and item.option is not None and item.option.key == key]
-        for bin_ in sorted(crowd, key=lambda item: _importance(state, item)):
-            count = min(excess, bin_.count)
-            if count <= 0:
-                break
-            dropped |= {index for found in _whole(state, bin_) for index in components[found]}
+    for bin_ in sorted(filter(_is_spot, state.bins), key=lambda item: _importance(state, item)):
+        assert bin_.option is not None
+        count = min(nodes[bin_.option.key] - most, too_many, bin_.count)
+        if count > 0:
+            nodes[bin_.option.key] -= count
+            too_many -= count
+            dropped.update(_whole(state, bin_))
             node = state.split_bin(bin_, count)
             state.empty(node)
             state.close_bin(node)
-            excess, too_many = excess - count, too_many - count
     take_off(state, dropped)
 
 

@@ -45,7 +45,7 @@ def reserved_key(option: LaunchOption, flexibility: int, units: int, *, tiny: bo
     )
 
 
-def paid_key(option: LaunchOption, overhead: int, copies: int, crowding: int) -> OrderKey:
-    """Order spot and on-demand options for ``copies`` replicas a node: pool weight, spread, price a replica, id."""
+def paid_key(option: LaunchOption, overhead: int, copies: int) -> OrderKey:
+    """Order spot and on-demand options for ``copies`` replicas a node: pool weight, price a replica, id."""
     price = option.price + overhead
-    return (option.entry.tier, crowding, price / copies, price, option.index)
+    return (option.entry.tier, price / copies, price, option.index)

@@ -7,48 +7,26 @@ from shared.core.solver.solution.bins import Bin, total_load
 from shared.core.solver.solution.partial_plan import PartialPlan
 
 
+# Branches: comprehensions of a line each.
 def has_inversion(state: PartialPlan, moved: Set[int] = frozenset()) -> bool:
     """Whether there is such a unit.
 
     Who is tied to others does not count as kept off, as room alone does not say that they may use it; but ``moved``
-    groups do: they had reserved units, and others have them now.
+    groups do: they may have had reserved units that others have now.
     """
-    if len({group.priority for group in state.groups}) < 2:
-        return False
+    paid = {index for bin_ in state.bins if bin_.is_paid for index in bin_.contents}
+    worse_off = [
+        group
+        for group in state.groups
+        if (state.remaining[group.index] or group.index in paid) and (group.index in moved or not _is_tied(group))
+    ]
     reserved = [bin_ for bin_ in state.bins if bin_.option is not None and bin_.option.reservation is not None]
-    worse_off = _worse_off(state, moved) if reserved else []
     return any(_could_use(state, bin_, group) for bin_ in reserved for group in worse_off)
 
 
-def _worse_off(state: PartialPlan, moved: Set[int]) -> list[Group]:
-    """Return the groups with replicas that wait or are on nodes that are paid for."""
-    paid = [bin_ for bin_ in state.bins if bin_.is_paid]
-    found = {index for bin_ in paid for index in bin_.contents}
-    counted = _counted(state)
-    return [
-        group
-        for group in state.groups
-        if (state.remaining[group.index] or group.index in found)
-        and (group.index in moved or not _is_tied(group, counted))
-    ]
-
-
-def _counted(state: PartialPlan) -> int:
-    """Return a mask of the terms that keep replicas away from somewhere."""
-    found = 0
-    for group in state.groups:
-        found |= group.constraints[-1].anti_mask
-        for spread in group.constraints[-1].spread:
-            found |= 1 << spread.term
-    for bin_ in state.bins:
-        for _, anti_mask, _ in bin_.residents:
-            found |= anti_mask
-    return found
-
-
-def _is_tied(group: Group, counted: int) -> bool:
+def _is_tied(group: Group) -> bool:
     """Whether where one replica may be depends on where others are."""
-    return group.workload.gang is not None or bool(group.matching & counted) or not group.constraints[0].is_free
+    return group.workload.gang is not None or bool(group.equivalence_class.terms)
 
 
 def _could_use(state: PartialPlan, bin_: Bin, group: Group) -> bool:
